@@ -1,0 +1,70 @@
+# One command each: `make test`, `make check`, `make run`, `make ui`, `make bench`. All of them install first.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+EXTRAS ?= dev
+# Which tests `make check` adds to the default tier: everything this machine can run.
+TIER ?= not gpu and not postgres
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export DAGSTER_DISABLE_TELEMETRY := 1
+export DAGSTER_HOME ?= $(CURDIR)/data/dagster
+
+.DEFAULT_GOAL := help
+.PHONY: help install test check format run ui bench lock clean
+
+help:  ## Show this list.
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+
+install: $(VENV)/.installed-$(EXTRAS)  ## Create .venv and install the pinned packages.
+
+$(VENV)/.installed-$(EXTRAS): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$(PYTHON) is older than 3.11. Name a newer one: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || \
+		{ echo "$(PYTHON) cannot make virtual environments. On Debian: apt install python3-venv" >&2; exit 1; }
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable ".[$(EXTRAS)]"
+	@touch $@
+
+test: install  ## Run the default tier of the tests.
+	$(BIN)/pytest -m "not slow and not e2e and not gpu and not postgres"
+
+check: install  ## Format, lint, types, layers, definitions, and every test this machine can run.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/dg check defs
+	$(BIN)/pytest -m "$(TIER)"
+
+format: install  ## Format the code and mend what ruff can.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+run: install  ## Run the whole graph once, without a server.
+	$(BIN)/mens run
+
+ui: install $(DAGSTER_HOME)/dagster.yaml  ## Open the Dagster UI on http://localhost:3000.
+	$(BIN)/dagster dev --workspace workspace.yaml --port 3000
+
+$(DAGSTER_HOME)/dagster.yaml:
+	@mkdir -p $(DAGSTER_HOME)
+	@ln -s $(CURDIR)/dagster.yaml $@
+
+bench: install  ## Measure the front end and print one table.
+	$(BIN)/python -m mens_pipeline_tests.bench.front_end
+
+lock:  ## Write constraints.txt anew from what pyproject.toml asks for.
+	rm -rf $(VENV)-lock
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/pip install --quiet torch==2.13.0
+	$(VENV)-lock/bin/pip install --quiet hatchling==1.33.0 editables ".[dev,train,serve]"
+	@{ echo "# Every direct and transitive version, by \`make lock\`. torch stands first: another pin takes another build."; \
+		echo "# On a machine with CUDA, torch pins its nvidia packages itself."; \
+		echo "torch==2.13.0"; \
+		$(VENV)-lock/bin/pip freeze | grep -v -E '^(torch|mens-pipeline)\b' | sed 's/+cpu$$//'; } > constraints.txt
+	rm -rf $(VENV)-lock
+
+clean:  ## Remove what the tools made; data stays.
+	rm -rf $(VENV) $(VENV)-lock .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage dist

@@ -1,0 +1,1 @@
+"""A nightly pipeline that turns a Vox workspace into a code model."""

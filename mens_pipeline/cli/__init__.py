@@ -1,0 +1,1 @@
+"""The `mens` command: one thin module a step."""

@@ -1,0 +1,75 @@
+"""JSON lines in, verdicts out, one line in memory at a time."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from mens_pipeline.language.front_end import analyze
+from mens_pipeline.language.parser.modules import Mode
+from mens_pipeline.language.verdict import verdict_record
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSummary:
+    """What went by.
+
+    Attributes:
+        seen: Lines that hold anything.
+        rejected: Texts that are no Vox.
+        malformed: Lines that are no request.
+    """
+
+    seen: int
+    rejected: int
+    malformed: int
+
+    @property
+    def text(self) -> str:
+        """The counts in one line."""
+        accepted = self.seen - self.rejected - self.malformed
+        share = f" ({accepted / self.seen:.1%})" if self.seen else ""
+        return f"accepted {accepted}/{self.seen}{share}, rejected {self.rejected}, malformed lines {self.malformed}"
+
+
+def check_stream(lines: Iterable[bytes], out: TextIO, default: Mode) -> StreamSummary:
+    """Answer each request with one line, in order, at once.
+
+    Args:
+        lines: JSON objects with `id`, `source` and perhaps `mode`; blank lines are passed over.
+        out: Where the answers go; a malformed line is answered too, with a null `id` and an `error`.
+        default: The mode of a request that names none.
+    """
+    seen = rejected = malformed = 0
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        seen += 1
+        answer = _answer(line, number, default)
+        malformed += "error" in answer
+        rejected += "error" not in answer and not answer["ok"]
+        out.write(json.dumps(answer) + "\n")
+        out.flush()
+    return StreamSummary(seen, rejected, malformed)
+
+
+def _answer(line: bytes, number: int, default: Mode) -> dict[str, Any]:
+    try:
+        request = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return _malformed(None, number, f"is not JSON ({error})")
+    if not isinstance(request, dict):
+        return _malformed(None, number, "is not an object")
+    identity = request.get("id")
+    source = request.get("source")
+    mode = request.get("mode", default)
+    if not isinstance(source, str):
+        return _malformed(identity, number, "has no text in `source`")
+    if mode not in tuple(Mode):
+        return _malformed(identity, number, f"has mode {mode!r}; write source, script or ui")
+    return {"id": identity, **verdict_record(analyze(source, Mode(mode)))}
+
+
+def _malformed(identity: object, number: int, problem: str) -> dict[str, Any]:
+    message = f'line {number} {problem}. Expected {{"id": ..., "source": "...", "mode": "source"}}.'
+    return {"id": identity, "ok": False, "declarations": [], "constructs": {}, "diagnostics": [], "error": message}

@@ -1,0 +1,47 @@
+"""The `mens` command."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from mens_pipeline.cli.check import check
+from mens_pipeline.cli.run import run
+from mens_pipeline.errors import MensError
+
+MISUSE = 2
+
+app = typer.Typer(
+    name="mens",
+    help="Turn a Vox workspace into a code model.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(check)
+app.command()(run)
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,  # noqa: FBT002 - typer's form of a flag
+) -> None:
+    if version:
+        from importlib.metadata import version as version_of  # noqa: PLC0415 - only this option needs it
+
+        typer.echo(version_of("mens-pipeline"))
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; a mistake of the user ends in one message and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        app()
+    except MensError as error:
+        typer.echo(f"mens: {error}", err=True)
+        sys.exit(MISUSE)

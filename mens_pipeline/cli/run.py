@@ -1,0 +1,57 @@
+"""`mens run`: the whole graph, once, without a server."""
+
+import json
+import logging
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+REFUSED = 1
+
+
+def run(
+    *,
+    source_root: Annotated[
+        Path | None,
+        typer.Option(help="The Vox workspace to learn from [default: MENS_SOURCE_ROOT, else this repository's data]."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON document.")] = False,
+) -> None:
+    """Run every asset and every check once, with progress on stderr and a summary at the end.
+
+    Exit code 0: everything passed. 1: a check refused or a step failed. 2: the command was misused.
+    """
+    from mens_pipeline.definitions import defs  # noqa: PLC0415 - Dagster takes a second that `--help` need not wait
+    from mens_pipeline.orchestration.headless import GraphOutcome, run_whole_graph  # noqa: PLC0415 - likewise
+    from mens_pipeline.orchestration.progress import PROGRESS_LOGGER  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+
+    settings = load_settings()
+    if source_root is not None:
+        if not source_root.is_dir():
+            raise typer.BadParameter(f"--source-root {source_root}: no such folder. Name a Vox workspace.")
+        settings = settings.model_copy(update={"source_root": source_root.resolve()})
+    _show_progress(PROGRESS_LOGGER)
+    outcome: GraphOutcome = run_whole_graph(defs(), settings)
+    if as_json:
+        typer.echo(json.dumps(asdict(outcome), indent=2))
+    else:
+        for check in outcome.checks:
+            typer.echo(f"{'passed' if check.passed else 'REFUSED'}  {check.name}")
+            for key, value in check.figures.items():
+                typer.echo(f"          {key}: {value}")
+        verdict = "passed" if outcome.success else "refused"
+        typer.echo(f"{verdict} in {outcome.seconds:.1f} s, run {outcome.run_id}")
+    raise typer.Exit(0 if outcome.success else REFUSED)
+
+
+def _show_progress(logger_name: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", "%H:%M:%S"))
+    logger = logging.getLogger(logger_name)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.handlers = [handler]

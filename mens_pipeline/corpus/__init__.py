@@ -1,0 +1,1 @@
+"""From a Vox workspace to training data."""

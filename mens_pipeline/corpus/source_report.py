@@ -1,0 +1,80 @@
+"""What the front end says of a whole workspace."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mens_pipeline.language.front_end import analyze_bytes
+from mens_pipeline.language.parser.modules import mode_of
+from mens_pipeline.language.taxonomy import CONSTRUCTS, construct_of
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedFile:
+    """A file that is no Vox, and the first reason.
+
+    Attributes:
+        path: Relative to the workspace.
+        line: Line of the first error, from 1.
+        code: Its diagnostic code.
+        message: Its message.
+    """
+
+    path: str
+    line: int
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """The verdicts on the files of a workspace.
+
+    Attributes:
+        num_files: Files read.
+        num_bytes: Their size.
+        rejected: Those that the front end rejects.
+        constructs: Construct name -> declarations, over accepted files; constructs that do not occur count 0.
+    """
+
+    num_files: int
+    num_bytes: int
+    rejected: tuple[RejectedFile, ...]
+    constructs: dict[str, int]
+
+    @property
+    def num_accepted(self) -> int:
+        """Files that the front end accepts."""
+        return self.num_files - len(self.rejected)
+
+    @property
+    def parse_rate(self) -> float | None:
+        """Accepted files over all files; None when there are no files."""
+        return self.num_accepted / self.num_files if self.num_files else None
+
+    @property
+    def missing_constructs(self) -> tuple[str, ...]:
+        """Constructs of which the workspace has no example."""
+        return tuple(name for name, count in self.constructs.items() if count == 0)
+
+
+def report_sources(contents: Iterable[tuple[str, bytes]]) -> SourceReport:
+    """Check every file of a workspace.
+
+    Args:
+        contents: Pairs of a relative path and the bytes of that file.
+    """
+    num_files = num_bytes = 0
+    rejected: list[RejectedFile] = []
+    counts: Counter[str] = Counter()
+    for path, data in contents:
+        num_files += 1
+        num_bytes += len(data)
+        analysis = analyze_bytes(data, mode_of(Path(path).name))
+        if analysis.module is None:
+            first = analysis.errors[0]
+            rejected.append(RejectedFile(path, first.start.line, str(first.code), first.message))
+        else:
+            counts.update(construct_of(declaration).name for declaration in analysis.module.declarations)
+    return SourceReport(num_files, num_bytes, tuple(rejected), {name: counts[name] for name in CONSTRUCTS})

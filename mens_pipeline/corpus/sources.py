@@ -1,0 +1,51 @@
+"""The files of a Vox workspace."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from mens_pipeline.errors import SourceNotFoundError
+
+VOX_SUFFIXES: Final = (".vox", ".vox.ui")
+_SKIPPED_FOLDERS: Final = frozenset(("node_modules", "target", "__pycache__"))
+
+
+def vox_files(root: Path) -> Iterator[Path]:
+    """The Vox programs below a folder, sorted, links and hidden or build folders left out.
+
+    Args:
+        root: A folder, or a single file, which is taken whatever its name.
+
+    Raises:
+        SourceNotFoundError: There is nothing at `root`.
+    """
+    if not root.exists():
+        raise SourceNotFoundError(f"{root}: no such file or folder. Name an existing one.")
+    if root.is_file():
+        yield root
+        return
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
+        for name in sorted(names):
+            path = Path(folder, name)
+            if name.endswith(VOX_SUFFIXES) and path.is_file() and not path.is_symlink():
+                yield path
+
+
+def tree_fingerprint(root: Path, files: Iterable[Path]) -> str:
+    """A hash over the names and contents of files.
+
+    Args:
+        root: The folder their names are relative to.
+        files: Files below it, in a fixed order.
+
+    Returns:
+        64 hexadecimal digits (SHA-256), the same on every machine.
+    """
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0")
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()

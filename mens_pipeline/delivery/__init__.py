@@ -1,0 +1,1 @@
+"""From a promoted adapter to a served model."""

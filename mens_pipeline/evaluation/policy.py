@@ -1,0 +1,39 @@
+"""What the gates demand, read from `config/gates.yaml`."""
+
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mens_pipeline.errors import ConfigurationError
+
+
+class GatePolicy(BaseModel):
+    """The thresholds of all gates; rates are shares from 0 to 1."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    min_source_parse_rate: float = Field(
+        ge=0, le=1, description="Share of the .vox files of the workspace that the front end must accept."
+    )
+
+
+def load_gate_policy(path: Path) -> GatePolicy:
+    """Read and check the policy.
+
+    Args:
+        path: A YAML file.
+
+    Raises:
+        ConfigurationError: It is missing, is no YAML, or holds mistakes; the message names all of them.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return GatePolicy.model_validate(content)
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}. Restore the file.") from error
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"{path}: not YAML ({error}). Correct the file.") from error
+    except ValidationError as error:
+        mistakes = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        raise ConfigurationError(f"{path}: {mistakes}. Correct the file.") from error

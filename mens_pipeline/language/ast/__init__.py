@@ -1,0 +1,1 @@
+"""The typed, frozen syntax tree."""

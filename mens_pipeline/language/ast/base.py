@@ -1,0 +1,44 @@
+"""The base of every syntax node."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A piece of syntax and where it stands.
+
+    Attributes:
+        start: Characters before its first token.
+        end: Characters up to the end of its last token, trailing newlines not counted; `source[start:end]` is its text.
+    """
+
+    start: int
+    end: int
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The nodes directly below a node, in field order.
+
+    Args:
+        node: Any syntax node.
+    """
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if isinstance(value, Node):
+            yield value
+        elif isinstance(value, tuple):
+            yield from (item for item in value if isinstance(item, Node))
+
+
+def walk(root: Node) -> Iterator[Node]:
+    """A node and all nodes below it, parents first, in source order; safe at any depth.
+
+    Args:
+        root: Where to begin.
+    """
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending.extend(reversed(tuple(children(node))))

@@ -1,0 +1,454 @@
+"""Declarations (A2-A4); the class name of each is its kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mens_pipeline.language.ast.base import Node
+
+if TYPE_CHECKING:
+    from mens_pipeline.language.ast.expressions import Expr
+    from mens_pipeline.language.ast.statements import Statement
+    from mens_pipeline.language.ast.types import Param, Type
+
+ArgumentValue = str | int | float | bool | tuple[str, ...] | None
+"""What a decorator key was given: a list keeps the texts of its tokens, None means nothing was taken (G10)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecoratorArgument(Node):
+    """One entry of a key list; an entry that is no key has `key` None."""
+
+    key: str | None
+    value: ArgumentValue
+
+
+@dataclass(frozen=True, slots=True)
+class Decorator(Node):
+    """A function decorator: with a condition (G9), with keys (G10), or bare (G11)."""
+
+    name: str
+    arguments: tuple[DecoratorArgument, ...] = ()
+    condition: Expr | None = None
+    fallback: str | None = None
+
+    def argument(self, key: str) -> ArgumentValue:
+        """The value of a key; the last one wins, None when it is absent (A4).
+
+        Args:
+            key: The key as written.
+        """
+        return next((entry.value for entry in reversed(self.arguments) if entry.key == key), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Function(Node):
+    """A function: plain, `pub`, `async`, `extern`, or the synthetic `main` of a script (A3)."""
+
+    name: str
+    generics: tuple[str, ...]
+    params: tuple[Param, ...]
+    return_type: Type | None
+    body: tuple[Statement, ...]
+    effects: tuple[str, ...]
+    decorators: tuple[Decorator, ...]
+    is_async: bool = False
+    is_pub: bool = False
+    extern_module: str | None = None
+
+    def conditions(self, decorator: str) -> tuple[Expr, ...]:
+        """The expressions of a contract decorator, in order (A4).
+
+        Args:
+            decorator: `@require`, `@invariant` or `@ensure`.
+        """
+        return tuple(d.condition for d in self.decorators if d.name == decorator and d.condition is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPath(Node):
+    """One imported path; `root` is `symbol`, `react` or `rust` (G6)."""
+
+    root: str
+    segments: tuple[str, ...]
+    alias: str | None
+    metadata: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Import(Node):
+    """`import a.b as c, d`."""
+
+    paths: tuple[ImportPath, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Const(Node):
+    """A module-level `let`."""
+
+    name: str
+    type: Type | None
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Field(Node):
+    """A named, typed field of a struct, table, variant or component property."""
+
+    name: str
+    type: Type
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Variant(Node):
+    """One alternative of a sum type or url type."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TypeDef(Node):
+    """A struct (fields) or a sum type (variants)."""
+
+    name: str
+    is_pub: bool
+    variants: tuple[Variant, ...]
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Node):
+    """`@table type`."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Index(Node):
+    """`@index Table.name on (columns)`."""
+
+    table: str
+    index: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReactiveMember(Node):
+    """`state`, `derived`, `effect`, `mount`, `cleanup`, `view` or a bare `statement` of a component."""
+
+    role: str
+    name: str | None
+    type: Type | None
+    depends_on: tuple[str, ...]
+    body: Expr | Statement
+
+
+@dataclass(frozen=True, slots=True)
+class StyleRule(Node):
+    """One rule of a style block."""
+
+    selector: str
+    properties: tuple[tuple[str, str], ...]
+    is_raw_css: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReactiveComponent(Node):
+    """`component`; members in order, without views; the last view wins."""
+
+    name: str
+    params: tuple[Param, ...]
+    members: tuple[ReactiveMember, ...]
+    view: Expr | None
+    styles: tuple[StyleRule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReactiveModule(Node):
+    """Consecutive members at module level of a `.vox.ui` file (M5)."""
+
+    members: tuple[ReactiveMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment(Node):
+    """`fragment`."""
+
+    name: str
+    params: tuple[Param, ...]
+    body: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class V0Component(Node):
+    """`@v0`; `id` is empty for the `from` form."""
+
+    id: str
+    image_path: str | None
+    name: str
+    props: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Route(Node):
+    """One route; `handlers` are its loader, pending and error names."""
+
+    path: str
+    component: str
+    handlers: tuple[tuple[str, str], ...]
+    children: tuple[Route, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Routes(Node):
+    """`routes { }`."""
+
+    entries: tuple[Route, ...]
+    not_found: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Url(Node):
+    """`url`."""
+
+    name: str
+    is_pub: bool
+    variants: tuple[Variant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StateField(Node):
+    """A field of a state; its type may be left out."""
+
+    name: str
+    type: Type | None
+
+
+@dataclass(frozen=True, slots=True)
+class MachineState(Node):
+    """One state of a state machine."""
+
+    name: str
+    fields: tuple[StateField, ...]
+    is_terminal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Transition(Node):
+    """One transition; `source` is None for `any`."""
+
+    event: str
+    params: tuple[str, ...]
+    source: str | None
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateMachine(Node):
+    """`state_machine`."""
+
+    name: str
+    is_pub: bool
+    is_partial: bool
+    states: tuple[MachineState, ...]
+    transitions: tuple[Transition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow(Node):
+    """`workflow`, perhaps under `@distributed_train`."""
+
+    name: str
+    params: tuple[Param, ...]
+    return_type: Type | None
+    body: tuple[Statement, ...]
+    strategy: str | None
+    peers: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Activity(Node):
+    """`activity`."""
+
+    name: str
+    params: tuple[Param, ...]
+    return_type: Type | None
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Handler(Node):
+    """One `on` handler of an actor."""
+
+    event: str
+    params: tuple[Param, ...]
+    return_type: Type | None
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Actor(Node):
+    """`actor`."""
+
+    name: str
+    handlers: tuple[Handler, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Test(Node):
+    """`@test`."""
+
+    label: str
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class Forall(Node):
+    """`@forall`."""
+
+    label: str
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled(Node):
+    """`@scheduled`."""
+
+    interval: str
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint(Node):
+    """`@endpoint`; kind is query, mutation or server."""
+
+    kind: str
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class Loading(Node):
+    """`@loading`."""
+
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class McpTool(Node):
+    """`@mcp.tool` or `@tool`."""
+
+    description: str
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class McpResource(Node):
+    """`@mcp.resource` or `@resource`."""
+
+    uri: str
+    description: str
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class FormField(Node):
+    """One field of a form; `constraints` are (word, text) pairs such as (`max_len`, `40`)."""
+
+    name: str
+    type: Type
+    required: bool
+    hidden: bool
+    label: str | None
+    default: Expr | None
+    constraints: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Node):
+    """`@form`; the last of repeated clauses wins."""
+
+    name: str
+    fields: tuple[FormField, ...]
+    on_submit: str | None
+    success_redirect: str | None
+    error_message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BackButton(Node):
+    """`@back_button`."""
+
+    entries: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeepLink(Node):
+    """`@deep_link`."""
+
+    entries: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Push(Node):
+    """`@push`."""
+
+    entries: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DesignToken(Node):
+    """One design token: its category, name and texts (colour: light, dark)."""
+
+    category: str
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens(Node):
+    """`@tokens`."""
+
+    entries: tuple[DesignToken, ...]
+
+
+Declaration = (
+    Function
+    | Import
+    | Const
+    | TypeDef
+    | Table
+    | Index
+    | ReactiveComponent
+    | ReactiveModule
+    | Fragment
+    | V0Component
+    | Routes
+    | Url
+    | StateMachine
+    | Workflow
+    | Activity
+    | Actor
+    | Test
+    | Forall
+    | Scheduled
+    | Endpoint
+    | Loading
+    | McpTool
+    | McpResource
+    | Form
+    | BackButton
+    | DeepLink
+    | Push
+    | Tokens
+)
+
+@dataclass(frozen=True, slots=True)
+class Module(Node):
+    """A whole text: its declarations in source order (A1)."""
+
+    declarations: tuple[Declaration, ...]

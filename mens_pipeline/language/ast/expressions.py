@@ -1,0 +1,289 @@
+"""Expressions (A8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mens_pipeline.language.ast.base import Node
+
+if TYPE_CHECKING:
+    from mens_pipeline.language.ast.patterns import Pattern
+    from mens_pipeline.language.ast.statements import Statement
+    from mens_pipeline.language.ast.types import Param, Type
+
+
+@dataclass(frozen=True, slots=True)
+class IntLit(Node):
+    """An integer literal."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class FloatLit(Node):
+    """A float literal; too large a number is infinity."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalLit(Node):
+    """A decimal literal; the text is without its `dec`."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StringLit(Node):
+    """A string in either kind of quotes, escapes resolved (L6)."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class BoolLit(Node):
+    """`true` or `false`."""
+
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ident(Node):
+    """A name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectField(Node):
+    """One `key: value` of an object literal."""
+
+    key: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectLit(Node):
+    """`{ a: 1 }`."""
+
+    fields: tuple[ObjectField, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListLit(Node):
+    """`[a, b]`."""
+
+    elements: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TupleLit(Node):
+    """`(a, b)`; grouping parentheses leave no node."""
+
+    elements: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Node):
+    """An infix operator by its name: Add Sub Mul Div Mod Lt Gt Lte Gte And Or Is Isnt Pipe."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(Node):
+    """`not` (Not) or `-` (Neg)."""
+
+    op: str
+    operand: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Try(Node):
+    """`operand?`."""
+
+    operand: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class With(Node):
+    """`operand with options`."""
+
+    operand: Expr
+    options: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Argument(Node):
+    """One call argument, named or not."""
+
+    name: str | None
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Node):
+    """`callee(arguments)`."""
+
+    callee: Expr
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MethodCall(Node):
+    """`object.method(arguments)`."""
+
+    object: Expr
+    method: str
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldAccess(Node):
+    """`object.field`."""
+
+    object: Expr
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexAccess(Node):
+    """`object[index]`."""
+
+    object: Expr
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class MatchArm(Node):
+    """`pattern => body`; a statement after the arrow is a Block of one."""
+
+    pattern: Pattern
+    body: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Match(Node):
+    """`match subject { arms }`."""
+
+    subject: Expr
+    arms: tuple[MatchArm, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class If(Node):
+    """`if`; an `else if` is an else list with one expression statement."""
+
+    condition: Expr
+    then: tuple[Statement, ...]
+    otherwise: tuple[Statement, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class For(Node):
+    """`for binding, index in iterable key=key body`."""
+
+    binding: str
+    index: str | None
+    iterable: Expr
+    key: Expr | None
+    body: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Lambda(Node):
+    """`x => e`, `(a, b) => e` or `fn(a: int) to int e`."""
+
+    params: tuple[Param, ...]
+    return_type: Type | None
+    body: Expr
+    cancellable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn(Node):
+    """`spawn(target)`."""
+
+    target: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Block(Node):
+    """`{ statements }` where an expression may stand."""
+
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SideEffect(Node):
+    """`side_effect { statements }`."""
+
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowVersion(Node):
+    """`workflow.version(id, minimum, maximum)`."""
+
+    id: str
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute(Node):
+    """One attribute of a view; a leading `attr_` is gone."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class View(Node):
+    """A view call with children."""
+
+    tag: str
+    attributes: tuple[Attribute, ...]
+    children: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SelfClosingView(Node):
+    """A view call without children."""
+
+    tag: str
+    attributes: tuple[Attribute, ...]
+
+
+Expr = (
+    IntLit
+    | FloatLit
+    | DecimalLit
+    | StringLit
+    | BoolLit
+    | Ident
+    | ObjectLit
+    | ListLit
+    | TupleLit
+    | Binary
+    | Unary
+    | Try
+    | With
+    | Call
+    | MethodCall
+    | FieldAccess
+    | IndexAccess
+    | Match
+    | If
+    | For
+    | Lambda
+    | Spawn
+    | Block
+    | SideEffect
+    | WorkflowVersion
+    | View
+    | SelfClosingView
+)

@@ -1,0 +1,73 @@
+"""What the front end has to say about a text, as values."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mens_pipeline.language.source_text import Position
+
+
+class Severity(StrEnum):
+    """Whether a diagnostic decides the verdict: errors reject, warnings never do (E1, E3)."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Code(StrEnum):
+    """Every kind of diagnostic; the rule in `vox-language.md` that each one enforces stands behind it."""
+
+    EXPECTED_DECLARATION = "expected-declaration"  # G3
+    EXPECTED_EXPRESSION = "expected-expression"  # G33
+    EXPECTED_NAME = "expected-name"  # G1
+    EXPECTED_PATTERN = "expected-pattern"  # G31
+    EXPECTED_TOKEN = "expected-token"  # P2
+    EXPECTED_TYPE = "expected-type"  # G32
+    UNCLOSED_DELIMITER = "unclosed-delimiter"  # E5
+    RETIRED_DECLARATION = "retired-declaration"  # S1
+    OLD_ARM_ARROW = "old-arm-arrow"  # S2
+    INVALID_LAMBDA_HEAD = "invalid-lambda-head"  # S3
+    INVALID_WORKFLOW_VERSION = "invalid-workflow-version"  # S4
+    INVALID_ENDPOINT_KIND = "invalid-endpoint-kind"  # S5
+    UNKNOWN_EFFECT = "unknown-effect"  # S6, S7
+    INVALID_IMPORT = "invalid-import"  # S8
+    EXPECTED_STRING = "expected-string"  # S9, S10
+    INVALID_FORM_ENTRY = "invalid-form-entry"  # S11
+    INVALID_DESIGN_TOKEN = "invalid-design-token"  # S12
+    INVALID_MOBILE_ENTRY = "invalid-mobile-entry"  # S13
+    INVALID_ROUTE_ENTRY = "invalid-route-entry"  # S14
+    INVALID_STATE_MACHINE_ENTRY = "invalid-state-machine-entry"  # S15
+    INVALID_TRAINING_STRATEGY = "invalid-training-strategy"  # S16
+    INVALID_MODIFIER_TARGET = "invalid-modifier-target"  # S17
+    INVALID_OBJECT_KEY = "invalid-object-key"  # S18
+    INVALID_REACTIVE_HOOK = "invalid-reactive-hook"  # S19
+    INVALID_ACTOR_MEMBER = "invalid-actor-member"  # S20
+    UNKNOWN_DECORATOR_KEY = "unknown-decorator-key"  # G10
+    UNKNOWN_DECORATOR = "unknown-decorator"  # S23
+    NESTING_LIMIT = "nesting-limit"  # E6
+    INVALID_UTF8 = "invalid-utf8"  # L1
+    RETURN_ARROW = "return-arrow"  # E3
+    DROPPED_CHARACTERS = "dropped-characters"  # L9
+    DROPPED_DECORATOR = "dropped-decorator"  # L10
+    DROPPED_NUMBER = "dropped-number"  # L5
+    UNCLOSED_STRING = "unclosed-string"  # L7
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding.
+
+    Attributes:
+        severity: Error or warning.
+        code: Its kind.
+        message: What was found and what was expected.
+        start: Where the text it speaks of begins.
+        end: Where that text ends; equal to `start` at the end of the input.
+        advice: What to do about it, when there is something specific to say.
+    """
+
+    severity: Severity
+    code: Code
+    message: str
+    start: Position
+    end: Position
+    advice: str | None = None

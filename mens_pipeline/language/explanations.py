@@ -1,0 +1,177 @@
+"""What stands behind a failure: text that the reference drops, and words that Vox does not know."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity
+from mens_pipeline.language.lexer import Token, TokenStream
+from mens_pipeline.language.parser.cursor import Finding
+from mens_pipeline.language.source_text import SourceText
+from mens_pipeline.language.suggestions import did_you_mean
+from mens_pipeline.language.vocabulary import DECORATORS, MAX_INT, TokenKind
+
+_WORD: Final = re.compile(r"@[A-Za-z0-9_.]*")
+_LONGEST_QUOTE: Final = 20
+_RETIRED_DECORATORS: Final[dict[str, str]] = {
+    "@server": "Write `@endpoint(kind: server)`.",
+    "@query": "Write `@endpoint(kind: query)`.",
+    "@mutation": "Write `@endpoint(kind: mutation)`.",
+    "@action": "Write `@endpoint(kind: mutation)`.",
+    "@island": "Write `component Name() { ... }`.",
+    "@page": "Write a `component` and name it in `routes { }`.",
+    "@layout": "Write a `component` and name it in `routes { }`.",
+    "@llm": "Write `@ai`.",
+    "@theme": "Write `@tokens { ... }`.",
+    "@mcp.prompt": "Write `@prompt` or `@mcp.tool`.",
+}
+_CHARACTER_ADVICE: Final[dict[str, str]] = {
+    "&&": "Write `and`.",
+    "!": "Write `not`.",
+    ";": "Statements need no separator.",
+    "\ufeff": "Save the file without a byte-order mark.",
+}
+
+
+def explain(finding: Finding, stream: TokenStream, text: SourceText) -> Diagnostic:
+    """A failure of the parser as a diagnostic that names its likely cause.
+
+    Args:
+        finding: What the parser says.
+        stream: The tokens it read.
+        text: The same source.
+
+    Returns:
+        An error; its code is `unknown-decorator` or `unclosed-string` where dropped text is to blame.
+    """
+    start = stream.starts[finding.token]
+    found = stream.texts[finding.token]
+    error = Diagnostic(
+        Severity.ERROR,
+        finding.code,
+        finding.message,
+        text.position(start),
+        text.position(start + len(found) if stream.kinds[finding.token] != "NL" else start),
+        finding.advice,
+    )
+    word_start = _decorator_start(finding.token, stream)
+    if word_start is not None:
+        return _unknown_decorator(error, word_start, text)
+    cause = _dropped_before(start, stream)
+    unclosed = _unclosed_string(finding, stream)
+    if unclosed is not None:
+        return _unclosed(error, unclosed, text)
+    if cause is not None and error.advice is None:
+        return replace(error, advice=_ignored(cause))
+    return error
+
+
+def dropped_warnings(stream: TokenStream, text: SourceText) -> Iterator[Diagnostic]:
+    """One warning for each piece that the reference drops without a word (L5, L7, L9, L10).
+
+    Args:
+        stream: The tokens of the text.
+        text: The same source.
+    """
+    for piece in stream.dropped:
+        code, message = _DROPPED[piece.kind]
+        shown = _shown(piece.text)
+        advice = _CHARACTER_ADVICE.get(piece.text)
+        if code is Code.DROPPED_DECORATOR:
+            advice = _decorator_advice(_whole_word(text.text, piece.start))
+        yield Diagnostic(
+            Severity.WARNING,
+            code,
+            message.format(shown),
+            text.position(piece.start),
+            text.position(piece.end),
+            advice,
+        )
+
+
+_DROPPED: Final[dict[str, tuple[Code, str]]] = {
+    "DROPPED_CHARACTERS": (Code.DROPPED_CHARACTERS, "`{}` means nothing in Vox and is ignored"),
+    "DROPPED_DECORATOR": (Code.DROPPED_DECORATOR, "`{}` is not a decorator and is ignored"),
+    "DROPPED_NUMBER": (Code.DROPPED_NUMBER, f"`{{}}` is above {MAX_INT} and is ignored"),
+    "DROPPED_STRING": (Code.UNCLOSED_STRING, "the string `{}` never closes; it is ignored, with all it swallowed"),
+}
+
+
+def _shown(text: str) -> str:
+    line = text.splitlines()[0] if text.splitlines() else text
+    short = line if len(line) <= _LONGEST_QUOTE else line[:_LONGEST_QUOTE] + "…"
+    return "".join(c if c.isprintable() else f"U+{ord(c):04X}" for c in short)
+
+
+def _whole_word(source: str, start: int) -> str:
+    match = _WORD.match(source, start)
+    return match.group() if match else "@"
+
+
+def _decorator_advice(word: str) -> str | None:
+    return _RETIRED_DECORATORS.get(word) or did_you_mean(word, DECORATORS)
+
+
+def _decorator_start(token: int, stream: TokenStream) -> int | None:
+    """Where the unknown decorator begins whose leftover is this token, if it is one (L3, L10)."""
+    start = stream.starts[token]
+    for piece in stream.dropped:
+        if piece.kind == "DROPPED_DECORATOR" and piece.end == start and len(piece.text) >= 1:
+            return piece.start
+    leftovers: frozenset[TokenKind] = frozenset(("IDENT", "INT", "TYPEIDENT"))
+    touches = token > 0 and stream.kinds[token] in leftovers and stream.ends[token - 1] == start
+    if touches and stream.texts[token - 1].startswith("@"):
+        return stream.starts[token - 1]
+    return None
+
+
+def _unknown_decorator(error: Diagnostic, start: int, text: SourceText) -> Diagnostic:
+    word = _whole_word(text.text, start)
+    return replace(
+        error,
+        code=Code.UNKNOWN_DECORATOR,
+        message=f"there is no decorator `{word}`",
+        start=text.position(start),
+        end=text.position(start + len(word)),
+        advice=_decorator_advice(word),
+    )
+
+
+def _unclosed_string(finding: Finding, stream: TokenStream) -> Token | None:
+    """The string that swallowed what the parser missed, if one did (L7)."""
+    strings = [piece for piece in stream.dropped if piece.kind == "DROPPED_STRING"]
+    at_end = finding.code is Code.UNCLOSED_DELIMITER or stream.kinds[finding.token] == "EOF"
+    start = stream.starts[finding.token]
+    if at_end and strings and strings[-1].end == len(stream.source):
+        return strings[-1]
+    return next((piece for piece in strings if piece.end == start), None)
+
+
+def _unclosed(error: Diagnostic, piece: Token, text: SourceText) -> Diagnostic:
+    quote = piece.text[0]
+    advice = f"Close it with `{quote}`."
+    if quote == "'":
+        advice += " An apostrophe opens a string; text with one goes in double quotes."
+    return replace(
+        error,
+        code=Code.UNCLOSED_STRING,
+        message="the string that begins here is never closed",
+        start=text.position(piece.start),
+        end=text.position(piece.start + 1),
+        advice=advice,
+    )
+
+
+def _dropped_before(start: int, stream: TokenStream) -> Token | None:
+    """The dropped piece directly before a place, blanks aside."""
+    for piece in reversed(stream.dropped):
+        if piece.end <= start and not stream.source[piece.end : start].strip(" \t"):
+            return piece
+        if piece.end <= start:
+            return None
+    return None
+
+
+def _ignored(piece: Token) -> str:
+    return f"`{_shown(piece.text)}` before it is ignored by Vox. {_CHARACTER_ADVICE.get(piece.text, '')}".rstrip()

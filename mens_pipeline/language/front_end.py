@@ -1,0 +1,146 @@
+"""The front end: one text in, its verdict, syntax tree and diagnostics out."""
+
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from threading import Lock
+from typing import Final
+
+from mens_pipeline.language.ast.declarations import Declaration, Module
+from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity
+from mens_pipeline.language.explanations import dropped_warnings, explain
+from mens_pipeline.language.lexer import TokenStream, scan
+from mens_pipeline.language.parser.cursor import MAX_NESTING, Finding
+from mens_pipeline.language.parser.modules import Mode, ModuleParser
+from mens_pipeline.language.source_text import SourceText
+
+MAX_WARNINGS: Final = 100
+"""Warnings reported for one text; a megabyte of stray characters says no more than the first hundred."""
+
+_FRAMES_PER_LEVEL: Final = 16
+"""Python calls that one level of nesting can cost: seven operator precedences and the longest production."""
+
+_deep_stack = Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What the front end found out about a text.
+
+    Attributes:
+        module: The syntax tree; None when the text is rejected.
+        diagnostics: Errors and warnings in source order.
+    """
+
+    module: Module | None
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def ok(self) -> bool:
+        """The verdict: accepted (E1)."""
+        return self.module is not None
+
+    @property
+    def errors(self) -> tuple[Diagnostic, ...]:
+        """The diagnostics that reject the text; empty exactly when it is accepted."""
+        return tuple(d for d in self.diagnostics if d.severity is Severity.ERROR)
+
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        """The diagnostics that decide nothing (E3, E4)."""
+        return tuple(d for d in self.diagnostics if d.severity is Severity.WARNING)
+
+
+def analyze(source: str, mode: Mode = Mode.SOURCE) -> Analysis:
+    """Lex and parse a text.
+
+    Args:
+        source: Any text at all.
+        mode: How to read it (M1-M5).
+
+    Returns:
+        The verdict of the reference front end, with our own messages.
+    """
+    with _collector_paused():
+        stream = scan(source)
+        declarations, failures, notes = _parse(stream, mode)
+    module = None if failures else Module(0, len(source), declarations)
+    if not failures and not notes and not stream.dropped:
+        return Analysis(module, ())
+    text = SourceText(source)
+    errors = tuple(explain(failure, stream, text) for failure in failures)
+    explained = {error.start for error in errors}
+    found = (warning for warning in _warnings(notes, stream, text) if warning.start not in explained)
+    warnings = islice(found, MAX_WARNINGS)
+    diagnostics = sorted((*errors, *warnings), key=lambda diagnostic: diagnostic.start.offset)
+    return Analysis(module, tuple(diagnostics))
+
+
+def analyze_bytes(data: bytes, mode: Mode = Mode.SOURCE) -> Analysis:
+    """Decode, lex and parse the content of a file.
+
+    Args:
+        data: Any bytes.
+        mode: How to read them.
+
+    Returns:
+        As `analyze`; bytes that are not UTF-8 are a rejection of their own (L1).
+    """
+    try:
+        source = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = SourceText(data[: error.start].decode("utf-8"))
+        place = before.position(len(before.text))
+        message = f"byte 0x{data[error.start]:02X} is not UTF-8: {error.reason}"
+        advice = "Save the file as UTF-8."
+        return Analysis(None, (Diagnostic(Severity.ERROR, Code.INVALID_UTF8, message, place, place, advice),))
+    return analyze(source, mode)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """No cyclic garbage collection meanwhile: a parse makes a tree, no cycles, and large ones took twice the time."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _warnings(notes: list[Finding], stream: TokenStream, text: SourceText) -> Iterator[Diagnostic]:
+    for note in notes:
+        start = stream.starts[note.token]
+        end = start + len(stream.texts[note.token])
+        place = text.position(start), text.position(end)
+        yield Diagnostic(Severity.WARNING, note.code, note.message, *place, note.advice)
+    yield from dropped_warnings(stream, text)
+
+
+def _parse(stream: TokenStream, mode: Mode) -> tuple[tuple[Declaration, ...], tuple[Finding, ...], list[Finding]]:
+    """Declarations, failures and warnings.
+
+    Ordinary nesting fits into Python's own recursion limit. What does not is parsed again under a limit that is sure
+    to hold `MAX_NESTING` levels; one at a time, since the limit belongs to the whole process.
+    """
+    try:
+        return _parse_once(stream, mode)
+    except RecursionError:
+        with _deep_stack:
+            limit = sys.getrecursionlimit()
+            sys.setrecursionlimit(limit + MAX_NESTING * _FRAMES_PER_LEVEL)
+            try:
+                return _parse_once(stream, mode)
+            finally:
+                sys.setrecursionlimit(limit)
+
+
+def _parse_once(stream: TokenStream, mode: Mode) -> tuple[tuple[Declaration, ...], tuple[Finding, ...], list[Finding]]:
+    parser = ModuleParser(stream, mode)
+    declarations, failures = parser.items()
+    return declarations, failures, parser.warnings

@@ -1,0 +1,202 @@
+"""Source text to tokens, without loss: the texts of all tokens joined give back the source.
+
+One compiled pattern cuts the whole text in a single pass; a dictionary from spelling to kind, filled as new spellings
+turn up, names the pieces. Lexing never rejects (L2).
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final, cast
+
+from mens_pipeline.language.vocabulary import DECORATORS, KEYWORDS, MAX_INT, SYMBOLS, TRIVIA, TokenKind, TriviaKind
+
+_CLOSED_STRING: Final = re.compile(r'"(?:[^"\\]++|\\[^\n])*+"|' + r"'(?:[^'\\]++|\\[^\n])*+'")
+_SENTINELS: Final = 4
+"""EOF entries at the end, so that the longest lookahead (four tokens, G6) needs no bounds check."""
+
+_FIXED: Final[dict[str, TokenKind | TriviaKind]] = {
+    **{word: word for word in KEYWORDS},
+    **{symbol: symbol for symbol in SYMBOLS},
+    **{decorator: decorator for decorator in DECORATORS},
+    "\n": "NL",
+    "\r\n": "NL",
+}
+
+
+def _longest_first(spellings: Iterable[str]) -> str:
+    return "|".join(map(re.escape, sorted(spellings, key=lambda spelling: (-len(spelling), spelling))))
+
+
+def _walk(spellings: Iterable[str]) -> str:
+    """A pattern for the longest text that is a prefix of at least one spelling (L10)."""
+    tails: dict[str, list[str]] = {}
+    for spelling in spellings:
+        if spelling:
+            tails.setdefault(spelling[0], []).append(spelling[1:])
+    steps = "|".join(re.escape(first) + _walk(rest) for first, rest in sorted(tails.items()))
+    return f"(?:{steps})?" if steps else ""
+
+
+def _string(quote: str) -> str:
+    """A string up to its closing quote, else up to a backslash before LF, else up to the end of the text (L6, L7)."""
+    return rf"{quote}(?:[^{quote}\\]++|\\[^\n])*+(?:{quote}|\\?)"
+
+
+_PIECES: Final = re.compile(
+    "|".join(
+        (
+            r"[ \t]+",
+            r"[A-Za-z_][A-Za-z0-9_]*",
+            r"\r?\n",
+            r"(?://|#)[^\n\r]*",
+            _longest_first(SYMBOLS - {"_"}),
+            _string('"'),
+            _string("'"),
+            r"[0-9]+(?:\.[0-9]+)?(?:dec)?",
+            _longest_first(DECORATORS),
+            "@" + _walk(decorator[1:] for decorator in DECORATORS),
+            r"[\r!]",
+            r"[^A-Za-z0-9_\"'@#(){}\[\]:?,.=!+\-*/<>|% \t\r\n]+",
+        )
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One piece of the source.
+
+    Attributes:
+        kind: A fixed spelling stands for itself; otherwise a token class or a kind of trivia.
+        text: The piece as written.
+        start: Offset of its first character.
+        end: Offset after its last character.
+    """
+
+    kind: TokenKind | TriviaKind
+    text: str
+    start: int
+    end: int
+
+    @property
+    def is_trivia(self) -> bool:
+        """Whether the parser never sees this token."""
+        return self.kind in TRIVIA
+
+
+@dataclass(frozen=True, slots=True)
+class TokenStream:
+    """The tokens that matter to the parser, as parallel columns that end with EOF entries.
+
+    Attributes:
+        source: The whole text.
+        kinds: Token kinds.
+        texts: Token texts; empty at EOF.
+        starts: Offset of each first character.
+        ends: Offset after the last character; a newline repeats the end of the token before it, so that nothing ends
+            in the blank lines that follow it.
+        dropped: Pieces that the reference drops without a word.
+    """
+
+    source: str
+    kinds: list[TokenKind]
+    texts: list[str]
+    starts: list[int]
+    ends: list[int]
+    dropped: tuple[Token, ...]
+
+
+class _KindOf(dict[str, TokenKind | TriviaKind]):
+    """Spelling -> kind; a spelling is classified once."""
+
+    def __missing__(self, text: str) -> TokenKind | TriviaKind:
+        kind = self[text] = _classify(text)
+        return kind
+
+
+def _classify(text: str) -> TokenKind | TriviaKind:
+    first = text[0]
+    if "a" <= first <= "z" or first == "_":
+        return "IDENT"
+    if "A" <= first <= "Z":
+        return "TYPEIDENT"
+    if first in " \t":
+        return "SPACE"
+    if first == "#" or text.startswith("//"):
+        return "COMMENT"
+    if "0" <= first <= "9":
+        return _classify_number(text)
+    if first in "\"'":
+        if not _CLOSED_STRING.fullmatch(text):
+            return "DROPPED_STRING"
+        return "STRING" if first == '"' else "SSTRING"
+    return "DROPPED_DECORATOR" if first == "@" else "DROPPED_CHARACTERS"
+
+
+def _classify_number(text: str) -> TokenKind | TriviaKind:
+    if text.endswith("dec"):
+        return "DECIMAL"
+    if "." in text:
+        return "FLOAT"
+    digits = text.lstrip("0")
+    too_large = len(digits) > len(str(MAX_INT)) or int(digits or "0") > MAX_INT
+    return "DROPPED_NUMBER" if too_large else "INT"
+
+
+def tokenize(source: str) -> tuple[Token, ...]:
+    """All tokens of a text, trivia included, in order.
+
+    Args:
+        source: Any text.
+
+    Returns:
+        Tokens whose texts, joined, equal `source`; there is no EOF token.
+
+    Source:
+        Rules L1-L14.
+    """
+    texts = _PIECES.findall(source)
+    kind_of = _KindOf(_FIXED)
+    starts = accumulate(map(len, texts), initial=0)
+    return tuple(
+        Token(kind_of[text], text, start, start + len(text)) for text, start in zip(texts, starts, strict=False)
+    )
+
+
+def scan(source: str) -> TokenStream:
+    """The columns the parser reads.
+
+    Args:
+        source: Any text.
+
+    Returns:
+        The significant tokens of `tokenize`, newlines included.
+    """
+    pieces: list[str] = _PIECES.findall(source)
+    piece_kinds = list(map(_KindOf(_FIXED).__getitem__, pieces))
+    piece_starts = list(accumulate(map(len, pieces), initial=0))
+    kept = [index for index, kind in enumerate(piece_kinds) if kind not in TRIVIA]
+    kinds = cast("list[TokenKind]", [piece_kinds[index] for index in kept])
+    texts = [pieces[index] for index in kept]
+    starts = [piece_starts[index] for index in kept]
+    ends = []
+    end = 0
+    for kind, text, start in zip(kinds, texts, starts, strict=True):
+        if kind != "NL":
+            end = start + len(text)
+        ends.append(end)
+    dropped = tuple(
+        Token(kind, pieces[index], piece_starts[index], piece_starts[index + 1])
+        for index, kind in enumerate(piece_kinds)
+        if kind.startswith("DROPPED")
+    )
+    return TokenStream(
+        source,
+        kinds + ["EOF"] * _SENTINELS,
+        texts + [""] * _SENTINELS,
+        starts + [len(source)] * _SENTINELS,
+        ends + [end] * _SENTINELS,
+        dropped,
+    )

@@ -1,0 +1,135 @@
+"""Where the top-level declarations of a text stand, well enough to cut one out."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from mens_pipeline.language.ast.declarations import Declaration, Function, Import, Module
+from mens_pipeline.language.lexer import Token, tokenize
+from mens_pipeline.language.taxonomy import Construct, construct_of
+from mens_pipeline.language.vocabulary import DECORATORS
+
+_FENCE: Final = "// ---"
+"""The line that opens and closes comment frontmatter."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclarationSpan:
+    """One declaration and the comment in front of it.
+
+    Attributes:
+        declaration: Its syntax.
+        construct: What it is an example of.
+        name: What it declares; None for an unnamed block such as `routes`.
+        decorators: The decorators it begins with, in order, wrappers included.
+        start: Offset of its first token, decorators and modifiers included.
+        end: Offset after its last token.
+        doc_start: Offset of the doc comment directly above it; `start` when there is none.
+        doc: The lines of that comment without their markers.
+    """
+
+    declaration: Declaration
+    construct: Construct
+    name: str | None
+    decorators: tuple[str, ...]
+    start: int
+    end: int
+    doc_start: int
+    doc: tuple[str, ...]
+
+    def cut(self, source: str) -> str:
+        """The text of the declaration, without its doc comment.
+
+        Args:
+            source: The text it was found in.
+        """
+        return source[self.start : self.end]
+
+
+def declaration_spans(source: str, module: Module) -> tuple[DeclarationSpan, ...]:
+    """The top-level declarations of an accepted text, in source order.
+
+    A doc comment is the run of whole-line comments directly above, without a blank line between; comment frontmatter
+    at the head of the file is none. The synthetic `main` of a script spans its first to its last statement.
+
+    Args:
+        source: The text.
+        module: What it was parsed to.
+    """
+    tokens = tokenize(source)
+    index_of = {token.start: index for index, token in enumerate(tokens)}
+    spans = []
+    for declaration in module.declarations:
+        first = index_of[declaration.start]
+        comments = _doc_comments(tokens, first)
+        decorators = _decorators(tokens, first, declaration)
+        doc_start = comments[0].start if comments else declaration.start
+        spans.append(
+            DeclarationSpan(
+                declaration,
+                construct_of(declaration),
+                name_of(declaration),
+                decorators,
+                declaration.start,
+                declaration.end,
+                doc_start,
+                tuple(token.text.lstrip("/#").strip() for token in comments),
+            )
+        )
+    return tuple(spans)
+
+
+def name_of(declaration: Declaration) -> str | None:
+    """What a declaration declares.
+
+    Args:
+        declaration: Any declaration.
+
+    Returns:
+        Its name; the name of the function it wraps; the index as `Table.index`; the last part of an import's first
+        path; None where nothing is named.
+    """
+    if isinstance(declaration, Import):
+        return declaration.paths[0].segments[-1] if declaration.paths else None
+    table = getattr(declaration, "table", None)
+    if table is not None:
+        return f"{table}.{getattr(declaration, 'index', '')}"
+    function = getattr(declaration, "function", None)
+    named = function if isinstance(function, Function) else declaration
+    name: str | None = getattr(named, "name", None)
+    return name
+
+
+def _decorators(tokens: tuple[Token, ...], first: int, declaration: Declaration) -> tuple[str, ...]:
+    function = getattr(declaration, "function", declaration)
+    own = tuple(decorator.name for decorator in function.decorators) if isinstance(function, Function) else ()
+    wrapper = tokens[first].kind
+    is_wrapped = wrapper in DECORATORS and (function is not declaration or not isinstance(declaration, Function))
+    return (wrapper, *own) if is_wrapped else own
+
+
+def _doc_comments(tokens: tuple[Token, ...], first: int) -> tuple[Token, ...]:
+    """The comment tokens of the lines directly above the token at `first`."""
+    comments: list[Token] = []
+    index = first
+    while (above := _line_above(tokens, index)) is not None:
+        comment, index = above
+        if comment.text.rstrip() == _FENCE:
+            break
+        comments.append(comment)
+    return tuple(reversed(comments))
+
+
+def _line_above(tokens: tuple[Token, ...], index: int) -> tuple[Token, int] | None:
+    """The comment that fills the line above the one that begins at `index`, and its first token's place."""
+    newline = index - 1
+    while newline >= 0 and tokens[newline].kind == "SPACE":
+        newline -= 1
+    if newline < 1 or tokens[newline].kind != "NL" or tokens[newline - 1].kind != "COMMENT":
+        return None
+    comment = newline - 1
+    before = comment - 1
+    while before >= 0 and tokens[before].kind == "SPACE":
+        before -= 1
+    if before >= 0 and tokens[before].kind != "NL":
+        return None
+    return tokens[comment], comment

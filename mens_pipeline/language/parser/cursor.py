@@ -1,0 +1,313 @@
+"""The token cursor: what every part of the parser stands on.
+
+The grammar parts are mixins over `Cursor`; the entries that they call in one another are declared here as abstract
+methods, so that each part reads on its own.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Final, Never
+
+from mens_pipeline.language.ast.expressions import Argument, Expr
+from mens_pipeline.language.ast.statements import Statement
+from mens_pipeline.language.ast.types import Param, Type
+from mens_pipeline.language.diagnostics import Code
+from mens_pipeline.language.lexer import TokenStream
+from mens_pipeline.language.vocabulary import ANY_STRING, ID_KINDS, NAME_KINDS, TokenKind
+
+MAX_NESTING: Final = 4000
+"""Expressions, prefix operands, blocks, patterns and types that may be open at once.
+
+One level of an `if` opens two of them, one level of a lambda with a block three. The language has no limit, but the
+reference overflows its stack near this depth (E6).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A diagnostic that still counts in tokens.
+
+    Attributes:
+        code: Its kind.
+        message: What was found and what was expected.
+        token: Index of the token it speaks of.
+        advice: What to do about it.
+    """
+
+    code: Code
+    message: str
+    token: int
+    advice: str | None = None
+
+
+class Rejection(Exception):
+    """The first failure of a declaration; never leaves the parser package."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.message)
+        self.finding = finding
+
+
+class Cursor(ABC):
+    """A position in a token stream, and the steps every production is made of."""
+
+    def __init__(self, stream: TokenStream) -> None:
+        """Stand before the first token.
+
+        Args:
+            stream: The tokens of one text.
+        """
+        self.source = stream.source
+        self.kinds = stream.kinds
+        self.texts = stream.texts
+        self.starts = stream.starts
+        self.ends = stream.ends
+        self.last = len(stream.kinds) - stream.kinds.count("EOF")
+        self.pos = 0
+        self.depth = 0
+        self.warnings: list[Finding] = []
+
+    @abstractmethod
+    def expression(self) -> Expr:
+        """`Expr` (G33)."""
+
+    @abstractmethod
+    def arguments(self) -> tuple[Argument, ...]:
+        """`Args` and the closing parenthesis (G40)."""
+
+    @abstractmethod
+    def block(self) -> tuple[Statement, ...]:
+        """`'{' Block` (G30)."""
+
+    @abstractmethod
+    def type_expression(self) -> Type:
+        """`Type` (G32)."""
+
+    @abstractmethod
+    def parameter_list(self) -> tuple[Param, ...]:
+        """`'(' [ Params ] ')'` (G32)."""
+
+    @abstractmethod
+    def return_type(self) -> Type | None:
+        """`[ Ret ]` (G32)."""
+
+    def end(self) -> int:
+        """Offset after the last consumed token that is no newline."""
+        return self.ends[self.pos - 1]
+
+    def skip_newlines(self) -> TokenKind:
+        """`~`: step over newlines and return the kind that stands behind them."""
+        kinds = self.kinds
+        pos = self.pos
+        while kinds[pos] == "NL":
+            pos += 1
+        self.pos = pos
+        return kinds[pos]
+
+    def at(self, kind: TokenKind) -> bool:
+        """Whether the next token is of this kind."""
+        return self.kinds[self.pos] == kind
+
+    def at_word(self, *words: str) -> bool:
+        """Whether the next token is one of these contextual words."""
+        return self.kinds[self.pos] == "IDENT" and self.texts[self.pos] in words
+
+    def take(self, kind: TokenKind) -> bool:
+        """Consume the next token if it is of this kind."""
+        if self.kinds[self.pos] != kind:
+            return False
+        self.pos += 1
+        return True
+
+    def take_any(self) -> str:
+        """Consume one token of any kind and return its text; nothing at the end of the input (P4)."""
+        text = self.texts[self.pos]
+        if self.pos < self.last:
+            self.pos += 1
+        return text
+
+    def expect(self, kind: TokenKind, where: str) -> None:
+        """Consume a token of this kind or reject.
+
+        Args:
+            kind: What must stand here.
+            where: The place in words, for the message: `after the parameters`.
+        """
+        if self.kinds[self.pos] != kind:
+            self.fail(Code.EXPECTED_TOKEN, f"expected `{kind}` {where}")
+        self.pos += 1
+
+    def expect_word(self, word: str, where: str) -> None:
+        """Consume this contextual word or reject."""
+        if not self.at_word(word):
+            self.fail(Code.EXPECTED_TOKEN, f"expected `{word}` {where}")
+        self.pos += 1
+
+    def expect_closer(self, kind: TokenKind, opener: int, where: str) -> None:
+        """Consume a closing token or reject, naming the opener when the text ends before it.
+
+        Args:
+            kind: `)`, `]` or `}`.
+            opener: Index of the opening token.
+            where: What the delimiters enclose: `the argument list`.
+        """
+        if self.kinds[self.pos] == kind:
+            self.pos += 1
+        elif self.pos >= self.last:
+            opened = self.texts[opener]
+            raise Rejection(
+                Finding(Code.UNCLOSED_DELIMITER, f"the `{opened}` of {where} is never closed", opener, f"Add `{kind}`.")
+            )
+        else:
+            self.fail(Code.EXPECTED_TOKEN, f"expected `{kind}` to close {where}")
+
+    def name(self, what: str) -> str:
+        """Consume a `Name` (G1) or reject.
+
+        Args:
+            what: What is named: `a function name`.
+        """
+        pos = self.pos
+        if self.kinds[pos] not in NAME_KINDS:
+            self.fail(Code.EXPECTED_NAME, f"expected {what}")
+        self.pos = pos + 1
+        return self.texts[pos]
+
+    def identifier(self, what: str, code: Code = Code.EXPECTED_NAME) -> str:
+        """Consume an `Id` (G1) or reject."""
+        pos = self.pos
+        if self.kinds[pos] not in ID_KINDS:
+            self.fail(code, f"expected {what}")
+        self.pos = pos + 1
+        return self.texts[pos]
+
+    def double_quoted(self, what: str, code: Code = Code.EXPECTED_STRING) -> str:
+        """Consume a STRING and return its value, or reject."""
+        if self.kinds[self.pos] != "STRING":
+            advice = "Write it in double quotes." if self.kinds[self.pos] == "SSTRING" else None
+            self.fail(code, f"expected {what} in double quotes", advice)
+        self.pos += 1
+        return unescape(self.texts[self.pos - 1])
+
+    def any_string(self, what: str, code: Code = Code.EXPECTED_STRING) -> str:
+        """Consume an `AnyStr` (G1) and return its value, or reject."""
+        if self.kinds[self.pos] not in ANY_STRING:
+            self.fail(code, f"expected {what} in quotes")
+        self.pos += 1
+        return unescape(self.texts[self.pos - 1])
+
+    def names_on_line(self, closer: TokenKind, what: str) -> tuple[str, ...]:
+        """`[ Name { ',' Name } [ ',' ] ] closer` without newlines (N6); the opener has been consumed."""
+        names: list[str] = []
+        while not self.at(closer):
+            names.append(self.name(what))
+            if not self.take(","):
+                break
+        self.expect(closer, f"after {what}")
+        return tuple(names)
+
+    def balanced(self) -> None:
+        """Consume `( ... )` with any tokens inside; only parentheses count (G11)."""
+        opener = self.pos
+        open_parentheses = 0
+        while self.pos < self.last:
+            kind = self.kinds[self.pos]
+            self.pos += 1
+            if kind == "(":
+                open_parentheses += 1
+            elif kind == ")":
+                open_parentheses -= 1
+                if open_parentheses == 0:
+                    return
+        self.expect_closer(")", opener, "these arguments")
+
+    def open_level(self) -> int:
+        """Count one more open level.
+
+        Returns:
+            The depth to restore when the level is closed.
+        """
+        depth = self.depth
+        if depth >= MAX_NESTING:
+            raise Rejection(
+                Finding(
+                    Code.NESTING_LIMIT,
+                    f"nested more than {MAX_NESTING} levels deep",
+                    self.pos,
+                    "Move inner parts into functions or constants of their own.",
+                )
+            )
+        self.depth = depth + 1
+        return depth
+
+    def fail(self, code: Code, expectation: str, advice: str | None = None) -> Never:
+        """Reject at the next token.
+
+        Args:
+            code: The kind of failure.
+            expectation: What should stand here; what was found is added.
+            advice: What to do about it.
+        """
+        raise Rejection(Finding(code, f"{expectation}, found {self.found()}", self.pos, advice))
+
+    def found(self) -> str:
+        """The next token in words, for a message."""
+        return describe(self.kinds[self.pos], self.texts[self.pos])
+
+
+_CLASS_WORDS: Final[dict[TokenKind, str]] = {
+    "IDENT": "identifier",
+    "TYPEIDENT": "name",
+    "INT": "integer",
+    "FLOAT": "float",
+    "DECIMAL": "decimal",
+    "STRING": "string",
+    "SSTRING": "single-quoted string",
+}
+_LONGEST_QUOTE: Final = 40
+
+
+def describe(kind: TokenKind, text: str) -> str:
+    """A token in words: `identifier `x``, `` `{` ``, `end of line`.
+
+    Args:
+        kind: Its kind.
+        text: Its text.
+    """
+    if kind == "EOF":
+        return "end of file"
+    if kind == "NL":
+        return "end of line"
+    shown = text.splitlines()[0] if text else text
+    if len(shown) > _LONGEST_QUOTE or shown != text:
+        shown = shown[:_LONGEST_QUOTE] + "…"
+    word = _CLASS_WORDS.get(kind)
+    if word is None:
+        word = "keyword" if text[0].isalpha() else "decorator" if text[0] == "@" else ""
+    return f"{word} `{shown}`".lstrip()
+
+
+_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'", "0": "\0"}
+
+
+def unescape(literal: str) -> str:
+    """The value of a string literal with its quotes; an unknown escape keeps its backslash (L6).
+
+    Args:
+        literal: The token text.
+    """
+    body = literal[1:-1]
+    if "\\" not in body:
+        return body
+    parts = body.split("\\")
+    value = [parts[0]]
+    index = 1
+    while index < len(parts):
+        part = parts[index]
+        if part:
+            value.append(_ESCAPES.get(part[0], "\\" + part[0]) + part[1:])
+            index += 1
+        else:  # two backslashes in a row: one escaped backslash, and the text up to the next one
+            value.append("\\" + (parts[index + 1] if index + 1 < len(parts) else ""))
+            index += 2
+    return "".join(value)

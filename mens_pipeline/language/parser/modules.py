@@ -1,0 +1,232 @@
+"""Whole texts: what may stand at the top level in each mode (G2-G5, M1-M5)."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final, Never
+
+from mens_pipeline.language.ast.declarations import Declaration, Function, StateMachine, TypeDef, Url
+from mens_pipeline.language.ast.statements import Statement
+from mens_pipeline.language.diagnostics import Code
+from mens_pipeline.language.lexer import TokenStream
+from mens_pipeline.language.parser.cursor import Finding, Rejection
+from mens_pipeline.language.parser.imports import ImportParser
+from mens_pipeline.language.suggestions import did_you_mean
+from mens_pipeline.language.vocabulary import FUNCTION_DECORATORS, KEYWORDS, TOMBSTONES, TokenKind
+
+
+MAX_FAILURES: Final = 20
+"""Mistakes reported for one text; more than that is the work of one sitting."""
+
+
+class Mode(StrEnum):
+    """How a text is read: `.vox` files, scripts with statements at the top level, `.vox.ui` files (M1-M6)."""
+
+    SOURCE = "source"
+    SCRIPT = "script"
+    UI = "ui"
+
+
+def mode_of(file_name: str) -> Mode:
+    """The mode a file name selects; scripts are never told by their name (M6).
+
+    Args:
+        file_name: The last part of a path.
+    """
+    return Mode.UI if file_name.endswith(".vox.ui") else Mode.SOURCE
+
+
+_REACTIVE: Final = frozenset(("state", "derived", "effect", "on"))
+_TOMBSTONE_ADVICE: Final[dict[str, str]] = {
+    "http": "Serve over HTTP with `@endpoint(kind: query) fn ...`.",
+    "@component": "Write `component Name() { ... }`.",
+    "agent": "Write an `@ai fn`, a `workflow` or an `actor`.",
+    "env": "Declare the effect on the function that needs it: `fn f() uses env { ... }`.",
+}
+_FOREIGN_WORDS: Final[dict[str, str]] = {
+    "const": "Write `let`.",
+    "var": "Write `let`.",
+    "def": "Write `fn`.",
+    "func": "Write `fn`.",
+    "function": "Write `fn`.",
+    "struct": "Write `type Name { ... }`.",
+    "class": "Write `type Name { ... }`.",
+    "enum": "Write `type Name = | A | B`.",
+    "interface": "Write `type Name { ... }`.",
+    "use": "Write `import`.",
+}
+
+
+class ModuleParser(ImportParser):
+    """The top level."""
+
+    def __init__(self, stream: TokenStream, mode: Mode) -> None:
+        """Stand before the first token.
+
+        Args:
+            stream: The tokens of one text.
+            mode: How to read it.
+        """
+        super().__init__(stream)
+        self.mode = mode
+
+    def items(self) -> tuple[tuple[Declaration, ...], tuple[Finding, ...]]:
+        """All declarations of the text, and the failures.
+
+        After a failure reading goes on at the next line that begins with a word only a declaration begins with, so
+        that one run reports more than one mistake; the verdict is settled by the first (E2).
+        """
+        declarations: list[Declaration] = []
+        statements: list[Statement] = []
+        failures: list[Finding] = []
+        while self.skip_newlines() != "EOF" and len(failures) < MAX_FAILURES:
+            first = self.pos
+            self.depth = 0
+            try:
+                if self.mode is Mode.SCRIPT and not self._starts_script_declaration():
+                    statements.append(self.statement())
+                else:
+                    declarations.append(self._declaration())
+            except Rejection as rejection:
+                failures.append(rejection.finding)
+                self._recover(first)
+        if statements:
+            declarations.append(_script_main(statements))
+        return tuple(declarations), tuple(failures)
+
+    def _declaration(self) -> Declaration:
+        """The production that the next token selects (G3)."""
+        kind = self.kinds[self.pos]
+        start = self.starts[self.pos]
+        form = _FORMS.get(kind)
+        if form is not None:
+            return form(self)
+        if kind in FUNCTION_DECORATORS or kind == "fn":
+            return self.function(start)
+        if kind == "IDENT":
+            word = self.texts[self.pos]
+            if word == "routes":
+                return self.routes()
+            if word == "url":
+                return self.url(start)
+            if word == "state_machine":
+                return self.state_machine(start)
+            if word == "partial":
+                return self._partial(start)
+        if self.mode is Mode.UI and kind in _REACTIVE:
+            return self.reactive_module()
+        self._fail_declaration()
+
+    def _fail_declaration(self) -> Never:
+        kind, text = self.kinds[self.pos], self.texts[self.pos]
+        if kind in TOMBSTONES:
+            message = f"`{text}` declarations are retired"
+            raise Rejection(Finding(Code.RETIRED_DECLARATION, message, self.pos, _TOMBSTONE_ADVICE[kind]))
+        advice = _FOREIGN_WORDS.get(text)
+        if self.kinds[self.pos - 1] == "=" and self.kinds[self.pos - 3] == "type":
+            advice = "Vox has no type aliases, and each variant of a sum type begins with `|`, the first one too."
+        elif advice is None and kind == "IDENT":
+            advice = did_you_mean(text, _DECLARATION_WORDS)
+        elif kind == "SSTRING":
+            advice = "Where Vox wants double quotes, as in a route path, single quotes will not do."
+        elif kind == "}":
+            advice = "A block above is closed once too often."
+        elif kind in _REACTIVE:
+            advice = "Reactive members stand in a component or in a `.vox.ui` file."
+        elif kind in {"if", "for", "while", "match", "return", "loop"}:
+            advice = "Statements stand in a function, or in a script (mode `script`)."
+        self.fail(Code.EXPECTED_DECLARATION, "expected a declaration", advice)
+
+    def _partial(self, start: int) -> StateMachine:
+        if self.kinds[self.pos + 1] != "IDENT" or self.texts[self.pos + 1] != "state_machine":
+            self.pos += 1
+            self.fail(Code.INVALID_MODIFIER_TARGET, "expected `state_machine` after `partial`")
+        return self.state_machine(start)
+
+    def public(self) -> Function | TypeDef | Url | StateMachine:
+        """`PubDecl` (G4)."""
+        start = self.starts[self.pos]
+        self.pos += 1
+        kind = self.kinds[self.pos]
+        if kind == "fn" or (kind in FUNCTION_DECORATORS and kind != "@reactive"):
+            return self.function(start, is_pub=True)
+        if kind == "type":
+            return self.type_definition(start, is_pub=True)
+        if self.at_word("url"):
+            return self.url(start, is_pub=True)
+        if self.at_word("state_machine") or (self.at_word("partial") and self.texts[self.pos + 1] == "state_machine"):
+            return self.state_machine(start, is_pub=True)
+        self.fail(Code.INVALID_MODIFIER_TARGET, "expected `fn`, `type`, `url` or `state_machine` after `pub`")
+
+    def _type(self) -> TypeDef:
+        return self.type_definition(self.starts[self.pos])
+
+    def _starts_script_declaration(self) -> bool:
+        """Whether the next token is in the set M3."""
+        return self.kinds[self.pos] in _SCRIPT_STARTERS or self.at_word("routes", "url", "state_machine")
+
+    def _recover(self, first: int) -> None:
+        """Move to the next line that surely begins a declaration, behind token `first`."""
+        pos = max(self.pos, first + 1)
+        while pos < self.last:
+            start = self.starts[pos]
+            at_margin = start == 0 or self.source[start - 1] == "\n"
+            if at_margin and self.kinds[pos] in _LINE_STARTERS:
+                break
+            pos += 1
+        self.pos = pos
+
+
+def _script_main(statements: list[Statement]) -> Function:
+    """The synthetic `main` that holds the statements of a script (M2)."""
+    start, end = statements[0].start, statements[-1].end
+    return Function(start, end, "main", (), (), None, tuple(statements), (), ())
+
+
+_FORMS: Final[dict[TokenKind, Callable[[ModuleParser], Declaration]]] = {
+    "import": ModuleParser.import_declaration,
+    "extern": ModuleParser.extern_function,
+    "pub": ModuleParser.public,
+    "async": ModuleParser.asynchronous,
+    "@loading": ModuleParser.loading,
+    "@test": ModuleParser.test,
+    "@forall": ModuleParser.forall,
+    "@scheduled": ModuleParser.scheduled,
+    "@endpoint": ModuleParser.endpoint,
+    "@tool": ModuleParser.mcp_tool,
+    "@mcp.tool": ModuleParser.mcp_tool,
+    "@resource": ModuleParser.mcp_resource,
+    "@mcp.resource": ModuleParser.mcp_resource,
+    "let": ModuleParser.const,
+    "type": ModuleParser._type,
+    "@table": ModuleParser.table,
+    "@index": ModuleParser.index,
+    "component": ModuleParser.component,
+    "fragment": ModuleParser.fragment,
+    "@v0": ModuleParser.v0_component,
+    "workflow": ModuleParser.workflow,
+    "@distributed_train": ModuleParser.workflow,
+    "activity": ModuleParser.activity,
+    "actor": ModuleParser.actor,
+    "@form": ModuleParser.form,
+    "@tokens": ModuleParser.design_tokens,
+    "@back_button": ModuleParser.back_button,
+    "@deep_link": ModuleParser.deep_link,
+    "@push": ModuleParser.push,
+}
+"""First token of a declaration -> its production (G3)."""
+
+_SCRIPT_STARTERS: Final[frozenset[TokenKind]] = TOMBSTONES | frozenset(
+    ("import", "component", "fn", "pub", "type", "async", "actor", "workflow", "activity", "@loading", "@test", "@v0")
+    + ("@endpoint", "@forall", "@scheduled", "@tool", "@mcp.tool", "@resource", "@mcp.resource", "@table", "@index")
+)
+"""Tokens that start a declaration in script mode (M3)."""
+
+_LINE_STARTERS: Final[frozenset[TokenKind]] = (frozenset(_FORMS) | FUNCTION_DECORATORS | {"fn", "agent", "@component"}) - {
+    "let",
+    "workflow",
+}
+"""Tokens that, at the margin, can only begin a declaration."""
+
+_DECLARATION_WORDS: Final = frozenset(
+    kind for kind in _FORMS if kind in KEYWORDS
+) | {"fn", "routes", "url", "state_machine", "partial"}

@@ -1,0 +1,117 @@
+"""Statements and blocks (G30)."""
+
+from collections.abc import Callable
+from typing import Final
+
+from mens_pipeline.language.ast.expressions import Binary, Expr
+from mens_pipeline.language.ast.statements import (
+    Assign,
+    Break,
+    Continue,
+    ExprStatement,
+    Let,
+    Loop,
+    Return,
+    Statement,
+    While,
+)
+from mens_pipeline.language.diagnostics import Code
+from mens_pipeline.language.parser.braces import BraceParser
+from mens_pipeline.language.vocabulary import ASSIGNMENTS, TokenKind
+
+_HINTS: Final[dict[str, str]] = {
+    "fn": "A function cannot be declared inside a body. Is a `}` missing above?",
+    "import": "Imports stand at the top level. Is a `}` missing above?",
+    "type": "Types are declared at the top level. Is a `}` missing above?",
+}
+_BLOCK_ENDS: Final = frozenset(("NL", "}", "EOF"))
+
+
+class StatementParser(BraceParser):
+    """Blocks and the statements in them."""
+
+    def block(self) -> tuple[Statement, ...]:
+        """`'{' Block` (G30)."""
+        opener = self.pos
+        self.expect("{", "to open a block")
+        depth = self.open_level()
+        statements: list[Statement] = []
+        while self.skip_newlines() != "}":
+            if self.pos >= self.last:
+                self.expect_closer("}", opener, "the block")
+            statements.append(self.statement())
+        self.pos += 1
+        self.depth = depth
+        return tuple(statements)
+
+    def statement(self) -> Statement:
+        """`Stmt` (G30)."""
+        form = _FORMS.get(self.kinds[self.pos])
+        if form is not None:
+            return form(self)
+        start = self.starts[self.pos]
+        target = self._statement_expression()
+        operator = self.kinds[self.pos]
+        if operator not in ASSIGNMENTS:
+            return ExprStatement(start, self.end(), target)
+        self.pos += 1
+        value = self.expression()
+        end = self.end()
+        if operator != "=":
+            value = Binary(start, end, ASSIGNMENTS[operator], target, value)
+        return Assign(start, end, target, value)
+
+    def _statement_expression(self) -> Expr:
+        pos = self.pos
+        hint = _HINTS.get(self.kinds[pos])
+        if hint is not None and self.kinds[pos + 1] in {"IDENT", "TYPEIDENT"}:
+            self.fail(Code.EXPECTED_EXPRESSION, "expected a statement", hint)
+        return self.expression()
+
+    def _let(self) -> Let:
+        start = self.starts[self.pos]
+        self.pos += 1
+        mutable = self.take("mut")
+        pattern = self.pattern()
+        annotation = self.type_expression() if self.take(":") else None
+        self.expect("=", "after the pattern of `let`")
+        value = self.expression()
+        return Let(start, self.end(), pattern, annotation, value, mutable)
+
+    def _return(self) -> Return:
+        start = self.starts[self.pos]
+        self.pos += 1
+        value = None if self.kinds[self.pos] in _BLOCK_ENDS else self.expression()
+        return Return(start, self.end(), value)
+
+    def _while(self) -> While:
+        start = self.starts[self.pos]
+        self.pos += 1
+        condition = self.expression()
+        body = self.block()
+        return While(start, self.end(), condition, body)
+
+    def _loop(self) -> Loop:
+        start = self.starts[self.pos]
+        self.pos += 1
+        body = self.block()
+        return Loop(start, self.end(), body)
+
+    def _break(self) -> Break:
+        self.pos += 1
+        return Break(self.starts[self.pos - 1], self.end())
+
+    def _continue(self) -> Continue:
+        self.pos += 1
+        return Continue(self.starts[self.pos - 1], self.end())
+
+
+_FORMS: Final[dict[TokenKind, Callable[[StatementParser], Statement]]] = {
+    "let": StatementParser._let,
+    "return": StatementParser._return,
+    "while": StatementParser._while,
+    "loop": StatementParser._loop,
+    "break": StatementParser._break,
+    "continue": StatementParser._continue,
+}
+"""First token of a statement that is no expression -> its production (G30)."""

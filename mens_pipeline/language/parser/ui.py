@@ -1,0 +1,227 @@
+"""User interface declarations: components, reactive modules, styles, fragments, v0 stubs, routes (G18-G22, M5)."""
+
+from mens_pipeline.language.ast.declarations import (
+    Field,
+    Fragment,
+    ReactiveComponent,
+    ReactiveMember,
+    ReactiveModule,
+    Route,
+    Routes,
+    StyleRule,
+    V0Component,
+)
+from mens_pipeline.language.ast.expressions import Block, Expr
+from mens_pipeline.language.diagnostics import Code
+from mens_pipeline.language.parser.data import DataParser
+from mens_pipeline.language.suggestions import did_you_mean
+
+_ROUTE_HANDLERS = ("loader", "pending", "error")
+
+
+class UiParser(DataParser):
+    """What a user of a Vox program sees."""
+
+    def component(self) -> ReactiveComponent:
+        """`Component` (G18)."""
+        start = self.starts[self.pos]
+        self.pos += 1
+        name = self.name("a component name")
+        params = self.parameter_list()
+        opener = self.pos
+        self.expect("{", "after the component parameters")
+        members: list[ReactiveMember] = []
+        while self.skip_newlines() != "}":
+            if self.pos >= self.last:
+                self.expect_closer("}", opener, "the component")
+            members.append(self._component_member())
+        self.pos += 1
+        end = self.end()
+        styles = self._style_blocks()
+        views = [member.body for member in members if member.role == "view"]
+        others = tuple(member for member in members if member.role != "view")
+        view = views[-1] if views else None
+        return ReactiveComponent(start, max(end, self.end()), name, params, others, view, styles)
+
+    def _component_member(self) -> ReactiveMember:
+        if self.kinds[self.pos] in {"state", "derived", "effect", "on"}:
+            return self.reactive_member()
+        start = self.starts[self.pos]
+        if self.take("view"):
+            self.expect(":", "after `view`")
+            body = self.expression()
+            return ReactiveMember(start, self.end(), "view", None, None, (), body)
+        statement = self.statement()
+        return ReactiveMember(start, self.end(), "statement", None, None, (), statement)
+
+    def reactive_member(self) -> ReactiveMember:
+        """The `state`, `derived`, `effect` and `on` forms of `Member` (G18)."""
+        start = self.starts[self.pos]
+        role = self.texts[self.pos]
+        self.pos += 1
+        if role in {"state", "derived"}:
+            name = self.name(f"a name after `{role}`")
+            annotation = self.type_expression() if self.take(":") else None
+            self.expect("=", f"after the name of `{role}`")
+            value = self.expression()
+            return ReactiveMember(start, self.end(), role, name, annotation, (), value)
+        dependencies: tuple[str, ...] = ()
+        if role == "on":
+            if self.kinds[self.pos] not in {"mount", "cleanup"}:
+                self.fail(Code.INVALID_REACTIVE_HOOK, "expected `mount` or `cleanup` after `on`")
+            role = self.take_any()
+        elif self.at_word("depends_on"):
+            self.pos += 1
+            self.expect("(", "after `depends_on`")
+            dependencies = self.names_on_line(")", "a dependency")
+        body = self._reactive_body(role)
+        return ReactiveMember(start, self.end(), role, None, None, dependencies, body)
+
+    def _reactive_body(self, role: str) -> Expr:
+        """`ReactiveBody`: a brace directly after the colon is always a block (G18)."""
+        self.expect(":", f"after `{role}`")
+        if not self.at("{"):
+            return self.expression()
+        start = self.starts[self.pos]
+        statements = self.block()
+        return Block(start, self.end(), statements)
+
+    def reactive_module(self) -> ReactiveModule:
+        """`ReactiveModule` (M5)."""
+        start = self.starts[self.pos]
+        members: list[ReactiveMember] = []
+        while self.skip_newlines() in {"state", "derived", "effect", "on"}:
+            members.append(self.reactive_member())
+        return ReactiveModule(start, self.end(), tuple(members))
+
+    def _style_blocks(self) -> tuple[StyleRule, ...]:
+        """`StyleBlocks`: every loop stops quietly at the first token that does not fit (G19)."""
+        rules: list[StyleRule] = []
+        self.skip_newlines()
+        while self.at_word("style", "raw_css"):
+            is_raw_css = self.take_any() == "raw_css"
+            if not self.take("{"):
+                break
+            self._style_rules(rules, is_raw_css)
+            self.take("}")
+        return tuple(rules)
+
+    def _style_rules(self, rules: list[StyleRule], is_raw_css: bool) -> None:  # noqa: FBT001 - private
+        while self.skip_newlines() == ".":
+            start = self.starts[self.pos]
+            self.pos += 1
+            selector = "." + self.name("a class name after `.`")
+            if not self.take("{"):
+                break
+            properties: list[tuple[str, str]] = []
+            while self.skip_newlines() == "IDENT":
+                name = self.take_any()
+                if not self.take(":") or not self.at("STRING"):
+                    break
+                properties.append((name, self.double_quoted("a style value")))
+            self.take("}")
+            rules.append(StyleRule(start, self.end(), selector, tuple(properties), is_raw_css))
+
+    def fragment(self) -> Fragment:
+        """`'fragment' Name '(' [ Params ] ')' '{' Expr ~ '}'` (G20)."""
+        start = self.starts[self.pos]
+        self.pos += 1
+        name = self.name("a fragment name")
+        params = self.parameter_list()
+        opener = self.pos
+        self.expect("{", "after the fragment parameters")
+        body = self.expression()
+        self.skip_newlines()
+        self.expect_closer("}", opener, "the fragment (one expression)")
+        return Fragment(start, self.end(), name, params, body)
+
+    def v0_component(self) -> V0Component:
+        """`V0` (G21); the end of the input closes it (E5)."""
+        start = self.starts[self.pos]
+        self.pos += 1
+        image_path = None
+        identity = ""
+        if self.at_word("from"):
+            self.pos += 1
+            image_path = self.double_quoted("an image path")
+        else:
+            identity = self.double_quoted('a v0 id (or `from "path"`)')
+        name = self.name("a component name")
+        self.expect("{", "after the v0 component name")
+        props: list[Field] = []
+        while self.skip_newlines() != "}":
+            if self.pos >= self.last:
+                return V0Component(start, self.end(), identity, image_path, name, tuple(props))
+            props.append(self._v0_property())
+        self.pos += 1
+        return V0Component(start, self.end(), identity, image_path, name, tuple(props))
+
+    def _v0_property(self) -> Field:
+        start = self.starts[self.pos]
+        name = self.name("a property name")
+        optional = self.take("?")
+        self.expect(":", "after the property name")
+        annotation = self.type_expression()
+        return Field(start, self.end(), name, annotation, optional)
+
+    def routes(self) -> Routes:
+        """`Routes`: the first token that starts no entry ends the list (G22)."""
+        start = self.starts[self.pos]
+        self.pos += 1
+        self.expect("{", "after `routes`")
+        entries: list[Route] = []
+        fallbacks: dict[str, str] = {}
+        while True:
+            if self.skip_newlines() == "STRING":
+                entries.append(self._route())
+            elif self.at_word("not_found", "error"):
+                word = self.take_any()
+                self.expect(":", f"after `{word}`")
+                fallbacks[word] = self.name("a component name")
+            else:
+                break
+        if self.at(","):
+            self.fail(Code.INVALID_ROUTE_ENTRY, "expected a route or `}`", "Routes are not separated by commas.")
+        self.take("}")
+        return Routes(start, self.end(), tuple(entries), fallbacks.get("not_found"), fallbacks.get("error"))
+
+    def _route(self) -> Route:
+        start = self.starts[self.pos]
+        path = self.double_quoted("a route path", Code.INVALID_ROUTE_ENTRY)
+        if not self.at("to"):
+            self.fail(Code.INVALID_ROUTE_ENTRY, "expected `to` after the route path")
+        self.pos += 1
+        component = self.name("a component name")
+        handlers = self._route_handlers() if self.take("with") else ()
+        children: list[Route] = []
+        if self.at("{"):
+            opener = self.pos
+            self.pos += 1
+            depth = self.open_level()
+            while self.skip_newlines() != "}":
+                if self.pos >= self.last:
+                    self.expect_closer("}", opener, "the nested routes")
+                children.append(self._route())
+            self.depth = depth
+            self.pos += 1
+        return Route(start, self.end(), path, component, handlers, tuple(children))
+
+    def _route_handlers(self) -> tuple[tuple[str, str], ...]:
+        """`RouteWith` (G22)."""
+        if not self.take("("):
+            return (self._route_handler(),)
+        handlers: list[tuple[str, str]] = []
+        while not self.at(")"):
+            handlers.append(self._route_handler())
+            if not self.take(","):
+                break
+        self.expect(")", "after the route handlers")
+        return tuple(handlers)
+
+    def _route_handler(self) -> tuple[str, str]:
+        if not self.at_word(*_ROUTE_HANDLERS):
+            advice = did_you_mean(self.texts[self.pos], _ROUTE_HANDLERS)
+            self.fail(Code.INVALID_ROUTE_ENTRY, "expected `loader`, `pending` or `error`", advice)
+        key = self.take_any()
+        self.expect(":", f"after `{key}`")
+        return key, self.name("a function or component name")

@@ -1,0 +1,68 @@
+"""Where things are in a text, and how a file becomes one."""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place in a source text.
+
+    Attributes:
+        offset: Bytes before it, in UTF-8.
+        line: Line, from 1; LF ends a line.
+        column: Characters before it on its line, from 0.
+    """
+
+    offset: int
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """A text that answers where its characters are.
+
+    Attributes:
+        text: The whole source.
+    """
+
+    text: str
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        starts = [0]
+        end = self.text.find("\n")
+        while end >= 0:
+            starts.append(end + 1)
+            end = self.text.find("\n", end + 1)
+        return starts
+
+    @cached_property
+    def _is_ascii(self) -> bool:
+        return self.text.isascii()
+
+    def position(self, index: int) -> Position:
+        """The place of the character at `index`.
+
+        Args:
+            index: Characters before it, 0 to the length of the text.
+
+        Returns:
+            Its byte offset, line and column; a lone surrogate counts three bytes.
+        """
+        line = bisect_right(self._line_starts, index)
+        column = index - self._line_starts[line - 1]
+        offset = index if self._is_ascii else len(self.text[:index].encode("utf-8", "surrogatepass"))
+        return Position(offset, line, column)
+
+    def line(self, number: int) -> str:
+        """The text of a line, without its line end.
+
+        Args:
+            number: The line, from 1.
+        """
+        start = self._line_starts[number - 1]
+        end = self.text.find("\n", start)
+        return self.text[start : end if end >= 0 else len(self.text)].removesuffix("\r")

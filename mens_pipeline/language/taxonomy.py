@@ -1,0 +1,148 @@
+"""What kinds of declaration there are, what they are called, and how hard they are."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mens_pipeline.language.ast.declarations import Declaration, Endpoint, Forall, Module, Test
+from mens_pipeline.language.front_end import Analysis
+
+FULL_COVERAGE: Final = 8
+"""Distinct construct names that make a coverage score of 1 (A10)."""
+
+DEFAULT_DIFFICULTY: Final = 5
+"""Difficulty of a text without declarations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Construct:
+    """One construct that a model can be taught and asked for.
+
+    Attributes:
+        name: Its own name, finer than the histogram: `workflow`, `query`.
+        kind: The declaration kind it is parsed to (A2).
+        histogram_name: Its name in the construct histogram (A10).
+        difficulty: 1 (easy) to 10; upstream's curriculum order.
+    """
+
+    name: str
+    kind: str
+    histogram_name: str
+    difficulty: int
+
+
+CONSTRUCTS: Final[Mapping[str, Construct]] = {
+    construct.name: construct
+    for construct in (
+        Construct("import", "Import", "import", 1),
+        Construct("const", "Const", "other", 1),
+        Construct("function", "Function", "fn", 2),
+        Construct("type", "TypeDef", "type", 2),
+        Construct("test", "Test", "test", 2),
+        Construct("forall", "Forall", "test", 3),
+        Construct("component", "ReactiveComponent", "component", 3),
+        Construct("fragment", "Fragment", "other", 3),
+        Construct("v0_component", "V0Component", "v0", 3),
+        Construct("table", "Table", "table", 3),
+        Construct("index", "Index", "index", 3),
+        Construct("loading", "Loading", "other", 3),
+        Construct("design_tokens", "Tokens", "other", 3),
+        Construct("query", "Endpoint", "other", 4),
+        Construct("mutation", "Endpoint", "other", 4),
+        Construct("server", "Endpoint", "other", 4),
+        Construct("routes", "Routes", "routes", 4),
+        Construct("url", "Url", "url", 4),
+        Construct("scheduled", "Scheduled", "other", 4),
+        Construct("form", "Form", "other", 4),
+        Construct("back_button", "BackButton", "other", 5),
+        Construct("deep_link", "DeepLink", "other", 5),
+        Construct("push", "Push", "other", 5),
+        Construct("reactive_module", "ReactiveModule", "other", 5),
+        Construct("state_machine", "StateMachine", "state_machine", 5),
+        Construct("actor", "Actor", "other", 5),
+        Construct("activity", "Activity", "other", 7),
+        Construct("workflow", "Workflow", "other", 7),
+        Construct("mcp_tool", "McpTool", "mcp_tool", 8),
+        Construct("mcp_resource", "McpResource", "mcp_resource", 8),
+    )
+}
+"""Every construct that the parser can produce; their number is the denominator of coverage."""
+
+_BY_KIND: Final = {construct.kind: construct for construct in CONSTRUCTS.values()}
+
+
+def kind_of(declaration: Declaration) -> str:
+    """The declaration kind of A2, such as `TypeDef`.
+
+    Args:
+        declaration: Any declaration.
+    """
+    return type(declaration).__name__
+
+
+def construct_of(declaration: Declaration) -> Construct:
+    """The construct a declaration is an example of; endpoints are told apart by their kind.
+
+    Args:
+        declaration: Any declaration.
+    """
+    return CONSTRUCTS[declaration.kind] if isinstance(declaration, Endpoint) else _BY_KIND[kind_of(declaration)]
+
+
+def histogram(module: Module) -> dict[str, int]:
+    """Construct name -> number of declarations with that name, names sorted (A10).
+
+    Args:
+        module: A parsed text.
+    """
+    return dict(sorted(Counter(construct_of(d).histogram_name for d in module.declarations).items()))
+
+
+def difficulty(module: Module) -> int:
+    """The difficulty of the hardest declaration, 1 to 10; 5 where there is none.
+
+    Args:
+        module: A parsed text.
+    """
+    return max((construct_of(d).difficulty for d in module.declarations), default=DEFAULT_DIFFICULTY)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstructEvaluation:
+    """What a text is worth as an example (A10).
+
+    Attributes:
+        parse_success: The verdict.
+        node_count: Declarations; 0 if rejected.
+        construct_histogram: As `histogram`; empty if rejected.
+        has_tests: Whether a `@test` or `@forall` is present.
+        error_span: Byte range of the first error, if rejected.
+        coverage_score: Distinct construct names over 8, at most 1; 0 if rejected.
+    """
+
+    parse_success: bool
+    node_count: int
+    construct_histogram: dict[str, int]
+    has_tests: bool
+    error_span: tuple[int, int] | None
+    coverage_score: float
+
+
+def evaluate(analysis: Analysis) -> ConstructEvaluation:
+    """The construct evaluation of a text.
+
+    Args:
+        analysis: What the front end said of it, in source mode.
+
+    Source:
+        Rule A10.
+    """
+    module = analysis.module
+    if module is None:
+        first = analysis.errors[0]
+        return ConstructEvaluation(False, 0, {}, False, (first.start.offset, first.end.offset), 0.0)
+    names = histogram(module)
+    has_tests = any(isinstance(d, Test | Forall) for d in module.declarations)
+    score = min(1.0, len(names) / FULL_COVERAGE)
+    return ConstructEvaluation(True, len(module.declarations), names, has_tests, None, score)

@@ -1,0 +1,140 @@
+"""The words and tables of Vox: the one source that every other part of the language reads.
+
+Spellings are `Literal` types, so the type checker refuses a comparison with a token that does not exist.
+"""
+
+from typing import Final, Literal, get_args
+
+Keyword = Literal[
+    "activity", "actor", "agent", "and", "async", "break", "cleanup", "component", "continue", "dec",
+    "derived", "effect", "else", "empty", "env", "extern", "false", "fetching", "fn", "for",
+    "fragment", "http", "if", "import", "in", "is", "isnt", "let", "loop", "match",
+    "migrate", "mount", "mut", "not", "on", "or", "pub", "return", "side_effect", "spawn",
+    "state", "to", "true", "type", "view", "when", "while", "with", "workflow",
+]  # fmt: skip
+"""The 49 reserved words (L12)."""
+
+Symbol = Literal[
+    "(", ")", "[", "]", "{", "}", ":", "?", ",", ".",
+    "=", "==", "!=", "+=", "-=", "*=", "/=", "->", "=>", "|>", "|",
+    "<", ">", "<=", ">=", "+", "-", "*", "/", "%", "</", "/>", "<>", "</>", "_",
+]  # fmt: skip
+"""The 34 symbols and the underscore token (L11)."""
+
+DecoratorName = Literal[
+    "@ai", "@auth", "@back_button", "@cancellable", "@collaborative", "@component", "@cors", "@deep_link",
+    "@deprecated", "@distributed_train", "@embed", "@endpoint", "@ensure", "@forall", "@form", "@fuzz",
+    "@hole", "@index", "@inference", "@invariant", "@layer", "@loading", "@mcp.resource", "@mcp.tool",
+    "@native", "@offline_capable", "@pii", "@prompt", "@pure", "@push", "@rate_limit", "@reactive",
+    "@remote", "@require", "@resource", "@scheduled", "@search", "@subagent", "@table", "@test",
+    "@tokens", "@tool", "@training_step", "@uses", "@v0", "@webhook",
+]  # fmt: skip
+"""The 46 decorator tokens (L14)."""
+
+ClassKind = Literal["IDENT", "TYPEIDENT", "INT", "FLOAT", "DECIMAL", "STRING", "SSTRING", "NL", "EOF"]
+"""Token classes whose text varies; STRING is double-quoted, SSTRING single-quoted."""
+
+TriviaKind = Literal["SPACE", "COMMENT", "DROPPED_CHARACTERS", "DROPPED_DECORATOR", "DROPPED_NUMBER", "DROPPED_STRING"]
+"""What never reaches the parser: blanks, comments, and text that the reference drops (L5, L7, L9, L10)."""
+
+TokenKind = Keyword | Symbol | DecoratorName | ClassKind
+"""A fixed spelling is its own kind."""
+
+KEYWORDS: Final[frozenset[Keyword]] = frozenset(get_args(Keyword))
+SYMBOLS: Final[frozenset[Symbol]] = frozenset(get_args(Symbol))
+DECORATORS: Final[frozenset[DecoratorName]] = frozenset(get_args(DecoratorName))
+TRIVIA: Final[frozenset[TriviaKind]] = frozenset(get_args(TriviaKind))
+
+NAME_KINDS: Final[frozenset[TokenKind]] = frozenset(
+    ("IDENT", "TYPEIDENT", "type", "on", "state", "derived", "effect", "mount", "cleanup", "view", "component")
+    + ("http", "env", "to", "in")
+)
+"""`Name` of G1: where a name is declared or a member is accessed."""
+
+ID_KINDS: Final[frozenset[TokenKind]] = frozenset(("IDENT", "TYPEIDENT"))
+"""`Id` of G1."""
+
+ANY_STRING: Final[frozenset[TokenKind]] = frozenset(("STRING", "SSTRING"))
+"""`AnyStr` of G1."""
+
+SEGMENT_KINDS: Final[frozenset[TokenKind]] = frozenset(("IDENT", "TYPEIDENT", "env", "http"))
+"""Import path segments (G6)."""
+
+OBJECT_KEY_KINDS: Final[frozenset[TokenKind]] = frozenset(("IDENT", "TYPEIDENT", "STRING", "SSTRING"))
+"""Keys of object literals (G37)."""
+
+TOMBSTONES: Final[frozenset[TokenKind]] = frozenset(("http", "@component", "agent", "env"))
+"""First tokens of declarations that are always rejected (S1)."""
+
+EFFECTS: Final[frozenset[str]] = frozenset(
+    ("net", "db", "fs", "clock", "random", "gpu_compute", "mutate", "nothing", "mcp", "env")
+)
+"""Effects a `uses` clause may name (G8)."""
+
+FUNCTION_DECORATORS: Final[frozenset[TokenKind]] = frozenset(
+    ("@require", "@invariant", "@ensure", "@ai", "@prompt", "@subagent", "@search", "@hole", "@inference")
+    + ("@webhook", "@cors", "@rate_limit", "@layer", "@pii", "@embed", "@pure", "@reactive", "@remote")
+    + ("@deprecated", "@fuzz", "@native", "@training_step", "@uses", "@auth", "@offline_capable", "@collaborative")
+)
+"""Decorators that may stand in front of any `fn` (G9-G11)."""
+
+LLM_DECORATORS: Final[frozenset[TokenKind]] = frozenset(("@ai", "@prompt", "@subagent", "@search"))
+"""Decorators that let a function go without a body (G8)."""
+
+BARE_DECORATORS: Final[frozenset[TokenKind]] = frozenset(
+    ("@pure", "@reactive", "@remote", "@deprecated", "@fuzz", "@native", "@training_step")
+)
+"""Function decorators that take no arguments (G11)."""
+
+BALANCED_DECORATORS: Final[frozenset[TokenKind]] = frozenset(("@auth", "@offline_capable", "@collaborative"))
+"""Function decorators whose optional arguments are any balanced text (G11)."""
+
+LAYOUT_TAGS: Final[frozenset[str]] = frozenset(
+    (
+        "stack column row wrap text heading link image button panel card list list_item route_outlet overlay toast "
+        "drawer modal"
+    ).split()
+)
+MARKUP_TAGS: Final[frozenset[str]] = frozenset(
+    (
+        "input label textarea select option form fieldset legend table thead tbody tfoot tr th td caption audio video "
+        "source track canvas svg img span br hr i b em strong small code pre kbd abbr cite blockquote q head meta title "
+        "link script style noscript main section article aside header footer nav details summary dialog figure "
+        "figcaption iframe embed object param g defs path circle rect ellipse line polyline polygon text tspan use "
+        "symbol marker mask pattern stop filter radial_gradient linear_gradient clip_path foreign_object "
+        "fe_gaussian_blur"
+    ).split()
+)
+VIEW_TAGS: Final[frozenset[str]] = LAYOUT_TAGS | MARKUP_TAGS
+"""Lower-case names whose call is a view call (G41)."""
+
+BINARY_POWERS: Final[dict[str, tuple[int, int, str]]] = {
+    "|>": (1, 2, "Pipe"),
+    "or": (3, 4, "Or"),
+    "and": (5, 6, "And"),
+    "with": (5, 6, "With"),
+    "is": (7, 8, "Is"),
+    "==": (7, 8, "Is"),
+    "isnt": (7, 8, "Isnt"),
+    "!=": (7, 8, "Isnt"),
+    "<": (9, 10, "Lt"),
+    ">": (9, 10, "Gt"),
+    "<=": (9, 10, "Lte"),
+    ">=": (9, 10, "Gte"),
+    "+": (11, 12, "Add"),
+    "-": (11, 12, "Sub"),
+    "*": (13, 14, "Mul"),
+    "/": (13, 14, "Div"),
+    "%": (13, 14, "Mod"),
+    "?": (100, 0, "Try"),
+}
+"""Operator -> (left power, right power, node name) (G34)."""
+
+ASSIGNMENTS: Final[dict[str, str]] = {"=": "", "+=": "Add", "-=": "Sub", "*=": "Mul", "/=": "Div"}
+"""Assignment operator -> the binary operator it abbreviates; empty for plain `=` (A5)."""
+
+MAX_INT: Final = 2**63 - 1
+"""Largest integer literal; a larger one yields no token (L5)."""
+
+MAX_VERSION: Final = 2**32 - 1
+"""Largest version number in `workflow.version` (S4)."""

@@ -1,0 +1,1 @@
+"""One stage of the graph a file."""

@@ -1,0 +1,15 @@
+"""What the assets are handed."""
+
+import dagster as dg
+
+from mens_pipeline.orchestration.progress import progress_logger
+from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
+
+
+@dg.definitions
+def resources() -> dg.Definitions:
+    """The resources of every asset and check, and the loggers a run can select."""
+    return dg.Definitions(
+        resources={"workspace": VoxWorkspace()},
+        loggers={"console": dg.colored_console_logger, "progress": progress_logger},
+    )

@@ -1,0 +1,61 @@
+"""The programs of the workspace, and the check that they are Vox."""
+
+import dagster as dg
+
+from mens_pipeline.corpus.source_report import SourceReport, report_sources
+from mens_pipeline.evaluation.policy import load_gate_policy
+from mens_pipeline.language.fingerprint import grammar_fingerprint
+from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
+from mens_pipeline.settings import PROJECT_ROOT
+
+_MOST_ROWS = 50
+
+
+@dg.observable_source_asset(group_name="sources")
+def vox_sources(workspace: VoxWorkspace) -> dg.ObserveResult:
+    """The `.vox` and `.vox.ui` files of the workspace; their fingerprint is the data version."""
+    files = workspace.files()
+    return dg.ObserveResult(
+        data_version=dg.DataVersion(workspace.fingerprint()),
+        metadata={
+            "num_files": len(files),
+            "num_bytes": sum(path.stat().st_size for path in files),
+            "folder": dg.MetadataValue.path(workspace.folder()),
+            "grammar_fingerprint": grammar_fingerprint(),
+        },
+    )
+
+
+@dg.asset_check(asset=vox_sources, blocking=True)
+def source_parse_rate(workspace: VoxWorkspace) -> dg.AssetCheckResult:
+    """The front end accepts at least `min_source_parse_rate` of the files (config/gates.yaml); no files is a failure."""
+    policy = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml")
+    report = report_sources(workspace.contents())
+    rate = report.parse_rate
+    return dg.AssetCheckResult(
+        passed=rate is not None and rate >= policy.min_source_parse_rate,
+        metadata=_metadata(report, policy.min_source_parse_rate),
+    )
+
+
+def _metadata(report: SourceReport, required: float) -> dict[str, dg.MetadataValue]:
+    rejected = [
+        dg.TableRecord({"file": file.path, "line": file.line, "code": file.code, "message": file.message})
+        for file in report.rejected[:_MOST_ROWS]
+    ]
+    constructs = [
+        dg.TableRecord({"construct": name, "declarations": count}) for name, count in report.constructs.items()
+    ]
+    present = len(report.constructs) - len(report.missing_constructs)
+    metadata: dict[str, dg.MetadataValue] = {
+        "accepted": dg.MetadataValue.text(f"{report.num_accepted}/{report.num_files}"),
+        "min_source_parse_rate": dg.MetadataValue.float(required),
+        "num_rejected": dg.MetadataValue.int(len(report.rejected)),
+        "constructs_present": dg.MetadataValue.text(f"{present}/{len(report.constructs)}"),
+        "constructs": dg.MetadataValue.table(constructs),
+    }
+    if report.parse_rate is not None:
+        metadata["source_parse_rate"] = dg.MetadataValue.float(report.parse_rate)
+    if rejected:
+        metadata["first_rejected_files"] = dg.MetadataValue.table(rejected)
+    return metadata

@@ -1,0 +1,75 @@
+"""The whole graph in one process, without a server, in the instance that the UI shows."""
+
+from dataclasses import dataclass
+from time import perf_counter
+
+import dagster as dg
+
+from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
+from mens_pipeline.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOutcome:
+    """One asset check of a run.
+
+    Attributes:
+        name: Asset and check: `vox_sources/source_parse_rate`.
+        passed: Its verdict.
+        figures: Its numbers and texts, in order; tables are left to the UI.
+    """
+
+    name: str
+    passed: bool
+    figures: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphOutcome:
+    """What a run of the whole graph came to.
+
+    Attributes:
+        run_id: The run in the Dagster instance.
+        success: No step failed and no blocking check refused.
+        checks: The checks that ran.
+        seconds: How long it took.
+    """
+
+    run_id: str
+    success: bool
+    checks: tuple[CheckOutcome, ...]
+    seconds: float
+
+
+def run_whole_graph(definitions: dg.Definitions, settings: Settings) -> GraphOutcome:
+    """Materialise every asset and run every check; progress goes to the logger `mens_pipeline.progress`.
+
+    Args:
+        definitions: The code location.
+        settings: Where the sources and the instance are.
+
+    Raises:
+        ConfigurationError: The Dagster instance cannot be opened.
+    """
+    started = perf_counter()
+    job = definitions.resolve_job_def("whole_graph")
+    with open_instance(settings.dagster_home) as instance:
+        result = job.execute_in_process(
+            instance=instance,
+            resources={"workspace": VoxWorkspace(root=str(settings.source_root))},
+            run_config={"loggers": {"progress": {}}},
+            raise_on_error=False,
+        )
+        checks = tuple(_outcome(evaluation) for evaluation in result.get_asset_check_evaluations())
+    return GraphOutcome(result.run_id, result.success, checks, perf_counter() - started)
+
+
+def _outcome(evaluation: dg.AssetCheckEvaluation) -> CheckOutcome:
+    figures = {
+        key: str(value.value)
+        for key, value in evaluation.metadata.items()
+        if isinstance(value, dg.TextMetadataValue | dg.IntMetadataValue | dg.FloatMetadataValue)
+    }
+    name = f"{evaluation.asset_key.to_user_string()}/{evaluation.check_name}"
+    return CheckOutcome(name, evaluation.passed, figures)

@@ -1,0 +1,1 @@
+"""What assets are handed to work with."""

@@ -1,0 +1,37 @@
+"""The Vox workspace as a resource."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+
+from mens_pipeline.corpus.sources import tree_fingerprint, vox_files
+from mens_pipeline.settings import load_settings
+
+
+class VoxWorkspace(dg.ConfigurableResource[None]):
+    """The folder of Vox programs that the pipeline learns from.
+
+    Attributes:
+        root: The folder; empty means `MENS_SOURCE_ROOT`, or this repository's `data/`.
+    """
+
+    root: str = ""
+
+    def folder(self) -> Path:
+        """The folder as an absolute path."""
+        return (Path(self.root) if self.root else load_settings().source_root).resolve()
+
+    def files(self) -> tuple[Path, ...]:
+        """The Vox programs below it, sorted."""
+        return tuple(vox_files(self.folder()))
+
+    def contents(self) -> Iterator[tuple[str, bytes]]:
+        """Relative path and bytes of each program."""
+        folder = self.folder()
+        for path in self.files():
+            yield path.relative_to(folder).as_posix(), path.read_bytes()
+
+    def fingerprint(self) -> str:
+        """A hash over the names and contents of all programs."""
+        return tree_fingerprint(self.folder(), self.files())

@@ -1,0 +1,41 @@
+"""What this machine's environment says; the only module that reads it."""
+
+from pathlib import Path
+from typing import Final
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from mens_pipeline.errors import ConfigurationError
+
+PROJECT_ROOT: Final = Path(__file__).resolve().parents[1]
+
+
+class Settings(BaseSettings):
+    """The environment variables that the pipeline obeys."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore")
+
+    source_root: Path = Field(
+        default=PROJECT_ROOT / "data",
+        validation_alias="MENS_SOURCE_ROOT",
+        description="The Vox workspace to learn from: any folder with .vox files below it.",
+    )
+    dagster_home: Path = Field(
+        default=PROJECT_ROOT / "data" / "dagster",
+        validation_alias="DAGSTER_HOME",
+        description="Where Dagster keeps its runs and events.",
+    )
+
+
+def load_settings() -> Settings:
+    """The settings of this process.
+
+    Raises:
+        ConfigurationError: A variable has a value that does not fit; the message names all of them.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        mistakes = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        raise ConfigurationError(f"environment: {mistakes}. Correct or unset these variables.") from error

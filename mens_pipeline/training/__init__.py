@@ -1,0 +1,1 @@
+"""QLoRA training and what it needs."""
