@@ -1,8 +1,8 @@
 """Everything this package raises on purpose.
 
-    MensError                 something a person can mend; shown as one message, never as a traceback
-    ├── ConfigurationError    a setting or configuration file does not hold together
-    └── SourceNotFoundError   a file or folder that was asked for is not there
+MensError                 something a person can mend; shown as one message, never as a traceback
+├── ConfigurationError    a setting or configuration file does not hold together
+└── SourceNotFoundError   a file or folder that was asked for is not there
 """
 
 

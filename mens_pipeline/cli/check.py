@@ -2,30 +2,50 @@
 
 import json
 import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from mens_pipeline.cli.check_stream import check_stream
 from mens_pipeline.cli.diagnostic_text import render
+from mens_pipeline.corpus.shares import share_text
 from mens_pipeline.corpus.sources import vox_files
 from mens_pipeline.language.front_end import Analysis, analyze_bytes
 from mens_pipeline.language.parser.modules import Mode, mode_of
+from mens_pipeline.language.source_text import SourceText
 from mens_pipeline.language.verdict import verdict_record
 
-REFUSED = 1
-MISUSE = 2
+REFUSED: Final = 1
+MISUSE: Final = 2
+_STDIN: Final = Path("-")
 
 
 class ModeOption(StrEnum):
-    """`auto` goes by the name of the file (M6)."""
+    """How to read a text; `auto` goes by the name of the file (M6)."""
 
     AUTO = "auto"
     SOURCE = "source"
     SCRIPT = "script"
     UI = "ui"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFile:
+    """A file with its verdict.
+
+    Attributes:
+        path: As the user named it.
+        data: Its content.
+        analysis: What the front end says.
+    """
+
+    path: str
+    data: bytes
+    analysis: Analysis
 
 
 def check(
@@ -38,7 +58,9 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     jsonl: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help='Check JSON lines {"id", "source", "mode"?} from a file or `-`; answer each.'),
+        typer.Option(
+            metavar="FILE", help='Check JSON lines {"id", "source", "mode"?} from a file or `-`; answer each.'
+        ),
     ] = None,
 ) -> None:
     """Check Vox programs against the grammar and say what is wrong with them.
@@ -53,20 +75,17 @@ def check(
         raise typer.Exit(_check_lines(jsonl, mode))
     if not files:
         raise typer.BadParameter("nothing to check. Name files or folders, `-` for standard input, or use --jsonl.")
-    paths = [path for root in files for path in ([root] if str(root) == "-" else vox_files(root))]
+    paths = [path for root in files for path in ([root] if root == _STDIN else vox_files(root))]
     if not paths:
         raise typer.BadParameter(f"no .vox files below {', '.join(map(str, files))}.")
-    checked = [_check_file(path, mode) for path in paths]
-    if as_json:
-        _print_json(checked)
-    else:
-        _print_text(checked)
-    raise typer.Exit(0 if all(analysis.ok for _, _, analysis in checked) else REFUSED)
+    checked = (_check_file(path, mode) for path in paths)
+    all_accepted = _print_json(checked) if as_json else _print_text(checked)
+    raise typer.Exit(0 if all_accepted else REFUSED)
 
 
 def _check_lines(path: Path, mode: ModeOption) -> int:
     default = Mode.SOURCE if mode is ModeOption.AUTO else Mode(mode)
-    if str(path) == "-":
+    if path == _STDIN:
         summary = check_stream(sys.stdin.buffer, sys.stdout, default)
     else:
         try:
@@ -80,29 +99,36 @@ def _check_lines(path: Path, mode: ModeOption) -> int:
     return REFUSED if summary.rejected else 0
 
 
-def _check_file(path: Path, mode: ModeOption) -> tuple[str, bytes, Analysis]:
-    is_stdin = str(path) == "-"
+def _check_file(path: Path, mode: ModeOption) -> CheckedFile:
     try:
-        data = sys.stdin.buffer.read() if is_stdin else path.read_bytes()
+        data = sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
     except OSError as error:
         raise typer.BadParameter(f"{path}: {error.strerror}. Name a readable file.") from error
     chosen = mode_of(path.name) if mode is ModeOption.AUTO else Mode(mode)
-    return ("<stdin>" if is_stdin else str(path)), data, analyze_bytes(data, chosen)
+    return CheckedFile("<stdin>" if path == _STDIN else str(path), data, analyze_bytes(data, chosen))
 
 
-def _print_json(checked: list[tuple[str, bytes, Analysis]]) -> None:
-    records = [{"path": path, **verdict_record(analysis)} for path, _, analysis in checked]
-    rejected = sum(not analysis.ok for _, _, analysis in checked)
-    document = {"num_files": len(records), "num_rejected": rejected, "files": records}
-    typer.echo(json.dumps(document, indent=2))
+def _print_json(checked: Iterable[CheckedFile]) -> bool:
+    records = [{"path": file.path, **verdict_record(file.analysis)} for file in checked]
+    rejected = sum(not record["ok"] for record in records)
+    typer.echo(json.dumps({"num_files": len(records), "num_rejected": rejected, "files": records}, indent=2))
+    return rejected == 0
 
 
-def _print_text(checked: list[tuple[str, bytes, Analysis]]) -> None:
-    for path, data, analysis in checked:
-        for diagnostic in analysis.diagnostics:
-            typer.echo(render(path, data.decode("utf-8", "replace"), diagnostic))
-    accepted = sum(analysis.ok for _, _, analysis in checked)
-    num_errors = sum(len(analysis.errors) for _, _, analysis in checked)
-    num_warnings = sum(len(analysis.warnings) for _, _, analysis in checked)
-    share = f"{accepted}/{len(checked)} ({accepted / len(checked):.1%})"
-    typer.echo(f"accepted {share}, errors {num_errors}, warnings {num_warnings}", err=True)
+def _print_text(checked: Iterable[CheckedFile]) -> bool:
+    num_files = num_accepted = num_errors = num_warnings = 0
+    for file in checked:
+        for text in _rendered(file):
+            typer.echo(text)
+        num_files += 1
+        num_accepted += file.analysis.ok
+        num_errors += len(file.analysis.errors)
+        num_warnings += len(file.analysis.warnings)
+    counts = f"accepted {share_text(num_accepted, num_files)}, errors {num_errors}, warnings {num_warnings}"
+    typer.echo(counts, err=True)
+    return num_accepted == num_files
+
+
+def _rendered(file: CheckedFile) -> Iterator[str]:
+    source = SourceText(file.data.decode("utf-8", "replace"))
+    return (render(file.path, source, diagnostic) for diagnostic in file.analysis.diagnostics)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from mens_pipeline.corpus.shares import share_text
 from mens_pipeline.language.front_end import analyze
 from mens_pipeline.language.parser.modules import Mode
 from mens_pipeline.language.verdict import verdict_record
@@ -28,8 +29,8 @@ class StreamSummary:
     def text(self) -> str:
         """The counts in one line."""
         accepted = self.seen - self.rejected - self.malformed
-        share = f" ({accepted / self.seen:.1%})" if self.seen else ""
-        return f"accepted {accepted}/{self.seen}{share}, rejected {self.rejected}, malformed lines {self.malformed}"
+        share = share_text(accepted, self.seen)
+        return f"accepted {share}, rejected {self.rejected}, malformed lines {self.malformed}"
 
 
 def check_stream(lines: Iterable[bytes], out: TextIO, default: Mode) -> StreamSummary:

@@ -12,7 +12,7 @@ _MOST_COLUMNS: Final = 100
 _COLOURS: Final = {Severity.ERROR: typer.colors.RED, Severity.WARNING: typer.colors.YELLOW}
 
 
-def render(path: str, source: str, diagnostic: Diagnostic) -> str:
+def render(path: str, source: SourceText, diagnostic: Diagnostic) -> str:
     """The human form of a diagnostic; line and column count from 1.
 
     Args:
@@ -25,7 +25,7 @@ def render(path: str, source: str, diagnostic: Diagnostic) -> str:
     """
     place = diagnostic.start
     label = typer.style(f"{diagnostic.severity}[{diagnostic.code}]", fg=_COLOURS[diagnostic.severity], bold=True)
-    line, column, width = _window(SourceText(source).line(place.line), place.column, _length(diagnostic))
+    line, column, width = _window(source.line(place.line), place.column, _length(diagnostic))
     indent = "".join("\t" if c == "\t" else " " * _cells(c) for c in line[:column])
     marks = "^" * max(1, sum(map(_cells, line[column : column + width])))
     gutter = " " * len(str(place.line))

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from mens_pipeline.language.ast.declarations import Declaration, Function, Import, Module
+from mens_pipeline.language.ast.data import Import
+from mens_pipeline.language.ast.declarations import Declaration, Module
+from mens_pipeline.language.ast.functions import Function
 from mens_pipeline.language.lexer import Token, tokenize
 from mens_pipeline.language.taxonomy import Construct, construct_of
 from mens_pipeline.language.vocabulary import DECORATORS

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mens_pipeline.language.ast.declarations import Declaration, Endpoint, Forall, Module, Test
+from mens_pipeline.language.ast.declarations import Declaration, Module
+from mens_pipeline.language.ast.functions import Endpoint, Forall, Test
 from mens_pipeline.language.front_end import Analysis
 
 FULL_COVERAGE: Final = 8
@@ -141,8 +142,23 @@ def evaluate(analysis: Analysis) -> ConstructEvaluation:
     module = analysis.module
     if module is None:
         first = analysis.errors[0]
-        return ConstructEvaluation(False, 0, {}, False, (first.start.offset, first.end.offset), 0.0)
+        span = first.start.offset, first.end.offset
+        return ConstructEvaluation(
+            parse_success=False,
+            node_count=0,
+            construct_histogram={},
+            has_tests=False,
+            error_span=span,
+            coverage_score=0.0,
+        )
     names = histogram(module)
     has_tests = any(isinstance(d, Test | Forall) for d in module.declarations)
     score = min(1.0, len(names) / FULL_COVERAGE)
-    return ConstructEvaluation(True, len(module.declarations), names, has_tests, None, score)
+    return ConstructEvaluation(
+        parse_success=True,
+        node_count=len(module.declarations),
+        construct_histogram=names,
+        has_tests=has_tests,
+        error_span=None,
+        coverage_score=score,
+    )

@@ -45,10 +45,10 @@ SYMBOLS: Final[frozenset[Symbol]] = frozenset(get_args(Symbol))
 DECORATORS: Final[frozenset[DecoratorName]] = frozenset(get_args(DecoratorName))
 TRIVIA: Final[frozenset[TriviaKind]] = frozenset(get_args(TriviaKind))
 
-NAME_KINDS: Final[frozenset[TokenKind]] = frozenset(
-    ("IDENT", "TYPEIDENT", "type", "on", "state", "derived", "effect", "mount", "cleanup", "view", "component")
-    + ("http", "env", "to", "in")
-)
+NAME_KINDS: Final[frozenset[TokenKind]] = frozenset((
+    "IDENT", "TYPEIDENT", "type", "on", "state", "derived", "effect", "mount", "cleanup", "view", "component",
+    "http", "env", "to", "in",
+))  # fmt: skip
 """`Name` of G1: where a name is declared or a member is accessed."""
 
 ID_KINDS: Final[frozenset[TokenKind]] = frozenset(("IDENT", "TYPEIDENT"))
@@ -71,11 +71,11 @@ EFFECTS: Final[frozenset[str]] = frozenset(
 )
 """Effects a `uses` clause may name (G8)."""
 
-FUNCTION_DECORATORS: Final[frozenset[TokenKind]] = frozenset(
-    ("@require", "@invariant", "@ensure", "@ai", "@prompt", "@subagent", "@search", "@hole", "@inference")
-    + ("@webhook", "@cors", "@rate_limit", "@layer", "@pii", "@embed", "@pure", "@reactive", "@remote")
-    + ("@deprecated", "@fuzz", "@native", "@training_step", "@uses", "@auth", "@offline_capable", "@collaborative")
-)
+FUNCTION_DECORATORS: Final[frozenset[TokenKind]] = frozenset((
+    "@require", "@invariant", "@ensure", "@ai", "@prompt", "@subagent", "@search", "@hole", "@inference",
+    "@webhook", "@cors", "@rate_limit", "@layer", "@pii", "@embed", "@pure", "@reactive", "@remote",
+    "@deprecated", "@fuzz", "@native", "@training_step", "@uses", "@auth", "@offline_capable", "@collaborative",
+))  # fmt: skip
 """Decorators that may stand in front of any `fn` (G9-G11)."""
 
 LLM_DECORATORS: Final[frozenset[TokenKind]] = frozenset(("@ai", "@prompt", "@subagent", "@search"))
@@ -90,20 +90,19 @@ BALANCED_DECORATORS: Final[frozenset[TokenKind]] = frozenset(("@auth", "@offline
 """Function decorators whose optional arguments are any balanced text (G11)."""
 
 LAYOUT_TAGS: Final[frozenset[str]] = frozenset(
-    (
-        "stack column row wrap text heading link image button panel card list list_item route_outlet overlay toast "
-        "drawer modal"
-    ).split()
+    """
+    stack column row wrap text heading link image button panel card list list_item route_outlet overlay toast drawer
+    modal
+    """.split()
 )
 MARKUP_TAGS: Final[frozenset[str]] = frozenset(
-    (
-        "input label textarea select option form fieldset legend table thead tbody tfoot tr th td caption audio video "
-        "source track canvas svg img span br hr i b em strong small code pre kbd abbr cite blockquote q head meta title "
-        "link script style noscript main section article aside header footer nav details summary dialog figure "
-        "figcaption iframe embed object param g defs path circle rect ellipse line polyline polygon text tspan use "
-        "symbol marker mask pattern stop filter radial_gradient linear_gradient clip_path foreign_object "
-        "fe_gaussian_blur"
-    ).split()
+    """
+    input label textarea select option form fieldset legend table thead tbody tfoot tr th td caption audio video
+    source track canvas svg img span br hr i b em strong small code pre kbd abbr cite blockquote q head meta title
+    link script style noscript main section article aside header footer nav details summary dialog figure figcaption
+    iframe embed object param g defs path circle rect ellipse line polyline polygon text tspan use symbol marker mask
+    pattern stop filter radial_gradient linear_gradient clip_path foreign_object fe_gaussian_blur
+    """.split()
 )
 VIEW_TAGS: Final[frozenset[str]] = LAYOUT_TAGS | MARKUP_TAGS
 """Lower-case names whose call is a view call (G41)."""

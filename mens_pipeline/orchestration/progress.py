@@ -33,7 +33,7 @@ class _EventHandler(logging.Handler):
                 logging.getLogger(PROGRESS_LOGGER).error("%s", cause.message.strip())
 
 
-@dg.logger(description="One line for each step, through the standard logger `mens_pipeline.progress`.")
+@dg.logger
 def progress_logger(_context: dg.InitLoggerContext) -> logging.Logger:
     """The logger that a headless run selects."""
     logger = logging.getLogger("mens_pipeline.dagster_events")

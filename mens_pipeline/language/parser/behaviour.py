@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mens_pipeline.language.ast.declarations import (
+from mens_pipeline.language.ast.behaviour import (
     Activity,
     Actor,
     BackButton,

@@ -19,7 +19,7 @@ from mens_pipeline.language.ast.expressions import (
 )
 from mens_pipeline.language.ast.statements import ExprStatement, Statement
 from mens_pipeline.language.diagnostics import Code
-from mens_pipeline.language.parser.cursor import Finding, Rejection, unescape
+from mens_pipeline.language.parser.cursor import Finding, ParseError, unescape
 from mens_pipeline.language.parser.operands import OperandParser
 from mens_pipeline.language.vocabulary import ANY_STRING, MAX_VERSION, OBJECT_KEY_KINDS
 
@@ -95,7 +95,9 @@ class BraceParser(OperandParser):
         start = self.starts[self.pos]
         pattern = self.pattern()
         if self.at("->"):
-            self.fail(Code.OLD_ARM_ARROW, "expected `=>` after the pattern", "Match arms are written `pattern => body`.")
+            self.fail(
+                Code.OLD_ARM_ARROW, "expected `=>` after the pattern", "Match arms are written `pattern => body`."
+            )
         if self.at("if") or self.at("|"):
             advice = "Vox has no guards and no alternatives: write one arm a pattern and test inside it."
             self.fail(Code.EXPECTED_TOKEN, "expected `=>` after the pattern", advice)
@@ -182,4 +184,4 @@ class BraceParser(OperandParser):
             ):
                 return WorkflowVersion(self.starts[head], self.end(), name, low, high)
         message = f'expected `workflow.version("change", minimum, maximum)` with literals up to {MAX_VERSION}'
-        raise Rejection(Finding(Code.INVALID_WORKFLOW_VERSION, message, head))
+        raise ParseError(Finding(Code.INVALID_WORKFLOW_VERSION, message, head))

@@ -40,7 +40,7 @@ class Finding:
     advice: str | None = None
 
 
-class Rejection(Exception):
+class ParseError(Exception):
     """The first failure of a declaration; never leaves the parser package."""
 
     def __init__(self, finding: Finding) -> None:
@@ -155,7 +155,7 @@ class Cursor(ABC):
             self.pos += 1
         elif self.pos >= self.last:
             opened = self.texts[opener]
-            raise Rejection(
+            raise ParseError(
                 Finding(Code.UNCLOSED_DELIMITER, f"the `{opened}` of {where} is never closed", opener, f"Add `{kind}`.")
             )
         else:
@@ -229,7 +229,7 @@ class Cursor(ABC):
         """
         depth = self.depth
         if depth >= MAX_NESTING:
-            raise Rejection(
+            raise ParseError(
                 Finding(
                     Code.NESTING_LIMIT,
                     f"nested more than {MAX_NESTING} levels deep",
@@ -248,7 +248,7 @@ class Cursor(ABC):
             expectation: What should stand here; what was found is added.
             advice: What to do about it.
         """
-        raise Rejection(Finding(code, f"{expectation}, found {self.found()}", self.pos, advice))
+        raise ParseError(Finding(code, f"{expectation}, found {self.found()}", self.pos, advice))
 
     def found(self) -> str:
         """The next token in words, for a message."""

@@ -1,6 +1,6 @@
 """Data declarations: constants, types, tables, indexes, urls, state machines (G14-G17, G23, G24)."""
 
-from mens_pipeline.language.ast.declarations import (
+from mens_pipeline.language.ast.data import (
     Const,
     Field,
     Index,
@@ -15,7 +15,6 @@ from mens_pipeline.language.ast.declarations import (
 )
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.parser.functions import FunctionParser
-from mens_pipeline.language.vocabulary import TokenKind
 
 
 class DataParser(FunctionParser):
@@ -231,7 +230,6 @@ class DataParser(FunctionParser):
 
     def _state_reference(self, what: str) -> str:
         name = self.name(what)
-        opening: TokenKind = "("
-        if self.at(opening):
+        if self.at("("):
             self.balanced()
         return name

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mens_pipeline.language.ast.declarations import ArgumentValue, Decorator, DecoratorArgument
+from mens_pipeline.language.ast.functions import ArgumentValue, Decorator, DecoratorArgument
 from mens_pipeline.language.decorator_keys import KEYED_DECORATORS, KeyTable, Separator
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.parser.cursor import unescape

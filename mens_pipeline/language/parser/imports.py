@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mens_pipeline.language.ast.declarations import Import, ImportPath
+from mens_pipeline.language.ast.data import Import, ImportPath
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.parser.behaviour import BehaviourParser
 from mens_pipeline.language.parser.cursor import unescape

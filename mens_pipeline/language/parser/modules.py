@@ -4,15 +4,16 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, Never
 
-from mens_pipeline.language.ast.declarations import Declaration, Function, StateMachine, TypeDef, Url
+from mens_pipeline.language.ast.data import StateMachine, TypeDef, Url
+from mens_pipeline.language.ast.declarations import Declaration
+from mens_pipeline.language.ast.functions import Function
 from mens_pipeline.language.ast.statements import Statement
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.lexer import TokenStream
-from mens_pipeline.language.parser.cursor import Finding, Rejection
+from mens_pipeline.language.parser.cursor import Finding, ParseError
 from mens_pipeline.language.parser.imports import ImportParser
 from mens_pipeline.language.suggestions import did_you_mean
 from mens_pipeline.language.vocabulary import FUNCTION_DECORATORS, KEYWORDS, TOMBSTONES, TokenKind
-
 
 MAX_FAILURES: Final = 20
 """Mistakes reported for one text; more than that is the work of one sitting."""
@@ -86,8 +87,8 @@ class ModuleParser(ImportParser):
                     statements.append(self.statement())
                 else:
                     declarations.append(self._declaration())
-            except Rejection as rejection:
-                failures.append(rejection.finding)
+            except ParseError as error:
+                failures.append(error.finding)
                 self._recover(first)
         if statements:
             declarations.append(_script_main(statements))
@@ -120,7 +121,7 @@ class ModuleParser(ImportParser):
         kind, text = self.kinds[self.pos], self.texts[self.pos]
         if kind in TOMBSTONES:
             message = f"`{text}` declarations are retired"
-            raise Rejection(Finding(Code.RETIRED_DECLARATION, message, self.pos, _TOMBSTONE_ADVICE[kind]))
+            raise ParseError(Finding(Code.RETIRED_DECLARATION, message, self.pos, _TOMBSTONE_ADVICE[kind]))
         advice = _FOREIGN_WORDS.get(text)
         if self.kinds[self.pos - 1] == "=" and self.kinds[self.pos - 3] == "type":
             advice = "Vox has no type aliases, and each variant of a sum type begins with `|`, the first one too."
@@ -166,14 +167,20 @@ class ModuleParser(ImportParser):
 
     def _recover(self, first: int) -> None:
         """Move to the next line that surely begins a declaration, behind token `first`."""
-        pos = max(self.pos, first + 1)
-        while pos < self.last:
-            start = self.starts[pos]
-            at_margin = start == 0 or self.source[start - 1] == "\n"
-            if at_margin and self.kinds[pos] in _LINE_STARTERS:
-                break
-            pos += 1
-        self.pos = pos
+        self.pos = max(self.pos, first + 1)
+        while self.pos < self.last and not self._is_at_line_of_declaration():
+            self.pos += 1
+
+    def _is_at_line_of_declaration(self) -> bool:
+        """Whether the next token is the first of a line that begins, unindented, as only declarations do.
+
+        A decorator that does not exist leaves a stray word behind (L10); its line counts by its `@`.
+        """
+        if self.pos > 0 and self.kinds[self.pos - 1] != "NL":
+            return False
+        start = self.starts[self.pos]
+        margin = self.source.rfind("\n", 0, start) + 1
+        return (margin == start and self.kinds[self.pos] in _LINE_STARTERS) or self.source[margin] == "@"
 
 
 def _script_main(statements: list[Statement]) -> Function:
@@ -215,18 +222,13 @@ _FORMS: Final[dict[TokenKind, Callable[[ModuleParser], Declaration]]] = {
 }
 """First token of a declaration -> its production (G3)."""
 
-_SCRIPT_STARTERS: Final[frozenset[TokenKind]] = TOMBSTONES | frozenset(
-    ("import", "component", "fn", "pub", "type", "async", "actor", "workflow", "activity", "@loading", "@test", "@v0")
-    + ("@endpoint", "@forall", "@scheduled", "@tool", "@mcp.tool", "@resource", "@mcp.resource", "@table", "@index")
-)
+_SCRIPT_STARTERS: Final[frozenset[TokenKind]] = TOMBSTONES | frozenset((
+    "import", "component", "fn", "pub", "type", "async", "actor", "workflow", "activity", "@loading", "@test", "@v0",
+    "@endpoint", "@forall", "@scheduled", "@tool", "@mcp.tool", "@resource", "@mcp.resource", "@table", "@index",
+))  # fmt: skip
 """Tokens that start a declaration in script mode (M3)."""
 
-_LINE_STARTERS: Final[frozenset[TokenKind]] = (frozenset(_FORMS) | FUNCTION_DECORATORS | {"fn", "agent", "@component"}) - {
-    "let",
-    "workflow",
-}
+_LINE_STARTERS: Final = (_FORMS.keys() | FUNCTION_DECORATORS | {"fn", "agent", "@component"}) - {"let", "workflow"}
 """Tokens that, at the margin, can only begin a declaration."""
 
-_DECLARATION_WORDS: Final = frozenset(
-    kind for kind in _FORMS if kind in KEYWORDS
-) | {"fn", "routes", "url", "state_machine", "partial"}
+_DECLARATION_WORDS: Final = (_FORMS.keys() & KEYWORDS) | {"fn", "routes", "url", "state_machine", "partial"}

@@ -26,7 +26,7 @@ from mens_pipeline.language.ast.expressions import (
 )
 from mens_pipeline.language.ast.types import Param
 from mens_pipeline.language.diagnostics import Code
-from mens_pipeline.language.parser.cursor import Finding, Rejection, unescape
+from mens_pipeline.language.parser.cursor import Finding, ParseError, unescape
 from mens_pipeline.language.parser.types import TypeParser
 from mens_pipeline.language.vocabulary import NAME_KINDS, VIEW_TAGS
 
@@ -168,7 +168,7 @@ class OperandParser(TypeParser):
         params = tuple(Param(n.start, n.end, n.name, None, None) for n in names if isinstance(n, Ident))
         if len(params) != len(names):
             message = "the parameters of a `=>` lambda are bare names"
-            raise Rejection(
+            raise ParseError(
                 Finding(Code.INVALID_LAMBDA_HEAD, message, opener, "Write `fn(a: int) to int ...` for more.")
             )
         return params

@@ -1,7 +1,8 @@
 """User interface declarations: components, reactive modules, styles, fragments, v0 stubs, routes (G18-G22, M5)."""
 
-from mens_pipeline.language.ast.declarations import (
-    Field,
+from mens_pipeline.language.ast.data import Field
+from mens_pipeline.language.ast.expressions import Block, Expr
+from mens_pipeline.language.ast.ui import (
     Fragment,
     ReactiveComponent,
     ReactiveMember,
@@ -11,7 +12,6 @@ from mens_pipeline.language.ast.declarations import (
     StyleRule,
     V0Component,
 )
-from mens_pipeline.language.ast.expressions import Block, Expr
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.parser.data import DataParser
 from mens_pipeline.language.suggestions import did_you_mean
@@ -31,26 +31,23 @@ class UiParser(DataParser):
         opener = self.pos
         self.expect("{", "after the component parameters")
         members: list[ReactiveMember] = []
+        view: Expr | None = None
         while self.skip_newlines() != "}":
             if self.pos >= self.last:
                 self.expect_closer("}", opener, "the component")
-            members.append(self._component_member())
+            if self.take("view"):
+                self.expect(":", "after `view`")
+                view = self.expression()
+            else:
+                members.append(self._component_member())
         self.pos += 1
-        end = self.end()
         styles = self._style_blocks()
-        views = [member.body for member in members if member.role == "view"]
-        others = tuple(member for member in members if member.role != "view")
-        view = views[-1] if views else None
-        return ReactiveComponent(start, max(end, self.end()), name, params, others, view, styles)
+        return ReactiveComponent(start, self.end(), name, params, tuple(members), view, styles)
 
     def _component_member(self) -> ReactiveMember:
         if self.kinds[self.pos] in {"state", "derived", "effect", "on"}:
             return self.reactive_member()
         start = self.starts[self.pos]
-        if self.take("view"):
-            self.expect(":", "after `view`")
-            body = self.expression()
-            return ReactiveMember(start, self.end(), "view", None, None, (), body)
         statement = self.statement()
         return ReactiveMember(start, self.end(), "statement", None, None, (), statement)
 

@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from mens_pipeline.corpus.shares import share_text
 from mens_pipeline.corpus.source_report import SourceReport, report_sources
 from mens_pipeline.evaluation.policy import load_gate_policy
 from mens_pipeline.language.fingerprint import grammar_fingerprint
@@ -28,7 +29,7 @@ def vox_sources(workspace: VoxWorkspace) -> dg.ObserveResult:
 
 @dg.asset_check(asset=vox_sources, blocking=True)
 def source_parse_rate(workspace: VoxWorkspace) -> dg.AssetCheckResult:
-    """The front end accepts at least `min_source_parse_rate` of the files (config/gates.yaml); no files is a failure."""
+    """The front end accepts at least `min_source_parse_rate` of the files (config/gates.yaml); none is a failure."""
     policy = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml")
     report = report_sources(workspace.contents())
     rate = report.parse_rate
@@ -48,10 +49,10 @@ def _metadata(report: SourceReport, required: float) -> dict[str, dg.MetadataVal
     ]
     present = len(report.constructs) - len(report.missing_constructs)
     metadata: dict[str, dg.MetadataValue] = {
-        "accepted": dg.MetadataValue.text(f"{report.num_accepted}/{report.num_files}"),
+        "accepted": dg.MetadataValue.text(share_text(report.num_accepted, report.num_files)),
         "min_source_parse_rate": dg.MetadataValue.float(required),
         "num_rejected": dg.MetadataValue.int(len(report.rejected)),
-        "constructs_present": dg.MetadataValue.text(f"{present}/{len(report.constructs)}"),
+        "constructs_present": dg.MetadataValue.text(share_text(present, len(report.constructs))),
         "constructs": dg.MetadataValue.table(constructs),
     }
     if report.parse_rate is not None:

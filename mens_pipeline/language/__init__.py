@@ -1,0 +1,37 @@
+"""The Vox language: tokens, syntax, verdict, diagnostics, constructs. Standard library only.
+
+Rules such as `G41` are those of `vox-language.md` beside this file.
+"""
+
+from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity
+from mens_pipeline.language.front_end import Analysis, analyze, analyze_bytes
+from mens_pipeline.language.lexer import Token, tokenize
+from mens_pipeline.language.outline import DeclarationSpan, declaration_spans
+from mens_pipeline.language.parser.modules import Mode, mode_of
+from mens_pipeline.language.source_text import Position, SourceText
+from mens_pipeline.language.taxonomy import CONSTRUCTS, Construct, construct_of, difficulty, evaluate, histogram
+from mens_pipeline.language.verdict import verdict_record
+
+__all__ = [
+    "CONSTRUCTS",
+    "Analysis",
+    "Code",
+    "Construct",
+    "DeclarationSpan",
+    "Diagnostic",
+    "Mode",
+    "Position",
+    "Severity",
+    "SourceText",
+    "Token",
+    "analyze",
+    "analyze_bytes",
+    "construct_of",
+    "declaration_spans",
+    "difficulty",
+    "evaluate",
+    "histogram",
+    "mode_of",
+    "tokenize",
+    "verdict_record",
+]
