@@ -2,6 +2,10 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Final
+
+
+_SHORTEST_BEGINNING: Final = 3
 
 
 def did_you_mean(found: str, known: Iterable[str]) -> str | None:
@@ -12,7 +16,10 @@ def did_you_mean(found: str, known: Iterable[str]) -> str | None:
         known: The words that would have been right.
 
     Returns:
-        ``Did you mean `query`?``, or None when nothing is near.
+        ``Did you mean `query`?``: the most similar word, else the shortest that begins like it, else None.
     """
-    near = get_close_matches(found, sorted(known), n=1, cutoff=0.7)
+    words = sorted(known, key=lambda word: (len(word), word))
+    near = get_close_matches(found, words, n=1, cutoff=0.7)
+    if not near and len(found) >= _SHORTEST_BEGINNING:
+        near = [word for word in words if word.startswith(found)]
     return f"Did you mean `{near[0]}`?" if near else None

@@ -1,0 +1,58 @@
+"""The labelled programs that the tests of the language share."""
+
+import gzip
+import json
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import mens_pipeline.language
+from mens_pipeline.language import Mode
+from mens_pipeline.settings import PROJECT_ROOT
+
+_CASES = Path(__file__).parent / "conformance" / "cases.jsonl.gz"
+_REFERENCE = Path(mens_pipeline.language.__file__).parent / "vox-language.md"
+_ROW = re.compile(r"^X\d+ \| .*$", re.MULTILINE)
+GOLDEN = PROJECT_ROOT / "data" / "golden"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A program with the verdict of the reference compiler; no constructs when it is rejected."""
+
+    id: str
+    mode: Mode
+    source: str
+    ok: bool
+    constructs: dict[str, int]
+
+
+@cache
+def conformance_cases() -> tuple[Case, ...]:
+    """The cases of the conformance file."""
+    with gzip.open(_CASES, "rt", encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    return tuple(
+        Case(row["id"], Mode(row["mode"]), row["source"], row["ok"], row.get("constructs", {})) for row in rows
+    )
+
+
+@cache
+def reference_examples() -> tuple[Case, ...]:
+    """The examples of section 8 of the language reference."""
+    cases = []
+    for row in _ROW.findall(_REFERENCE.read_text(encoding="utf-8")):
+        name, verdict, mode, _rules, counts, source = row.split(" | ", 5)
+        pairs = () if counts in {"-", "none"} else (count.split(":") for count in counts.split(","))
+        constructs = {construct: int(count) for construct, count in pairs}
+        cases.append(Case(name, Mode(mode), json.loads(source), verdict == "accept", constructs))
+    return tuple(cases)
+
+
+@cache
+def golden_programs() -> dict[str, str]:
+    """Name -> text of the golden programs."""
+    return {
+        path.relative_to(GOLDEN).as_posix(): path.read_text(encoding="utf-8") for path in sorted(GOLDEN.rglob("*.vox"))
+    }

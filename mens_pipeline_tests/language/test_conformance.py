@@ -1,0 +1,38 @@
+"""The front end and the reference compiler agree on every labelled program."""
+
+import pytest
+
+from mens_pipeline.language import Mode, analyze, histogram
+from mens_pipeline_tests.language.examples import Case, conformance_cases, golden_programs, reference_examples
+
+
+def _verdict(case: Case) -> tuple[bool, dict[str, int]]:
+    module = analyze(case.source, case.mode).module
+    return (True, histogram(module)) if module else (False, {})
+
+
+def test_verdict_and_histogram_agree_on_all_conformance_cases() -> None:
+    """No case of the file is judged or counted differently."""
+    disagreements = [case.id for case in conformance_cases() if _verdict(case) != (case.ok, case.constructs)]
+
+    assert len(conformance_cases()) == 3954
+    assert disagreements == []
+
+
+@pytest.mark.parametrize("case", reference_examples(), ids=lambda case: case.id)
+def test_verdict_and_histogram_agree_on_reference_example(case: Case) -> None:
+    """Each example of section 8 has its verdict and its histogram."""
+    assert _verdict(case) == (case.ok, case.constructs)
+
+
+def test_reference_has_all_its_examples() -> None:
+    """The table of section 8 is read whole."""
+    assert len(reference_examples()) == 362
+
+
+def test_every_golden_program_is_accepted() -> None:
+    """The seed data holds valid programs only."""
+    rejected = [name for name, source in golden_programs().items() if not analyze(source, Mode.SOURCE).ok]
+
+    assert len(golden_programs()) == 250
+    assert rejected == []

@@ -1,0 +1,70 @@
+"""The grammar fingerprint moves with the syntax, and with nothing else."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import mens_pipeline.language
+from mens_pipeline.language.fingerprint import GRAMMAR_FILES, grammar_fingerprint, rules
+
+_LANGUAGE = Path(mens_pipeline.language.__file__).parent
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the language package that a test may change."""
+    return Path(shutil.copytree(_LANGUAGE, tmp_path / "language"))
+
+
+def _replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_it_is_the_same_for_the_same_rules(copy: Path) -> None:
+    """A copy elsewhere has the same fingerprint: 64 hexadecimal digits."""
+    assert grammar_fingerprint(copy) == grammar_fingerprint()
+    assert len(bytes.fromhex(grammar_fingerprint())) == 32
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("vocabulary.py", '"migrate", ', '"migrate", "trait", '),
+        ("vocabulary.py", '"*": (13, 14, "Mul")', '"*": (11, 12, "Mul")'),
+        ("decorator_keys.py", '"reviewer": _ID', '"reviewer": _STRING'),
+        ("taxonomy.py", 'Construct("url", "Url", "url", 4)', 'Construct("url", "Url", "url", 5)'),
+        ("lexer.py", 'r"[ \\t]+"', 'r"[ \\t\\f]+"'),
+        ("parser/braces.py", 'if self.at_word("key"):', 'if self.at_word("by"):'),
+        ("parser/statements.py", '"loop": StatementParser._loop,', ""),
+        ("ast/statements.py", "    mutable: bool\n", ""),
+    ],
+    ids=["keyword", "precedence", "decorator key", "taxonomy", "lexer", "rule", "statement", "tree"],
+)
+def test_a_change_of_syntax_changes_it(copy: Path, file: str, old: str, new: str) -> None:
+    """A word, a power, a rule, a pattern: each is part of the grammar."""
+    _replace(copy / file, old, new)
+
+    assert grammar_fingerprint(copy) != grammar_fingerprint()
+
+
+def test_an_explanation_does_not_change_it(copy: Path) -> None:
+    """Comments, docstrings, blank lines and messages elsewhere are no syntax."""
+    for pattern in GRAMMAR_FILES:
+        for path in copy.glob(pattern):
+            text = path.read_text(encoding="utf-8")
+            _, rest = text.split('"""\n', 1)
+            path.write_text('"""Another docstring,\nlonger."""\n\n# A comment.\n' + rest, encoding="utf-8")
+    _replace(copy / "explanations.py", '"Write `and`."', '"Use `and`."')
+
+    assert grammar_fingerprint(copy) == grammar_fingerprint()
+
+
+def test_rules_are_the_lines_that_do_something() -> None:
+    """Docstrings, strings that document a constant, comments and blanks are left out."""
+    module = '"""Doc."""\n\n# why\nX = "a"  # kept: it shares its line\n"""About X."""\n\n\ndef f():\n    """Doc."""\n    return X\n'
+
+    assert rules(module) == ['X = "a"  # kept: it shares its line', "def f():", "    return X"]

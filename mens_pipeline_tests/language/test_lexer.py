@@ -1,0 +1,129 @@
+"""Tokens: their kinds, their borders, and what is dropped (L1-L14)."""
+
+import pytest
+
+from mens_pipeline.language import tokenize
+from mens_pipeline.language.lexer import scan
+from mens_pipeline.language.vocabulary import DECORATORS, KEYWORDS, SYMBOLS
+from mens_pipeline_tests.language.examples import golden_programs
+
+
+def _kinds(source: str) -> list[str]:
+    return [token.kind for token in tokenize(source) if token.kind != "SPACE"]
+
+
+def _pieces(source: str) -> list[tuple[str, str]]:
+    return [(token.kind, token.text) for token in tokenize(source) if token.kind != "SPACE"]
+
+
+@pytest.mark.parametrize("spelling", sorted(KEYWORDS | SYMBOLS | DECORATORS))
+def test_a_fixed_spelling_is_its_own_kind(spelling: str) -> None:
+    """Keywords, symbols and decorators are tokens of their own (L11, L12, L14)."""
+    assert _pieces(spelling) == [(spelling, spelling)]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("name", "IDENT"),
+        ("__", "IDENT"),
+        ("_x", "IDENT"),
+        ("fnord", "IDENT"),
+        ("Fn", "TYPEIDENT"),
+        ("0", "INT"),
+        ("9223372036854775807", "INT"),
+        ("00009223372036854775807", "INT"),
+        ("1.5", "FLOAT"),
+        ("5dec", "DECIMAL"),
+        ("1.5dec", "DECIMAL"),
+        ('"a \' b"', "STRING"),
+        ('"a\\"b"', "STRING"),
+        ('"two\nlines"', "STRING"),
+        ('"a\\\r"', "STRING"),
+        ("'a \" b'", "SSTRING"),
+        ("\n", "NL"),
+        ("\r\n", "NL"),
+        ("// x", "COMMENT"),
+        ("# x", "COMMENT"),
+        ("9223372036854775808", "DROPPED_NUMBER"),
+        ("9" * 5000, "DROPPED_NUMBER"),
+        ('"open', "DROPPED_STRING"),
+        ('"open\\', "DROPPED_STRING"),
+        ('"open\\"', "DROPPED_STRING"),
+        ("'open", "DROPPED_STRING"),
+        ("&&", "DROPPED_CHARACTERS"),
+        ("!", "DROPPED_CHARACTERS"),
+        ("\r", "DROPPED_CHARACTERS"),
+        ("\ufeff", "DROPPED_CHARACTERS"),
+        ("\ud800", "DROPPED_CHARACTERS"),
+        ("\0", "DROPPED_CHARACTERS"),
+        ("@", "DROPPED_DECORATOR"),
+        ("@comp", "DROPPED_DECORATOR"),
+    ],
+)
+def test_one_token(text: str, kind: str) -> None:
+    """Each kind whose text varies, at its edges."""
+    assert _pieces(text) == [(kind, text)]
+
+
+@pytest.mark.parametrize(
+    ("source", "texts"),
+    [
+        ("@pureness", ["@pure", "ness"]),
+        ("@test_it", ["@test", "_it"]),
+        ("@v01", ["@v0", "1"]),
+        ("@foo", ["@fo", "o"]),
+        ("@server", ["@se", "rver"]),
+        ("@query", ["@", "query"]),
+        ("@mcp.prompt", ["@mcp.", "prompt"]),
+        ("@fn", ["@f", "n"]),
+        ("12abc", ["12", "abc"]),
+        ("5decimal", ["5dec", "imal"]),
+        ("1.", ["1", "."]),
+        ("1..2", ["1", ".", ".", "2"]),
+        ("1.2.3", ["1.2", ".", "3"]),
+        ("1e5", ["1", "e5"]),
+        ("0x1F", ["0", "x1F"]),
+        ("1_000", ["1", "_000"]),
+        ("a</b", ["a", "</", "b"]),
+        ("f<>()", ["f", "<>", "(", ")"]),
+        ("x/>y", ["x", "/>", "y"]),
+        ("x=-1", ["x", "=", "-", "1"]),
+        ("||", ["|", "|"]),
+        ("/* a", ["/", "*", "a"]),
+        ("été", ["é", "t", "é"]),
+        ("a;b", ["a", ";", "b"]),
+        ("!=!", ["!=", "!"]),
+        ('"a\\\nb', ['"a\\', "\n", "b"]),
+        ("// a\rx", ["// a", "\r", "x"]),
+        ("a\r\nb", ["a", "\r\n", "b"]),
+    ],
+)
+def test_borders_between_tokens(source: str, texts: list[str]) -> None:
+    """The longest match wins, and decorators and numbers have no word boundary (L2-L4, L10)."""
+    assert [text for _, text in _pieces(source)] == texts
+
+
+def test_tokens_joined_give_back_every_golden_program() -> None:
+    """Nothing is lost, and spans are the borders of the texts."""
+    for source in golden_programs().values():
+        tokens = tokenize(source)
+
+        assert "".join(token.text for token in tokens) == source
+        assert all(source[token.start : token.end] == token.text for token in tokens)
+
+
+def test_the_stream_holds_what_is_no_trivia() -> None:
+    """The parser reads the significant tokens, and only those."""
+    source = 'fn f() { // c\n  "s" & @foo 9223372036854775808\n}\n'
+    significant = [token.text for token in tokenize(source) if not token.is_trivia]
+
+    stream = scan(source)
+
+    assert [text for kind, text in zip(stream.kinds, stream.texts, strict=True) if kind != "EOF"] == significant
+    assert [piece.text for piece in stream.dropped] == ["&", "@fo", "9223372036854775808"]
+
+
+def test_the_empty_text_has_no_tokens() -> None:
+    """Nothing in, nothing out (L2)."""
+    assert _kinds("") == []

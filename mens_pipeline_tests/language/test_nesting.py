@@ -1,0 +1,137 @@
+"""Deep, huge and hostile texts are judged, in time, without an exception."""
+
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from mens_pipeline.language import Code, Mode, analyze, analyze_bytes
+from mens_pipeline.language.parser.cursor import MAX_NESTING
+
+_LEVELS = 500
+
+_NESTED: dict[str, Callable[[int], str]] = {
+    "parentheses": lambda n: "let x = " + "(" * n + "1" + ")" * n,
+    "tuples": lambda n: "let x = " + "(" * n + "1" + ",)" * n,
+    "lists": lambda n: "let x = " + "[" * n + "1" + "]" * n,
+    "objects": lambda n: "let x = " + "{ a: " * n + "1" + " }" * n,
+    "blocks": lambda n: "fn f() " + "{" * n + "}" * n,
+    "not": lambda n: "let x = " + "not " * n + "a",
+    "minus": lambda n: "let x = " + "- " * n + "a",
+    "if": lambda n: "fn f() { " + "if a { " * n + "}" * n + " }",
+    "if conditions": lambda n: "fn f() { " + "if " * n + "a" + " { }" * n + " }",
+    "else": lambda n: "fn f() { " + "if a { } else { " * n + "}" * n + " }",
+    "else if": lambda n: "fn f() { if a { }" + " else if a { }" * n + " }",
+    "while": lambda n: "fn f() { " + "while a { " * n + "}" * n + " }",
+    "loop": lambda n: "fn f() { " + "loop { " * n + "}" * n + " }",
+    "for": lambda n: "fn f() { " + "for a in b { " * n + "}" * n + " }",
+    "for bodies": lambda n: "fn f() { " + "for a in b " * n + "c }",
+    "match": lambda n: "fn f() { " + "match a { b => " * n + "1" + " }" * n + " }",
+    "match subjects": lambda n: "fn f() { " + "match " * n + "a" + " { }" * n + " }",
+    "arrow lambdas": lambda n: "let x = " + "a => " * n + "1",
+    "parenthesised lambdas": lambda n: "let x = " + "(a) => " * n + "1",
+    "fn lambdas": lambda n: "let x = " + "fn() " * n + "1",
+    "fn lambdas with blocks": lambda n: "let x = " + "fn() { " * n + "}" * n,
+    "calls": lambda n: "let x = " + "f(" * n + ")" * n,
+    "named arguments": lambda n: "let x = " + "f(a=" * n + "1" + ")" * n,
+    "methods": lambda n: "let x = " + "a.f(" * n + ")" * n,
+    "indexes": lambda n: "let x = " + "a[" * n + "1" + "]" * n,
+    "views": lambda n: "let x = " + "row() { " * n + "}" * n,
+    "spawn": lambda n: "let x = " + "spawn(" * n + "1" + ")" * n,
+    "side effects": lambda n: "fn f() { " + "side_effect { " * n + "}" * n + " }",
+    "operators": lambda n: "let x = " + "1 |> a or b and c is d < e + f * (" * n + "1" + ")" * n,
+    "generic types": lambda n: "let x: " + "L[" * n + "int" + "]" * n + " = 1",
+    "function types": lambda n: "let x: " + "fn(" * n + ")" * n + " = 1",
+    "function results": lambda n: "let x: " + "fn() to " * n + "int = 1",
+    "patterns": lambda n: "fn f() { match a { " + "S(" * n + "x" + ")" * n + " => 1 } }",
+    "tuple patterns": lambda n: "fn f() { let " + "(" * n + "x" + ")" * n + " = a }",
+    "defaults": lambda n: "fn f(a = " + "fn(a = " * n + "1" + ") 1" * n + ") { }",
+    "routes": lambda n: "routes { " + '"/" to A { ' * n + "}" * n + " }",
+    "contracts": lambda n: "@require(" + "(" * n + "a" + ")" * n + ") fn f() { }",
+    "with": lambda n: "let x = a" + " with { b: a" * n + " }" * n,
+}
+
+
+@pytest.mark.parametrize("form", _NESTED, ids=str)
+def test_five_hundred_levels_are_judged(form: str) -> None:
+    """Each construct that nests may nest at least 500 deep, and a missing end is still found."""
+    source = _NESTED[form](_LEVELS)
+
+    assert analyze(source).ok
+    assert not analyze(source + " )").ok
+
+
+@pytest.mark.parametrize("form", [form for form in _NESTED if form != "else if"], ids=str)
+def test_beyond_the_limit_a_code_of_its_own_rejects(form: str) -> None:
+    """Twenty thousand levels are refused with `nesting-limit`, whatever nests."""
+    (error,) = analyze(_NESTED[form](20_000)).errors[:1]
+
+    assert error.code is Code.NESTING_LIMIT
+    assert str(MAX_NESTING) in error.message
+
+
+def test_length_is_no_nesting() -> None:
+    """Long chains and lists have no limit."""
+    n = 20_000
+
+    assert analyze("fn f() { if a { }" + " else if a { }" * n + " }").ok
+    assert analyze("let x = 1" + " + 1" * n).ok
+    assert analyze("let x = a" + ".b" * n).ok
+    assert analyze("let x = a" + "(1)" * n).ok
+    assert analyze("let x = (" + "1, " * n + ")").ok
+
+
+def test_the_recursion_limit_is_left_alone() -> None:
+    """A deep text raises the limit of the process only while it is parsed."""
+    before = sys.getrecursionlimit()
+
+    assert analyze(_NESTED["parentheses"](_LEVELS)).ok
+    assert sys.getrecursionlimit() == before
+
+
+def test_a_deep_caller_changes_nothing() -> None:
+    """The verdict is the same when the caller has nearly used up the stack."""
+
+    def from_depth(depth: int) -> bool:
+        return from_depth(depth - 1) if depth else analyze(_NESTED["if"](_LEVELS)).ok
+
+    assert from_depth(700)
+
+
+def test_threads_do_not_disturb_one_another() -> None:
+    """Deep texts in several threads at once are all judged."""
+    sources = [_NESTED[form](_LEVELS) for form in ("lists", "if", "views", "match")] * 4
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(analysis.ok for analysis in pool.map(analyze, sources))
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    ["(", "{", "[", "}", "\0", "\n", "é", "\ud800", '"', "'", "\\", '"\\', "@", "@a", "9", "a", "_", "!", "\r", "/"]
+    + ["-", "not ", "a.", "a(", "a?", "a b ", "if a {", "fn() ", "x => ", "Foo() { ", "@ai(", "| A ", "'\\\n", "// "]
+    + ["fn f(\n", "@foo ", "& x ", "}\n", "routes {", "let x = 1;"],
+    ids=repr,
+)
+def test_a_megabyte_of_anything_is_judged(fragment: str) -> None:
+    """No text makes the front end raise; the verdict is the same the second time."""
+    source = fragment * (1_000_000 // len(fragment))
+    first = analyze(source)
+
+    assert analyze(source).ok == first.ok
+    assert first.ok == (not first.errors)
+
+
+@pytest.mark.parametrize("data", [b"\xff" * 1_000_000, b"\0" * 1_000_000, b"let x = \xc3\x28", bytes(range(256))])
+def test_any_bytes_are_judged(data: bytes) -> None:
+    """A file of any content gets a verdict."""
+    analysis = analyze_bytes(data)
+
+    assert analysis.ok == (not analysis.errors)
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_the_empty_text_is_accepted_in_every_mode(mode: Mode) -> None:
+    """L2 holds in all modes."""
+    assert analyze("", mode).ok

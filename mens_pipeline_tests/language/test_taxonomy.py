@@ -1,0 +1,104 @@
+"""Constructs, histogram, difficulty, evaluation (A10)."""
+
+from typing import get_args
+
+import pytest
+
+from mens_pipeline.language import CONSTRUCTS, Mode, analyze, construct_of, difficulty, evaluate, histogram
+from mens_pipeline.language.ast.declarations import Declaration
+from mens_pipeline.language.taxonomy import kind_of
+
+_EXAMPLES = {
+    "import": "import a",
+    "const": "let x = 1",
+    "function": "fn f() { }",
+    "type": "type T { a: int }",
+    "test": "@test fn t() { }",
+    "forall": "@forall fn t(x: int) { }",
+    "component": "component C() { }",
+    "fragment": "fragment F() { a }",
+    "v0_component": '@v0 "id" N { }',
+    "table": "@table type T { a: int }",
+    "index": "@index T.by on (a)",
+    "loading": "@loading fn l() { }",
+    "design_tokens": "@tokens { }",
+    "query": "@endpoint(kind: query) fn q() { }",
+    "mutation": "@endpoint(kind: mutation) fn m() { }",
+    "server": "@endpoint(kind: server) fn s() { }",
+    "routes": "routes { }",
+    "url": "url R { }",
+    "scheduled": '@scheduled("1h") fn s() { }',
+    "form": "@form F { }",
+    "back_button": "@back_button { }",
+    "deep_link": "@deep_link { }",
+    "push": "@push { }",
+    "reactive_module": "state n = 0",
+    "state_machine": "state_machine M { }",
+    "actor": "actor A { }",
+    "activity": "activity A() { }",
+    "workflow": "workflow W() { }",
+    "mcp_tool": "@mcp.tool fn t() { }",
+    "mcp_resource": '@mcp.resource "u" "d" fn r() { }',
+}
+
+
+def _module(source: str, mode: Mode = Mode.SOURCE):  # noqa: ANN202 - the tests read its declarations
+    module = analyze(source, mode).module
+
+    assert module is not None
+    return module
+
+
+@pytest.mark.parametrize(("name", "source"), _EXAMPLES.items(), ids=_EXAMPLES)
+def test_every_construct_can_be_produced(name: str, source: str) -> None:
+    """The denominator of coverage holds nothing that the parser cannot reach."""
+    (declaration,) = _module(source, Mode.UI).declarations
+
+    assert construct_of(declaration) is CONSTRUCTS[name]
+    assert kind_of(declaration) == CONSTRUCTS[name].kind
+
+
+def test_every_declaration_kind_is_a_construct() -> None:
+    """Nothing the parser produces is left out of the taxonomy."""
+    assert {kind.__name__ for kind in get_args(Declaration)} == {c.kind for c in CONSTRUCTS.values()}
+    assert set(_EXAMPLES) == set(CONSTRUCTS)
+
+
+def test_histogram_counts_declarations_by_name() -> None:
+    """One import with several items counts once; endpoints and workflows are `other` (A10)."""
+    source = (
+        "import a, b\nfn f() { }\nfn g() { }\n@test fn t() { }\n@forall fn u() { }\n@endpoint(kind: query) fn q() { }\n"
+    )
+
+    assert histogram(_module(source)) == {"fn": 2, "import": 1, "other": 1, "test": 2}
+
+
+def test_difficulty_is_that_of_the_hardest_declaration() -> None:
+    """1 to 10, 5 for a text without declarations."""
+    assert difficulty(_module("let x = 1\nworkflow W() { }")) == 7
+    assert difficulty(_module("")) == 5
+    assert all(1 <= construct.difficulty <= 10 for construct in CONSTRUCTS.values())
+
+
+def test_evaluation_of_an_accepted_text() -> None:
+    """Verdict, count, histogram, tests and score (A10)."""
+    result = evaluate(analyze("import a\nfn f() { }\n@test fn t() { }\nlet x = 1\n"))
+
+    assert (result.parse_success, result.node_count, result.has_tests, result.error_span) == (True, 4, True, None)
+    assert result.construct_histogram == {"fn": 1, "import": 1, "other": 1, "test": 1}
+    assert result.coverage_score == 0.5
+
+
+def test_evaluation_of_a_rejected_text() -> None:
+    """Nothing is counted, and the span says where it went wrong."""
+    result = evaluate(analyze("let é = 1"))
+
+    assert (result.parse_success, result.node_count, result.construct_histogram) == (False, 0, {})
+    assert (result.error_span, result.coverage_score, result.has_tests) == ((7, 8), 0.0, False)
+
+
+def test_coverage_score_is_at_most_one() -> None:
+    """Eight names are full coverage, ten are no more."""
+    source = "\n".join(_EXAMPLES[name] for name in _EXAMPLES if name != "reactive_module")
+
+    assert evaluate(analyze(source)).coverage_score == 1.0
