@@ -24,15 +24,22 @@ app.command()(check)
 app.command()(run)
 
 
+def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer's form of an option callback
+    if asked:
+        from importlib.metadata import version  # noqa: PLC0415 - only this option needs it
+
+        typer.echo(version("mens-pipeline"))
+        raise typer.Exit
+
+
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,  # noqa: FBT002 - typer's form of a flag
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+    ] = False,
 ) -> None:
-    if version:
-        from importlib.metadata import version as version_of  # noqa: PLC0415 - only this option needs it
-
-        typer.echo(version_of("mens-pipeline"))
-        raise typer.Exit
+    pass
 
 
 def main() -> None:

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
-
 _SHORTEST_BEGINNING: Final = 3
 
 

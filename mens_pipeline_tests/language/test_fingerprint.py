@@ -65,6 +65,7 @@ def test_an_explanation_does_not_change_it(copy: Path) -> None:
 
 def test_rules_are_the_lines_that_do_something() -> None:
     """Docstrings, strings that document a constant, comments and blanks are left out."""
-    module = '"""Doc."""\n\n# why\nX = "a"  # kept: it shares its line\n"""About X."""\n\n\ndef f():\n    """Doc."""\n    return X\n'
+    head = '"""Doc."""\n\n# why\nX = "a"  # kept: it shares its line\n"""About X."""\n'
+    module = head + '\n\ndef f():\n    """Doc."""\n    return X\n'
 
     assert rules(module) == ['X = "a"  # kept: it shares its line', "def f():", "    return X"]

@@ -109,9 +109,47 @@ def test_threads_do_not_disturb_one_another() -> None:
 
 @pytest.mark.parametrize(
     "fragment",
-    ["(", "{", "[", "}", "\0", "\n", "é", "\ud800", '"', "'", "\\", '"\\', "@", "@a", "9", "a", "_", "!", "\r", "/"]
-    + ["-", "not ", "a.", "a(", "a?", "a b ", "if a {", "fn() ", "x => ", "Foo() { ", "@ai(", "| A ", "'\\\n", "// "]
-    + ["fn f(\n", "@foo ", "& x ", "}\n", "routes {", "let x = 1;"],
+    [
+        *(
+            "(",
+            "{",
+            "[",
+            "}",
+            "\0",
+            "\n",
+            "é",
+            "\ud800",
+            '"',
+            "'",
+            "\\",
+            '"\\',
+            "@",
+            "@a",
+            "9",
+            "a",
+            "_",
+            "!",
+            "\r",
+            "/",
+        ),
+        *(
+            "-",
+            "not ",
+            "a.",
+            "a(",
+            "a?",
+            "a b ",
+            "if a {",
+            "fn() ",
+            "x => ",
+            "Foo() { ",
+            "@ai(",
+            "| A ",
+            "'\\\n",
+            "// ",
+        ),
+        *("fn f(\n", "@foo ", "& x ", "}\n", "routes {", "let x = 1;"),
+    ],
     ids=repr,
 )
 def test_a_megabyte_of_anything_is_judged(fragment: str) -> None:

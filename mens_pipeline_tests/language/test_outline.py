@@ -23,7 +23,8 @@ def test_span_holds_decorators_and_modifiers() -> None:
 
 def test_doc_comment_is_the_run_directly_above() -> None:
     """A blank line, a trailing comment and the frontmatter fence end it."""
-    source = "// ---\n// title: x\n// ---\n// First.\n#  Second.\nfn f() { } // trailing\nfn g() { }\n\n// Far.\n\nfn h() { }\n"
+    frontmatter = "// ---\n// title: x\n// ---\n"
+    source = frontmatter + "// First.\n#  Second.\nfn f() { } // trailing\nfn g() { }\n\n// Far.\n\nfn h() { }\n"
     f, g, h = _outline(source)
 
     assert f.doc == ("First.", "Second.")

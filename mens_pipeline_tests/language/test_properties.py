@@ -9,7 +9,8 @@ from mens_pipeline.language.ast.declarations import Module
 from mens_pipeline.language.vocabulary import DECORATORS, KEYWORDS, SYMBOLS
 from mens_pipeline_tests.language.examples import golden_programs, reference_examples
 
-_WORDS = sorted(KEYWORDS | SYMBOLS | DECORATORS) + [
+_WORDS = [
+    *sorted(KEYWORDS | SYMBOLS | DECORATORS),
     *("x", "Foo", "row", "text", "uses", "net", "key", "routes", "url", "state_machine", "from", "style", "kind"),
     *("1", "2.5", "3dec", '"s"', "'s'", "\n", "\n", "// c\n", "\r", "@zz", "&", "!", "é", '"', "9223372036854775808"),
 ]

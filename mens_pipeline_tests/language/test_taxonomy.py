@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, construct_of, difficulty, evaluate, histogram
-from mens_pipeline.language.ast.declarations import Declaration
+from mens_pipeline.language.ast.declarations import Declaration, Module
 from mens_pipeline.language.taxonomy import kind_of
 
 _EXAMPLES = {
@@ -42,7 +42,7 @@ _EXAMPLES = {
 }
 
 
-def _module(source: str, mode: Mode = Mode.SOURCE):  # noqa: ANN202 - the tests read its declarations
+def _module(source: str, mode: Mode = Mode.SOURCE) -> Module:
     module = analyze(source, mode).module
 
     assert module is not None

@@ -69,7 +69,8 @@ def test_operator_powers_are_those_of_the_reference() -> None:
 def test_every_function_decorator_has_exactly_one_argument_form() -> None:
     """Contract, keyed, bare, balanced or `@uses`: nothing is left over and nothing overlaps (G9-G11)."""
     contracts = {"@require", "@invariant", "@ensure"}
-    forms = [contracts, set(KEYED_DECORATORS), set(BARE_DECORATORS), set(BALANCED_DECORATORS), {"@uses"}]
+    others: list[set[str]] = [set(KEYED_DECORATORS), set(BARE_DECORATORS), set(BALANCED_DECORATORS), {"@uses"}]
+    forms: list[set[str]] = [contracts, *others]
 
     assert set().union(*forms) == FUNCTION_DECORATORS
     assert sum(map(len, forms)) == len(FUNCTION_DECORATORS)

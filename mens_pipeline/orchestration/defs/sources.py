@@ -12,9 +12,12 @@ from mens_pipeline.settings import PROJECT_ROOT
 _MOST_ROWS = 50
 
 
-@dg.observable_source_asset(group_name="sources")
+@dg.observable_source_asset(
+    group_name="sources",
+    description="The `.vox` and `.vox.ui` files of the workspace; the hash of their contents is the data version.",
+)
 def vox_sources(workspace: VoxWorkspace) -> dg.ObserveResult:
-    """The `.vox` and `.vox.ui` files of the workspace; their fingerprint is the data version."""
+    """Observe the programs of the workspace."""
     files = workspace.files()
     return dg.ObserveResult(
         data_version=dg.DataVersion(workspace.fingerprint()),

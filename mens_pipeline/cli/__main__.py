@@ -1,0 +1,5 @@
+"""`python -m mens_pipeline.cli`."""
+
+from mens_pipeline.cli.main import main
+
+main()

@@ -1,0 +1,86 @@
+"""How fast the front end is, on one core, as one table."""
+
+import ast
+import platform
+import sys
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+from time import perf_counter
+
+import mens_pipeline
+from mens_pipeline.language import analyze
+from mens_pipeline.language.lexer import scan
+from mens_pipeline_tests.language.examples import golden_programs
+
+_SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
+_SECONDS_A_ROW = 2.0
+_MOST_REPEATS = 30
+
+
+def main() -> None:
+    """Measure and print; a rejected program ends the run."""
+    programs = list(golden_programs().values())
+    python = [path.read_text(encoding="utf-8") for path in Path(mens_pipeline.__file__).parent.rglob("*.py")]
+    yardstick = _megabytes(python) / _best(lambda: [ast.parse(source) for source in python])
+    print(
+        f"{_machine()}, {platform.python_implementation()} {platform.python_version()}, one core, best of several runs"
+    )
+    print(f"yardstick: ast.parse of CPython on the Python files of this package, {yardstick:.2f} MB/s")
+    print()
+    print(f"{'input':<32}{'MB':>8}{'lex MB/s':>10}{'parse MB/s':>12}{'both MB/s':>11}{'of yardstick':>14}")
+    _row("golden programs, each", programs, yardstick)
+    for size in _SIZES:
+        _row(f"golden programs, {size:,} B", [_text_of(programs, size)], yardstick)
+
+
+def _row(name: str, sources: list[str], yardstick: float) -> None:
+    for source in sources:
+        if not analyze(source).ok:
+            sys.exit(f"{name}: a program of the bench is rejected, so its speed means nothing. Run make test.")
+    size = _megabytes(sources)
+    lexing = _best(lambda: [scan(source) for source in sources])
+    both = _best(lambda: [analyze(source) for source in sources])
+    rates = f"{size / lexing:>10.2f}{size / (both - lexing):>12.2f}{size / both:>11.2f}"
+    print(f"{name:<32}{size:>8.2f}{rates}{size / both / yardstick:>13.2f}x")
+
+
+def _text_of(programs: list[str], size: int) -> str:
+    """Whole programs, one after the other, until the size is reached."""
+    parts: list[str] = []
+    length = 0
+    for program in cycle(programs):
+        parts.append(program)
+        length += len(program)
+        if length >= size:
+            break
+    return "\n".join(parts)
+
+
+def _megabytes(sources: list[str]) -> float:
+    return sum(len(source.encode()) for source in sources) / 1e6
+
+
+def _best(work: Callable[[], object]) -> float:
+    """Seconds of the fastest of several runs."""
+    started = perf_counter()
+    times: list[float] = []
+    while not times or (perf_counter() - started < _SECONDS_A_ROW and len(times) < _MOST_REPEATS):
+        before = perf_counter()
+        work()
+        times.append(perf_counter() - before)
+    return min(times)
+
+
+def _machine() -> str:
+    """The processor as the system names it."""
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+if __name__ == "__main__":
+    main()

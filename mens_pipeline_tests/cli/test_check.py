@@ -1,0 +1,216 @@
+"""`mens check` as a person and as a machine meet it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from mens_pipeline.cli.main import app, main
+
+_GOOD = "fn f() { }\n"
+_BAD = "fn f() {\n    let x = 1\n    if a && b { }\n}\n"
+
+
+def _check(*arguments: str | Path, stdin: str | bytes | None = None) -> Result:
+    return CliRunner().invoke(app, ["check", *map(str, arguments)], input=stdin)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A folder with a good, a bad and a reactive file, and some that are none of ours."""
+    (tmp_path / "good.vox").write_text(_GOOD)
+    (tmp_path / "bad.vox").write_text(_BAD)
+    (tmp_path / "view.vox.ui").write_text("state n = 0\n")
+    (tmp_path / "notes.md").write_text("not Vox")
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "x.vox").write_text("(")
+    return tmp_path
+
+
+def test_good_file_exits_0_and_prints_nothing_but_a_count(workspace: Path) -> None:
+    """Silence on stdout means accepted."""
+    result = _check(workspace / "good.vox")
+
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "accepted 1/1 (100.0 %), errors 0, warnings 0\n"
+
+
+def test_bad_file_reads_like_a_compiler(workspace: Path) -> None:
+    """Place, code, message, source line, caret, advice; exit code 1."""
+    path = workspace / "bad.vox"
+    result = _check(path)
+
+    assert result.exit_code == 1
+    assert result.stdout == (
+        f"{path}:3:10: warning[dropped-characters]: `&&` means nothing in Vox and is ignored\n"
+        " 3 |     if a && b { }\n"
+        "   |          ^^\n"
+        "   = help: Write `and`.\n"
+        f"{path}:3:13: error[expected-token]: expected `{{` to open a block, found identifier `b`\n"
+        " 3 |     if a && b { }\n"
+        "   |             ^\n"
+        "   = help: `&&` before it is ignored by Vox. Write `and`.\n"
+    )
+
+
+def test_folder_is_searched_for_programs(workspace: Path) -> None:
+    """`.vox` and `.vox.ui` files below it, hidden folders left out, each in the mode of its name."""
+    result = _check(workspace)
+
+    assert result.exit_code == 1
+    assert "accepted 2/3 (66.7 %)" in result.stderr
+
+
+def test_json_is_one_document_without_colours(workspace: Path) -> None:
+    """For machines: counts, and a record a file; columns count from 0."""
+    result = _check("--json", workspace)
+    document = json.loads(result.stdout)
+    bad, good, view = document["files"]
+
+    assert (result.exit_code, document["num_files"], document["num_rejected"]) == (1, 3, 1)
+    assert (good["ok"], good["declarations"], good["constructs"]) == (True, ["Function"], {"fn": 1})
+    assert (view["declarations"], view["constructs"]) == (["ReactiveModule"], {"other": 1})
+    assert bad["diagnostics"][0] == {
+        "line": 3,
+        "column": 12,
+        "offset": 35,
+        "code": "expected-token",
+        "message": "expected `{` to open a block, found identifier `b`",
+        "advice": "`&&` before it is ignored by Vox. Write `and`.",
+    }
+    assert [warning["code"] for warning in bad["warnings"]] == ["dropped-characters"]
+
+
+@pytest.mark.parametrize(("mode", "exit_code"), [("source", 1), ("script", 0), ("ui", 1), ("auto", 1)])
+def test_mode_says_how_to_read(mode: str, exit_code: int) -> None:
+    """A statement at the top level is fine in a script only."""
+    assert _check("-", "--mode", mode, stdin="x = 1\n").exit_code == exit_code
+
+
+def test_standard_input_has_a_name(workspace: Path) -> None:
+    """`-` reads standard input and says so."""
+    result = _check("-", stdin="x")
+
+    assert workspace.exists()
+    assert result.stdout.startswith("<stdin>:1:1: error[expected-declaration]: ")
+
+
+def test_bytes_that_are_no_text_are_shown_safely(tmp_path: Path) -> None:
+    """A binary file gets a verdict and a readable line."""
+    (tmp_path / "x.vox").write_bytes(b"let a = 1\x07\xff\xfe")
+    result = _check(tmp_path / "x.vox")
+
+    assert result.exit_code == 1
+    assert "x.vox:1:11: error[invalid-utf8]: byte 0xFF is not UTF-8" in result.stdout
+    assert "\x07" not in result.stdout
+
+
+def test_long_lines_are_cut_around_the_place(tmp_path: Path) -> None:
+    """A minified file does not flood the terminal, and the caret still points at the place."""
+    (tmp_path / "x.vox").write_text("fn f() { " + "a " * 5000 + ") " + "b " * 5000 + "}")
+    _, shown, marks, *_ = _check(tmp_path / "x.vox").stdout.splitlines()
+
+    assert len(shown) < 120
+    assert shown[marks.index("^")] == ")"
+
+
+@pytest.mark.parametrize("line", ["\tlet x = )", "let x = '日本' )", "let x = 'e\u0301' )"])
+def test_caret_stands_below_its_text(tmp_path: Path, line: str) -> None:
+    """Tabs are kept, wide characters count two columns, combining ones none."""
+    (tmp_path / "x.vox").write_text(line)
+    shown, marks = _check(tmp_path / "x.vox").stdout.splitlines()[-2:]
+    width = {"日": 2, "本": 2, "\u0301": 0}
+    before = shown[: shown.index(")")]
+
+    assert marks.index("^") == sum(width.get(character, 1) for character in before)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        ([], "nothing to check. Name files or folders"),
+        (["missing.vox"], "missing.vox: no such file or folder. Name an existing one."),
+        (["--jsonl", "-", "x.vox"], "--jsonl stands alone"),
+        (["--jsonl", "missing.jsonl"], "missing.jsonl: No such file or directory. Name a readable file."),
+        (["--mode", "vue", "-"], "'vue'"),
+    ],
+)
+def test_misuse_exits_2_with_advice(arguments: list[str], advice: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A mistake in the command is told apart from a mistake in a program, and shows no traceback."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["mens", "check", *arguments])
+        with pytest.raises(SystemExit) as exit_info:
+            main()
+    captured = capsys.readouterr()
+
+    assert exit_info.value.code == 2
+    assert advice in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+
+
+def test_a_folder_without_programs_is_misuse(tmp_path: Path) -> None:
+    """Nothing found is not the same as nothing wrong."""
+    result = _check(tmp_path)
+
+    assert result.exit_code == 2
+    assert f"no .vox files below {tmp_path}" in result.stderr
+
+
+def test_lines_are_answered_in_order() -> None:
+    """One answer a request, each with its id, its kinds, its counts and its errors."""
+    requests = [
+        {"id": "a", "source": "import b\nfn f() { }"},
+        {"id": 2, "source": "x = 1", "mode": "script"},
+        {"id": None, "source": "fn f("},
+    ]
+    result = _check("--jsonl", "-", stdin="".join(json.dumps(request) + "\n" for request in requests))
+    first, second, third = map(json.loads, result.stdout.splitlines())
+
+    assert result.exit_code == 1
+    assert (first["id"], first["ok"], first["declarations"]) == ("a", True, ["Import", "Function"])
+    assert first["constructs"] == {"fn": 1, "import": 1}
+    assert (second["id"], second["ok"], second["diagnostics"]) == (2, True, [])
+    assert (third["id"], third["ok"], third["declarations"], third["constructs"]) == (None, False, [], {})
+    assert [d["code"] for d in third["diagnostics"]] == ["expected-name"]
+
+
+def test_lines_without_rejection_exit_0(tmp_path: Path) -> None:
+    """A file of requests works like a stream, and `--mode` is the default of its lines."""
+    path = tmp_path / "requests.jsonl"
+    path.write_text('{"id": 1, "source": "x = 1"}\n\n{"id": 2, "source": "fn f() { }"}\n')
+    result = _check("--jsonl", path, "--mode", "script")
+
+    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"not json", "line 1 is not JSON"),
+        (b"[1]", "line 1 is not an object"),
+        (b'{"id": 7}', "line 1 has no text in `source`"),
+        (b'{"id": 7, "source": 1}', "line 1 has no text in `source`"),
+        (b'{"id": 7, "source": "", "mode": "vue"}', "line 1 has mode 'vue'; write source, script or ui"),
+        (b'{"id": 7, "source": "", "mode": ["ui"]}', "line 1 has mode ['ui']"),
+        (b'"\xff"', "line 1 is not JSON"),
+        (b"[" * 100_000, "line 1 is not JSON"),
+    ],
+)
+def test_a_malformed_line_is_answered_and_does_not_stop_the_stream(line: bytes, problem: str) -> None:
+    """Bad input is data: it gets an answer that says what was expected, and exit code 2."""
+    result = _check("--jsonl", "-", stdin=line + b'\n{"id": 8, "source": ""}\n')
+    bad, good = map(json.loads, result.stdout.splitlines())
+
+    assert result.exit_code == 2
+    assert problem in bad["error"]
+    assert bad["ok"] is False
+    assert (good["id"], good["ok"]) == (8, True)
+
+
+def test_a_lone_surrogate_in_a_request_is_judged() -> None:
+    """JSON can spell text that is no Unicode; it is judged like any other."""
+    result = _check("--jsonl", "-", stdin='{"id": 1, "source": "let x = \\ud800 1"}\n')
+
+    assert json.loads(result.stdout)["ok"] is True

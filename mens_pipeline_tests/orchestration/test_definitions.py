@@ -1,0 +1,46 @@
+"""The code location: what it holds, and how fast it loads."""
+
+import subprocess
+import sys
+
+import dagster as dg
+import pytest
+
+from mens_pipeline.definitions import defs
+
+_HEAVY = {"torch", "transformers", "peft", "trl", "bitsandbytes", "datasets", "accelerate", "pandas", "pyarrow"}
+
+
+@pytest.fixture(scope="module")
+def location() -> dg.Definitions:
+    """The loaded code location."""
+    return defs()
+
+
+def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
+    """Assets, checks and jobs by name: a change of the graph shows here."""
+    graph = location.resolve_asset_graph()
+
+    assert sorted(key.to_user_string() for key in graph.get_all_asset_keys()) == ["vox_sources"]
+    assert sorted(key.to_user_string() for key in graph.asset_check_keys) == ["vox_sources:source_parse_rate"]
+    assert [job.name for job in location.resolve_all_job_defs() if not job.name.startswith("__")] == ["whole_graph"]
+
+
+def test_it_can_be_loaded_and_run(location: dg.Definitions) -> None:
+    """Dagster finds no fault with it."""
+    dg.Definitions.validate_loadable(location)
+
+
+def test_every_asset_is_described(location: dg.Definitions) -> None:
+    """A group and a description for each."""
+    for spec in location.resolve_all_asset_specs():
+        assert spec.group_name not in {None, "default"}
+        assert spec.description
+
+
+def test_it_loads_without_heavy_libraries() -> None:
+    """The code server, each run and each step load it: deep learning and data frames stay out."""
+    code = "import sys; from mens_pipeline.definitions import defs; defs(); print(*sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert not _HEAVY & set(result.stdout.split())

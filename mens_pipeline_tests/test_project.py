@@ -1,0 +1,65 @@
+"""The repository itself keeps the rules of the house."""
+
+import re
+import subprocess
+import tomllib
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.settings import PROJECT_ROOT
+
+_PYTHON = sorted([*PROJECT_ROOT.glob("mens_pipeline/**/*.py"), *PROJECT_ROOT.glob("mens_pipeline_tests/**/*.py")])
+_LONGEST_FILE = 400
+_TOP_LEVEL = {
+    *("pyproject.toml", "mens_pipeline", "mens_pipeline_tests", "workspace.yaml", "dagster.yaml", "data", "config"),
+    *("README.md", "Makefile", ".ci", "constraints.txt", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md"),
+    *(".pre-commit-config.yaml", ".gitignore"),
+}
+
+
+@pytest.mark.parametrize("path", _PYTHON, ids=lambda path: path.relative_to(PROJECT_ROOT).as_posix())
+def test_files_are_small(path: Path) -> None:
+    """One idea a file fits into 400 lines."""
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= _LONGEST_FILE
+
+
+def test_the_top_level_holds_what_was_agreed() -> None:
+    """Nothing is missing and nothing else is versioned there."""
+    listing = subprocess.run(["git", "ls-files"], cwd=PROJECT_ROOT, capture_output=True, text=True, check=True)
+
+    assert {name.split("/")[0] for name in listing.stdout.splitlines()} == _TOP_LEVEL
+
+
+def test_one_module_reads_the_environment() -> None:
+    """`os.environ` and `os.getenv` occur nowhere in the package; settings are a model."""
+    readers = [path.name for path in _PYTHON if re.search(r"os\.(environ|getenv)", path.read_text(encoding="utf-8"))]
+
+    assert [name for name in readers if not name.startswith("test_")] == []
+
+
+def test_every_dependency_is_pinned_in_the_constraints() -> None:
+    """What pyproject asks for, in any extra, is fixed to the version that the constraints hold; torch stands first."""
+    project = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"].values()
+    asked = [*project["build-system"]["requires"], *project["project"]["dependencies"], *chain(*extras)]
+    lines = (PROJECT_ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+
+    def canonical(pin: str) -> str:
+        name, version = pin.split("==")
+        return f"{re.sub(r'[-_.]+', '-', name).lower()}=={version}"
+
+    assert pins[0] == "torch==2.13.0"
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", pin) for pin in pins)
+    assert {canonical(pin) for pin in asked} <= {canonical(pin) for pin in pins}
+
+
+def test_the_makefile_lists_its_targets() -> None:
+    """`make help` names what the README promises."""
+    listing = subprocess.run(["make", "help"], cwd=PROJECT_ROOT, capture_output=True, text=True, check=True).stdout
+
+    for target in ("install", "test", "check", "run", "ui", "bench"):
+        assert re.search(rf"^{target} ", listing, re.MULTILINE)
+        assert f"make {target}" in (PROJECT_ROOT / "README.md").read_text(encoding="utf-8") or target == "install"
