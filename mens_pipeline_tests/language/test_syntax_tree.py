@@ -149,7 +149,9 @@ def test_decorator_keys_keep_the_last_value() -> None:
 
 def test_imports_keep_their_paths() -> None:
     """Each item is a path; a selection is one path an item (A2)."""
-    source = 'import a.b as c, lib/x as { D, E as F }, react Foo from "./Foo", rust:serde(version: "1", git: g) as s'
+    source = (
+        'import a.b as c, lib/x as { D, E as F }, react Foo from "./Foo", rust:serde(version: "1", git: g) as s, rust.x'
+    )
     (declaration,) = _declarations(source)
 
     assert isinstance(declaration, Import)
@@ -158,7 +160,8 @@ def test_imports_keep_their_paths() -> None:
         "ImportPath(symbol [lib x D] - [])",
         "ImportPath(symbol [lib x E] F [])",
         "ImportPath(react [./Foo] Foo [])",
-        "ImportPath(rust [rust serde] s [[version 1] [git g]])",
+        "ImportPath(rust [serde] s [[version 1] [git g]])",
+        "ImportPath(symbol [rust x] - [])",
     ]
 
 
@@ -206,7 +209,7 @@ style { .a { color: "red" } } raw_css { .b { x: "y" } }"""
 
     assert isinstance(component, ReactiveComponent)
     assert [member.role for member in component.members] == ["state", "effect", "mount", "statement"]
-    assert component.members[1].depends_on == ("n",)
+    assert [member.depends_on for member in component.members] == [None, ("n",), None, None]
     assert _short(component.view) == "View(text [] [StringLit(hi)])"
     assert [(rule.selector, rule.properties, rule.is_raw_css) for rule in component.styles] == [
         (".a", (("color", "red"),), False),
@@ -238,6 +241,8 @@ def test_routes_keep_handlers_children_and_fallbacks() -> None:
         ("@tokens { color a light: \"#f\" dark: '#0' }", "Tokens([DesignToken(color a [#f #0])])"),
         ("@tokens { spacing s: '1' }", "Tokens([DesignToken(spacing s [1])])"),
         ("@tokens { font f family: 'x' }", "Tokens([DesignToken(font f [x])])"),
+        (r'@distributed_train(strategy="a\n\'b\'", peers=7, peers=0) workflow W() { }', "Workflow(W [] - [] a\n'b' 7)"),
+        ("let x: V[007] = 1", "Const(x GenericType(V [NamedType(7)]) IntLit(1))"),
         ("@push { on_register: a }", "Push([[on_register a]])"),
         ("@back_button { on_press: a }", "BackButton([[on_press a]])"),
         ('@deep_link { scheme: "x" }', "DeepLink([[scheme x]])"),

@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields
 class Node:
     """A piece of syntax and where it stands.
 
+    Trees can be thousands of levels deep: go through them with `walk`. `==`, `hash` and `repr` recurse.
+
     Attributes:
         start: Characters before its first token.
         end: Characters up to the end of its last token, trailing newlines not counted; `source[start:end]` is its text.
@@ -32,7 +34,9 @@ def children(node: Node) -> Iterator[Node]:
 
 
 def walk(root: Node) -> Iterator[Node]:
-    """A node and all nodes below it, parents first, in source order; safe at any depth.
+    """A node and all nodes below it, parents first, siblings in field order; safe at any depth.
+
+    The target of a compound assignment is visited twice, since `x += e` is kept as `x = x + e` (A5).
 
     Args:
         root: Where to begin.

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReactiveMember(Node):
-    """`state`, `derived`, `effect`, `mount`, `cleanup`, or a bare `statement` of a component."""
+    """One member by its role: `state`, `derived`, `effect`, `mount`, `cleanup`, or a bare `statement`.
+
+    An effect without a dependency list has `depends_on` None.
+    """
 
     role: str
     name: str | None
     type: Type | None
-    depends_on: tuple[str, ...]
+    depends_on: tuple[str, ...] | None
     body: Expr | Statement
 
 

@@ -17,6 +17,7 @@ from mens_pipeline.language.ast.behaviour import (
 )
 from mens_pipeline.language.ast.expressions import Expr
 from mens_pipeline.language.diagnostics import Code
+from mens_pipeline.language.parser.cursor import integer
 from mens_pipeline.language.parser.ui import UiParser
 from mens_pipeline.language.suggestions import did_you_mean
 from mens_pipeline.language.vocabulary import ANY_STRING
@@ -59,10 +60,10 @@ class BehaviourParser(UiParser):
             if is_key and key == "strategy":
                 if self.kinds[self.pos] not in ANY_STRING | {"IDENT"}:
                     self.fail(Code.INVALID_TRAINING_STRATEGY, "expected a strategy, a word or a string")
-                strategy = self.take_any().strip("\"'")
+                strategy = self.any_string("a strategy") if not self.at("IDENT") else self.take_any()
             elif is_key and key == "peers":
                 if self.at("INT"):
-                    peers = int(self.take_any().lstrip("0") or "0")
+                    peers = integer(self.take_any()) or peers  # the reference takes no 0
             elif is_key:
                 self.take_any()
             if not self.take(","):

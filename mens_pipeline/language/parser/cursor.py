@@ -287,6 +287,15 @@ def describe(kind: TokenKind, text: str) -> str:
     return f"{word} `{shown}`".lstrip()
 
 
+def integer(literal: str) -> int:
+    """The value of an INT token, however many zeros it begins with.
+
+    Args:
+        literal: The token text; at most 19 digits behind the zeros (L5).
+    """
+    return int(literal.lstrip("0") or "0")
+
+
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'", "0": "\0"}
 
 

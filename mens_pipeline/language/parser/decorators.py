@@ -5,7 +5,7 @@ from typing import Final
 from mens_pipeline.language.ast.functions import ArgumentValue, Decorator, DecoratorArgument
 from mens_pipeline.language.decorator_keys import KEYED_DECORATORS, KeyTable, Separator
 from mens_pipeline.language.diagnostics import Code
-from mens_pipeline.language.parser.cursor import unescape
+from mens_pipeline.language.parser.cursor import integer, unescape
 from mens_pipeline.language.parser.expressions import ExpressionParser
 from mens_pipeline.language.vocabulary import BALANCED_DECORATORS, BARE_DECORATORS, FUNCTION_DECORATORS
 
@@ -140,7 +140,7 @@ def _value_of(kind: str, text: str) -> ArgumentValue:
     if kind == "STRING":
         return unescape(text)
     if kind == "INT":
-        return int(text.lstrip("0") or "0")
+        return integer(text)
     if kind == "FLOAT":
         return float(text)
     return kind == "true" if kind in {"true", "false"} else text

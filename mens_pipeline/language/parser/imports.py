@@ -51,15 +51,15 @@ class ImportParser(BehaviourParser):
     def _rust(self) -> ImportPath:
         start = self.starts[self.pos]
         self.pos += 1
-        segments = ["rust"]
-        metadata: tuple[tuple[str, str], ...] = ()
         if self.take(":"):
-            segments.append(self.identifier("a crate name", Code.INVALID_IMPORT))
+            crate = self.identifier("a crate name", Code.INVALID_IMPORT)
             metadata = self._metadata() if self.take("(") else ()
-        else:
-            self._more_segments(segments, (".",))
+            alias = self._alias_name()
+            return ImportPath(start, self.end(), "rust", (crate,), alias, metadata)
+        segments = ["rust"]
+        self._more_segments(segments, (".",))
         alias = self._alias_name()
-        return ImportPath(start, self.end(), "rust", tuple(segments), alias, metadata)
+        return ImportPath(start, self.end(), "symbol", tuple(segments), alias, ())
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         entries: list[tuple[str, str]] = []

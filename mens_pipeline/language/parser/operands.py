@@ -26,7 +26,7 @@ from mens_pipeline.language.ast.expressions import (
 )
 from mens_pipeline.language.ast.types import Param
 from mens_pipeline.language.diagnostics import Code
-from mens_pipeline.language.parser.cursor import Finding, ParseError, unescape
+from mens_pipeline.language.parser.cursor import Finding, ParseError, integer, unescape
 from mens_pipeline.language.parser.types import TypeParser
 from mens_pipeline.language.vocabulary import NAME_KINDS, VIEW_TAGS
 
@@ -214,7 +214,7 @@ class OperandParser(TypeParser):
         if kind in {"STRING", "SSTRING"}:
             return StringLit(start, end, unescape(text))
         if kind == "INT":
-            return IntLit(start, end, int(text.lstrip("0") or "0"))
+            return IntLit(start, end, integer(text))
         if kind == "FLOAT":
             return FloatLit(start, end, float(text))
         if kind == "DECIMAL":

@@ -10,7 +10,7 @@ from mens_pipeline.language.ast.patterns import (
 )
 from mens_pipeline.language.ast.types import DecimalType, FunctionType, GenericType, InferType, NamedType, Param, Type
 from mens_pipeline.language.diagnostics import Code
-from mens_pipeline.language.parser.cursor import Cursor, Finding, unescape
+from mens_pipeline.language.parser.cursor import Cursor, Finding, integer, unescape
 from mens_pipeline.language.vocabulary import NAME_KINDS
 
 
@@ -32,7 +32,7 @@ class TypeParser(Cursor):
             return GenericType(start, self.end(), name, arguments)
         self.pos = pos + 1
         if kind == "INT":
-            return NamedType(start, self.ends[pos], self.texts[pos])
+            return NamedType(start, self.ends[pos], str(integer(self.texts[pos])))
         if kind == "_":
             return InferType(start, self.ends[pos])
         if kind == "dec":
@@ -114,7 +114,7 @@ class TypeParser(Cursor):
         if kind == "_":
             return WildcardPattern(start, self.ends[pos])
         if kind == "INT":
-            return LiteralPattern(start, self.ends[pos], int(text.lstrip("0") or "0"))
+            return LiteralPattern(start, self.ends[pos], integer(text))
         if kind == "STRING":
             return LiteralPattern(start, self.ends[pos], unescape(text))
         if kind == "(":

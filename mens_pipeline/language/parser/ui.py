@@ -49,7 +49,7 @@ class UiParser(DataParser):
             return self.reactive_member()
         start = self.starts[self.pos]
         statement = self.statement()
-        return ReactiveMember(start, self.end(), "statement", None, None, (), statement)
+        return ReactiveMember(start, self.end(), "statement", None, None, None, statement)
 
     def reactive_member(self) -> ReactiveMember:
         """The `state`, `derived`, `effect` and `on` forms of `Member` (G18)."""
@@ -61,8 +61,8 @@ class UiParser(DataParser):
             annotation = self.type_expression() if self.take(":") else None
             self.expect("=", f"after the name of `{role}`")
             value = self.expression()
-            return ReactiveMember(start, self.end(), role, name, annotation, (), value)
-        dependencies: tuple[str, ...] = ()
+            return ReactiveMember(start, self.end(), role, name, annotation, None, value)
+        dependencies: tuple[str, ...] | None = None
         if role == "on":
             if self.kinds[self.pos] not in {"mount", "cleanup"}:
                 self.fail(Code.INVALID_REACTIVE_HOOK, "expected `mount` or `cleanup` after `on`")
