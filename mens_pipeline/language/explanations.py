@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity
@@ -34,7 +34,20 @@ _CHARACTER_ADVICE: Final[dict[str, str]] = {
 }
 
 
-def explain(finding: Finding, stream: TokenStream, text: SourceText) -> Diagnostic:
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A failure and what is behind it.
+
+    Attributes:
+        error: The diagnostic.
+        blamed: Where the dropped text begins that it speaks of, if it speaks of one.
+    """
+
+    error: Diagnostic
+    blamed: int | None = None
+
+
+def explain(finding: Finding, stream: TokenStream, text: SourceText) -> Explanation:
     """A failure of the parser as a diagnostic that names its likely cause.
 
     Args:
@@ -57,24 +70,27 @@ def explain(finding: Finding, stream: TokenStream, text: SourceText) -> Diagnost
     )
     word_start = _decorator_start(finding.token, stream)
     if word_start is not None:
-        return _unknown_decorator(error, word_start, text)
-    cause = _dropped_before(start, stream)
+        return Explanation(_unknown_decorator(error, word_start, text), word_start)
     unclosed = _unclosed_string(finding, stream)
     if unclosed is not None:
-        return _unclosed(error, unclosed, text)
+        return Explanation(_unclosed(error, unclosed, text), unclosed.start)
+    cause = _dropped_before(start, stream)
     if cause is not None and error.advice is None:
-        return replace(error, advice=_ignored(cause))
-    return error
+        return Explanation(replace(error, advice=_ignored(cause)), cause.start)
+    return Explanation(error)
 
 
-def dropped_warnings(stream: TokenStream, text: SourceText) -> Iterator[Diagnostic]:
+def dropped_warnings(stream: TokenStream, text: SourceText, blamed: frozenset[int]) -> Iterator[Diagnostic]:
     """One warning for each piece that the reference drops without a word (L5, L7, L9, L10).
 
     Args:
         stream: The tokens of the text.
         text: The same source.
+        blamed: Where pieces begin that an error already speaks of.
     """
     for piece in stream.dropped:
+        if piece.start in blamed:
+            continue
         code, message = _DROPPED[piece.kind]
         shown = _shown(piece.text)
         advice = _CHARACTER_ADVICE.get(piece.text)

@@ -71,11 +71,13 @@ def analyze(source: str, mode: Mode = Mode.SOURCE) -> Analysis:
     if not failures and not notes and not stream.dropped:
         return Analysis(module, ())
     text = SourceText(source)
-    errors = tuple(explain(failure, stream, text) for failure in failures)
-    explained = {error.start for error in errors}
-    found = (warning for warning in _warnings(notes, stream, text) if warning.start not in explained)
-    warnings = islice(found, MAX_WARNINGS)
-    diagnostics = sorted((*errors, *warnings), key=lambda diagnostic: diagnostic.start.offset)
+    explanations = [explain(failure, stream, text) for failure in failures]
+    blamed = frozenset(explanation.blamed for explanation in explanations if explanation.blamed is not None)
+    warnings = islice(_warnings(notes, stream, text, blamed), MAX_WARNINGS)
+    diagnostics = sorted(
+        (*(explanation.error for explanation in explanations), *warnings),
+        key=lambda diagnostic: diagnostic.start.offset,
+    )
     return Analysis(module, tuple(diagnostics))
 
 
@@ -113,13 +115,15 @@ def _collector_paused() -> Iterator[None]:
         gc.enable()
 
 
-def _warnings(notes: list[Finding], stream: TokenStream, text: SourceText) -> Iterator[Diagnostic]:
+def _warnings(
+    notes: list[Finding], stream: TokenStream, text: SourceText, blamed: frozenset[int]
+) -> Iterator[Diagnostic]:
     for note in notes:
         start = stream.starts[note.token]
         end = start + len(stream.texts[note.token])
         place = text.position(start), text.position(end)
         yield Diagnostic(Severity.WARNING, note.code, note.message, *place, note.advice)
-    yield from dropped_warnings(stream, text)
+    yield from dropped_warnings(stream, text, blamed)
 
 
 def _parse(stream: TokenStream, mode: Mode) -> tuple[tuple[Declaration, ...], tuple[Finding, ...], list[Finding]]:

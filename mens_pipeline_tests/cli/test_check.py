@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 from mens_pipeline.cli.main import app, main
 
 _GOOD = "fn f() { }\n"
-_BAD = "fn f() {\n    let x = 1\n    if a && b { }\n}\n"
+_BAD = "fn f() {\n    let x = 1;\n    if a && b { }\n}\n"
 
 
 def _check(*arguments: str | Path, stdin: str | bytes | None = None) -> Result:
@@ -43,10 +43,10 @@ def test_bad_file_reads_like_a_compiler(workspace: Path) -> None:
 
     assert result.exit_code == 1
     assert result.stdout == (
-        f"{path}:3:10: warning[dropped-characters]: `&&` means nothing in Vox and is ignored\n"
-        " 3 |     if a && b { }\n"
-        "   |          ^^\n"
-        "   = help: Write `and`.\n"
+        f"{path}:2:14: warning[dropped-characters]: `;` means nothing in Vox and is ignored\n"
+        " 2 |     let x = 1;\n"
+        "   |              ^\n"
+        "   = help: Statements need no separator.\n"
         f"{path}:3:13: error[expected-token]: expected `{{` to open a block, found identifier `b`\n"
         " 3 |     if a && b { }\n"
         "   |             ^\n"
@@ -74,7 +74,7 @@ def test_json_is_one_document_without_colours(workspace: Path) -> None:
     assert bad["diagnostics"][0] == {
         "line": 3,
         "column": 12,
-        "offset": 35,
+        "offset": 36,
         "code": "expected-token",
         "message": "expected `{` to open a block, found identifier `b`",
         "advice": "`&&` before it is ignored by Vox. Write `and`.",

@@ -179,10 +179,11 @@ def test_reports_are_bounded() -> None:
 
 
 def test_a_warning_that_an_error_explains_is_not_repeated() -> None:
-    """The stray piece behind an unknown decorator or an open string is named once."""
-    analysis = analyze("@server fn f() { }")
-
-    assert [d.severity for d in analysis.diagnostics] == [Severity.ERROR]
+    """The stray piece behind a failure is named once; others keep their warning."""
+    for source in ("@server fn f() { }", "fn f() { if a && b { } }", "fn f() { don't }"):
+        assert [d.severity for d in analyze(source).diagnostics] == [Severity.ERROR]
+    assert [d.severity for d in analyze("let x = 1; y").diagnostics] == [Severity.ERROR]
+    assert [d.severity for d in analyze("let x = 1; let y = 2 z").diagnostics] == [Severity.WARNING, Severity.ERROR]
 
 
 def test_accepted_text_has_no_errors_and_rejected_text_has() -> None:
