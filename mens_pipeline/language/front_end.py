@@ -1,15 +1,14 @@
 """The front end: one text in, its verdict, syntax tree and diagnostics out."""
 
 import gc
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from threading import Lock
 from typing import Final
 
 from mens_pipeline.language.ast.declarations import Declaration, Module
+from mens_pipeline.language.deep_stack import DeepStack
 from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity
 from mens_pipeline.language.explanations import dropped_warnings, explain
 from mens_pipeline.language.lexer import TokenStream, scan
@@ -23,7 +22,7 @@ MAX_WARNINGS: Final = 100
 _FRAMES_PER_LEVEL: Final = 16
 """Python calls that one level of nesting can cost: seven operator precedences and the longest production."""
 
-_deep_stack = Lock()
+_deep_stack = DeepStack(MAX_NESTING * _FRAMES_PER_LEVEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,21 +126,13 @@ def _warnings(
 
 
 def _parse(stream: TokenStream, mode: Mode) -> tuple[tuple[Declaration, ...], tuple[Finding, ...], list[Finding]]:
-    """Declarations, failures and warnings.
-
-    Ordinary nesting fits into Python's own recursion limit. What does not is parsed again under a limit that is sure
-    to hold `MAX_NESTING` levels; one at a time, since the limit belongs to the whole process.
-    """
-    try:
-        return _parse_once(stream, mode)
-    except RecursionError:
-        with _deep_stack:
-            limit = sys.getrecursionlimit()
-            sys.setrecursionlimit(limit + MAX_NESTING * _FRAMES_PER_LEVEL)
-            try:
-                return _parse_once(stream, mode)
-            finally:
-                sys.setrecursionlimit(limit)
+    """Declarations, failures and warnings; a text too deep for the usual recursion limit is parsed a second time."""
+    with _deep_stack.parse():
+        try:
+            return _parse_once(stream, mode)
+        except RecursionError:
+            _deep_stack.deepen()
+            return _parse_once(stream, mode)
 
 
 def _parse_once(stream: TokenStream, mode: Mode) -> tuple[tuple[Declaration, ...], tuple[Finding, ...], list[Finding]]:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from mens_pipeline.language import Code, Mode, analyze, analyze_bytes
+from mens_pipeline.language.deep_stack import DeepStack
 from mens_pipeline.language.parser.cursor import MAX_NESTING
 
 _LEVELS = 500
@@ -100,11 +101,39 @@ def test_a_deep_caller_changes_nothing() -> None:
 
 
 def test_threads_do_not_disturb_one_another() -> None:
-    """Deep texts in several threads at once are all judged."""
-    sources = [_NESTED[form](_LEVELS) for form in ("lists", "if", "views", "match")] * 4
+    """Deep and shallow texts in several threads at once are all judged, and the limit comes back."""
+    before = sys.getrecursionlimit()
+    sources = [_NESTED[form](levels) for form in ("lists", "if", "views", "match") for levels in (5, 500, 1500)] * 8
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert all(analysis.ok for analysis in pool.map(analyze, sources))
+    finally:
+        sys.setswitchinterval(interval)
 
-    with ThreadPoolExecutor(4) as pool:
-        assert all(analysis.ok for analysis in pool.map(analyze, sources))
+    assert sys.getrecursionlimit() == before
+
+
+def test_the_limit_comes_back_later_when_a_caller_lives_beyond_it() -> None:
+    """Giving back never raises: a caller that went deep meanwhile leaves it to the next parse."""
+    stack = DeepStack(5000)
+    before = sys.getrecursionlimit()
+
+    def from_depth(depth: int) -> None:
+        if depth:
+            from_depth(depth - 1)
+        else:
+            with stack.parse():
+                pass
+
+    with stack.parse():
+        stack.deepen()
+        stack._num_parses = 0  # noqa: SLF001 - as if the raising parse had ended on another thread
+        from_depth(before + 100)
+        assert sys.getrecursionlimit() == before + 5000
+        stack._num_parses = 1  # noqa: SLF001 - likewise
+    assert sys.getrecursionlimit() == before
 
 
 @pytest.mark.parametrize(
