@@ -28,7 +28,7 @@ $(VENV)/.installed-$(EXTRAS): pyproject.toml constraints.txt
 	@touch $@
 
 test: install  ## Run the default tier of the tests.
-	$(BIN)/pytest -m "not slow and not e2e and not gpu and not postgres"
+	$(BIN)/pytest -n 2 -m "not slow and not e2e and not gpu and not postgres"
 
 check: install  ## Format, lint, types, layers, definitions, and every test this machine can run.
 	$(BIN)/ruff format --check .
@@ -36,7 +36,7 @@ check: install  ## Format, lint, types, layers, definitions, and every test this
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/dg check defs
-	$(BIN)/pytest -m "$(TIER)"
+	$(BIN)/pytest -n 2 --cov -m "$(TIER)"
 
 format: install  ## Format the code and mend what ruff can.
 	$(BIN)/ruff format .

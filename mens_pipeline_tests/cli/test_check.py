@@ -1,6 +1,8 @@
 """`mens check` as a person and as a machine meet it."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -207,6 +209,24 @@ def test_a_malformed_line_is_answered_and_does_not_stop_the_stream(line: bytes, 
     assert problem in bad["error"]
     assert bad["ok"] is False
     assert (good["id"], good["ok"]) == (8, True)
+
+
+def test_the_stream_takes_constant_memory() -> None:
+    """Forty times the lines take no more than 8 MiB more."""
+    code = (
+        "import resource, sys; from mens_pipeline.cli.main import app\n"
+        "try: app(['check', '--jsonl', '-'])\n"
+        "except SystemExit: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)\n"
+    )
+    line = json.dumps({"id": 1, "source": "fn f(a: int) to int { return a + 1 }\n" * 10}) + "\n"
+
+    def peak_kib(num_lines: int) -> int:
+        command = [sys.executable, "-c", code]
+        result = subprocess.run(command, input=line * num_lines, capture_output=True, text=True, check=True)
+        assert result.stdout.count('"ok": true') == num_lines
+        return int(result.stderr.splitlines()[-1])
+
+    assert peak_kib(8_000) - peak_kib(200) < 8 * 1024
 
 
 def test_a_lone_surrogate_in_a_request_is_judged() -> None:

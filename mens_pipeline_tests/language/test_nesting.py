@@ -129,6 +129,7 @@ def test_the_limit_comes_back_later_when_a_caller_lives_beyond_it() -> None:
 
     with stack.parse():
         stack.deepen()
+        stack.deepen()
         stack._num_parses = 0  # noqa: SLF001 - as if the raising parse had ended on another thread
         from_depth(before + 100)
         assert sys.getrecursionlimit() == before + 5000

@@ -30,6 +30,7 @@ def test_doc_comment_is_the_run_directly_above() -> None:
     assert f.doc == ("First.", "Second.")
     assert source[f.doc_start : f.start] == "// First.\n#  Second.\n"
     assert (g.doc, h.doc) == ((), ())
+    assert _outline("import a // note\n  // Indented.\n  fn f() { }")[1].doc == ("Indented.",)
     assert (g.doc_start, h.doc_start) == (g.start, h.start)
 
 

@@ -1,0 +1,85 @@
+"""Corners of the grammar that the shared cases pass by; the verdicts are those of the reference compiler."""
+
+import pytest
+
+from mens_pipeline.language import analyze
+
+_ACCEPTED = [
+    "@distributed_train() workflow W() { }",
+    "@distributed_train(peers=) workflow W() { }",
+    "@distributed_train(other=1, 'x',) workflow W() { }",
+    "@distributed_train(\n strategy=dp,\n)\n workflow W() { }",
+    "state_machine M { state A(n, m: int) on E(a, b,) from A -> A }",
+    "state_machine M { state A(\n n,\n) }",
+    "partial state_machine M { }",
+    "pub partial state_machine M { }",
+    '@v0 "id" N { a: int',
+    'routes { "/" to A { "/b" to B { } } }',
+    'routes { "/" to A with () }',
+    "import a as { }",
+    "import a as { B as C, D }",
+    "import rust:x(rev: r) as y",
+    "import rust.x.",
+    "component C() { } style { .a { color } }",
+    "component C() { } style { .a",
+    "type T { a: fn(int, str) to L[int], }",
+]
+_REJECTED = [
+    "@distributed_train(peers=x) workflow W() { }",
+    "@distributed_train(strategy=dp",
+    "@distributed_train(strategy=dp) fn f() { }",
+    "state_machine M { state A(n\n) }",
+    "state_machine M { terminal A }",
+    "state_machine M { on E A -> B }",
+    "partial fn f() { }",
+    "partial 'state_machine' M { }",
+    "pub partial fn f() { }",
+    'routes { "/" to A {',
+    "@form F { field a: int",
+    "@tokens { ",
+    "@push { a: b",
+    "actor A { on e() { }",
+    "component C() { view: a",
+    "state_machine M {",
+    "@forall(",
+    "@ai(",
+    "let x = @cancellable",
+    "@ai(model",
+    "@cors(origins: [",
+    "@uses(net",
+    "@auth(((",
+    "import rust:x(",
+    "component C() { } style { . }",
+    "type T = | A(x: int",
+    "type T<A> = | B",
+    "fn f[T]() { }",
+    "@mcp.resource('u', \"d\") fn f() { }",
+    "fragment F() { a",
+    "let x = (a",
+    "let x = [a",
+    "let x = { a: 1",
+    "let x = row() { a",
+    "fn f() uses mcp() { }",
+    "fn f() uses mcp(a, b) { }",
+    "fn f() uses net, { }",
+    '@tokens { color a light: "x" }',
+    '@tokens { spacing a "x" }',
+    "@deep_link { a: 1 }",
+    "let x = workflow.start(1)",
+    "let x = workflow",
+    "workflow W() uses net { }",
+    "activity A() uses net { }",
+    "async type T { a: int }",
+]
+
+
+@pytest.mark.parametrize("source", _ACCEPTED)
+def test_corner_is_accepted(source: str) -> None:
+    """Optional parts, quiet stops and loose lists."""
+    assert analyze(source).ok
+
+
+@pytest.mark.parametrize("source", _REJECTED)
+def test_corner_is_rejected(source: str) -> None:
+    """Missing parts, unclosed bodies and misplaced words."""
+    assert not analyze(source).ok
