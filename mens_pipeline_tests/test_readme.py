@@ -1,0 +1,44 @@
+"""What the README shows is what happens."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.settings import PROJECT_ROOT
+
+_README = (PROJECT_ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def _block(language: str, containing: str) -> str:
+    """The one fenced block of a language that holds a text."""
+    blocks = re.findall(rf"^```{language}\n(.*?)^```$", _README, re.MULTILINE | re.DOTALL)
+    (block,) = (block for block in blocks if containing in block)
+    return str(block)
+
+
+def test_check_prints_what_the_readme_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sample file, checked, gives the sample output to the letter."""
+    (tmp_path / "demo.vox").write_text(_block("vox", "@server"), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["check", "demo.vox"])
+    shown = _block("console", "mens check demo.vox").split("\n", 1)[1]
+
+    assert result.stdout + result.stderr == shown
+
+
+def test_stream_answers_what_the_readme_shows() -> None:
+    """The sample answer is a real one."""
+    result = CliRunner().invoke(app, ["check", "--jsonl", "-"], input='{"id": 2, "source": "fn f("}\n')
+
+    assert json.loads(result.stdout) == json.loads(_block("json", '"id": 2'))
+
+
+def test_library_sample_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """The sample program does what its last line promises."""
+    exec(compile(_block("python", "analyze("), "README.md", "exec"), {})  # noqa: S102 - our own sample
+
+    assert capsys.readouterr().out.startswith("function add ('Adds.',) fn add(a: int")
