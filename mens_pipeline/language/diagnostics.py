@@ -46,6 +46,7 @@ class Code(StrEnum):
     NESTING_LIMIT = "nesting-limit"  # E6
     INVALID_UTF8 = "invalid-utf8"  # L1
     RETURN_ARROW = "return-arrow"  # E3
+    STRAY_WORD = "stray-word"  # N9
     DROPPED_CHARACTERS = "dropped-characters"  # L9
     DROPPED_DECORATOR = "dropped-decorator"  # L10
     DROPPED_NUMBER = "dropped-number"  # L5

@@ -4,6 +4,28 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
+FOREIGN_WORDS: Final[dict[str, str]] = {
+    "await": "Vox calls an async function like any other.",
+    "case": "An arm of `match` begins with its pattern.",
+    "class": "Write `type Name { ... }`.",
+    "const": "Write `let`.",
+    "def": "Write `fn`.",
+    "elif": "Write `else if`.",
+    "elseif": "Write `else if`.",
+    "enum": "Write `type Name = | A | B`.",
+    "func": "Write `fn`.",
+    "function": "Write `fn`.",
+    "interface": "Write `type Name { ... }`.",
+    "new": "A constructor is called by its name alone.",
+    "struct": "Write `type Name { ... }`.",
+    "switch": "Write `match`.",
+    "throw": "Return `Error(message)`.",
+    "try": "Write `?` behind what may fail.",
+    "use": "Write `import`.",
+    "var": "Write `let mut`.",
+}
+"""Words of other languages -> what to write in Vox."""
+
 _SHORTEST_BEGINNING: Final = 3
 
 

@@ -92,17 +92,12 @@ class BehaviourParser(UiParser):
         start = self.starts[self.pos]
         self.pos += 1
         name = self.name("an actor name")
-        opener = self.pos
-        self.expect("{", "after the actor name (an actor has no parameters)")
         handlers: list[Handler] = []
-        while self.skip_newlines() != "}":
-            if self.pos >= self.last:
-                self.expect_closer("}", opener, "the actor")
+        for _ in self.braced("after the actor name (an actor has no parameters)", "the actor"):
             if not self.at("on"):
                 advice = "Actors hold `on` handlers only." if self.at("state") else None
                 self.fail(Code.INVALID_ACTOR_MEMBER, "expected an `on` handler or `}`", advice)
             handlers.append(self._handler())
-        self.pos += 1
         return Actor(start, self.end(), name, tuple(handlers))
 
     def _handler(self) -> Handler:
@@ -119,13 +114,9 @@ class BehaviourParser(UiParser):
         start = self.starts[self.pos]
         self.pos += 1
         name = self.name("a form name")
-        opener = self.pos
-        self.expect("{", "after the form name")
         fields: list[FormField] = []
         clauses: dict[str, str] = {}
-        while self.skip_newlines() != "}":
-            if self.pos >= self.last:
-                self.expect_closer("}", opener, "the form")
+        for _ in self.braced("after the form name", "the form"):
             if not self.at_word(*_FORM_ENTRIES):
                 self._fail_form_entry()
             word = self.take_any()
@@ -137,7 +128,6 @@ class BehaviourParser(UiParser):
                 clauses[word] = self.name("a function name")
             else:
                 clauses[word] = self.double_quoted(f"the text of `{word}`", Code.INVALID_FORM_ENTRY)
-        self.pos += 1
         redirect, message = clauses.get("success_redirect"), clauses.get("error_message")
         return Form(start, self.end(), name, tuple(fields), clauses.get("on_submit"), redirect, message)
 
@@ -211,15 +201,8 @@ class BehaviourParser(UiParser):
         """`Tokens` (G28, S12)."""
         start = self.starts[self.pos]
         self.pos += 1
-        opener = self.pos
-        self.expect("{", "after `@tokens`")
-        entries: list[DesignToken] = []
-        while self.skip_newlines() != "}":
-            if self.pos >= self.last:
-                self.expect_closer("}", opener, "the design tokens")
-            entries.append(self._design_token())
-        self.pos += 1
-        return Tokens(start, self.end(), tuple(entries))
+        entries = tuple(self._design_token() for _ in self.braced("after `@tokens`", "the design tokens"))
+        return Tokens(start, self.end(), entries)
 
     def _design_token(self) -> DesignToken:
         start = self.starts[self.pos]
@@ -262,12 +245,8 @@ class BehaviourParser(UiParser):
 
     def _mobile_entries(self, *, takes_string: bool) -> tuple[tuple[str, str], ...]:
         word = self.take_any()
-        opener = self.pos
-        self.expect("{", f"after `{word}`")
         entries: list[tuple[str, str]] = []
-        while self.skip_newlines() != "}":
-            if self.pos >= self.last:
-                self.expect_closer("}", opener, f"`{word}`")
+        for _ in self.braced(f"after `{word}`", f"`{word}`"):
             if not self.at("IDENT"):
                 self.fail(Code.INVALID_MOBILE_ENTRY, f"expected a key of `{word}` or `}}`")
             key = self.take_any()
@@ -279,5 +258,4 @@ class BehaviourParser(UiParser):
             else:
                 value = self.identifier("a name or a double-quoted string", Code.INVALID_MOBILE_ENTRY)
             entries.append((key, value))
-        self.pos += 1
         return tuple(entries)

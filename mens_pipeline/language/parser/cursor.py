@@ -5,6 +5,7 @@ methods, so that each part reads on its own.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Never
 
@@ -206,6 +207,24 @@ class Cursor(ABC):
                 break
         self.expect(closer, f"after {what}")
         return tuple(names)
+
+    def braced(self, where: str, what: str) -> Iterator[None]:
+        """`'{' { ~ entry } ~ '}'`: one turn for each entry that stands between the braces.
+
+        Args:
+            where: The place of the opening brace in words: `after the form name`.
+            what: What the braces enclose: `the form`.
+
+        Yields:
+            Nothing; the caller consumes an entry before the next turn.
+        """
+        opener = self.pos
+        self.expect("{", where)
+        while self.skip_newlines() != "}":
+            if self.pos >= self.last:
+                self.expect_closer("}", opener, what)
+            yield
+        self.pos += 1
 
     def balanced(self) -> None:
         """Consume `( ... )` with any tokens inside; only parentheses count (G11)."""

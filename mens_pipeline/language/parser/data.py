@@ -117,15 +117,10 @@ class DataParser(FunctionParser):
         """
         self.pos += 1
         name = self.name("a name after `url`")
-        opener = self.pos
-        self.expect("{", "after the url name")
         variants: list[Variant] = []
-        while self.skip_newlines() != "}":
-            if self.pos >= self.last:
-                self.expect_closer("}", opener, "the url")
+        for _ in self.braced("after the url name", "the url"):
             variants.append(self._url_variant())
             self.take(",")
-        self.pos += 1
         return Url(start, self.end(), name, is_pub, tuple(variants))
 
     def _url_variant(self) -> Variant:
@@ -160,20 +155,15 @@ class DataParser(FunctionParser):
             self.pos += 1
         self.pos += 1
         name = self.name("a name after `state_machine`")
-        opener = self.pos
-        self.expect("{", "after the state machine name")
         states: list[MachineState] = []
         transitions: list[Transition] = []
-        while self.skip_newlines() != "}":
-            if self.pos >= self.last:
-                self.expect_closer("}", opener, "the state machine")
+        for _ in self.braced("after the state machine name", "the state machine"):
             entry = self._machine_entry()
             if isinstance(entry, MachineState):
                 states.append(entry)
             else:
                 transitions.append(entry)
             self.take(",")
-        self.pos += 1
         return StateMachine(start, self.end(), name, is_pub, is_partial, tuple(states), tuple(transitions))
 
     def _machine_entry(self) -> MachineState | Transition:

@@ -12,7 +12,7 @@ from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.lexer import TokenStream
 from mens_pipeline.language.parser.cursor import Finding, ParseError
 from mens_pipeline.language.parser.imports import ImportParser
-from mens_pipeline.language.suggestions import did_you_mean
+from mens_pipeline.language.suggestions import FOREIGN_WORDS, did_you_mean
 from mens_pipeline.language.vocabulary import FUNCTION_DECORATORS, KEYWORDS, TOMBSTONES, TokenKind
 
 MAX_FAILURES: Final = 20
@@ -42,18 +42,6 @@ _TOMBSTONE_ADVICE: Final[dict[str, str]] = {
     "@component": "Write `component Name() { ... }`.",
     "agent": "Write an `@ai fn`, a `workflow` or an `actor`.",
     "env": "Declare the effect on the function that needs it: `fn f() uses env { ... }`.",
-}
-_FOREIGN_WORDS: Final[dict[str, str]] = {
-    "const": "Write `let`.",
-    "var": "Write `let`.",
-    "def": "Write `fn`.",
-    "func": "Write `fn`.",
-    "function": "Write `fn`.",
-    "struct": "Write `type Name { ... }`.",
-    "class": "Write `type Name { ... }`.",
-    "enum": "Write `type Name = | A | B`.",
-    "interface": "Write `type Name { ... }`.",
-    "use": "Write `import`.",
 }
 
 
@@ -122,7 +110,7 @@ class ModuleParser(ImportParser):
         if kind in TOMBSTONES:
             message = f"`{text}` declarations are retired"
             raise ParseError(Finding(Code.RETIRED_DECLARATION, message, self.pos, _TOMBSTONE_ADVICE[kind]))
-        advice = _FOREIGN_WORDS.get(text)
+        advice = FOREIGN_WORDS.get(text)
         if self.kinds[self.pos - 1] == "=" and self.kinds[self.pos - 3] == "type":
             advice = "Vox has no type aliases, and each variant of a sum type begins with `|`, the first one too."
         elif advice is None and kind == "IDENT":

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from mens_pipeline.language.ast.expressions import Binary, Expr
+from mens_pipeline.language.ast.expressions import Binary, Expr, Ident
 from mens_pipeline.language.ast.statements import (
     Assign,
     Break,
@@ -17,6 +17,8 @@ from mens_pipeline.language.ast.statements import (
 )
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.parser.braces import BraceParser
+from mens_pipeline.language.parser.cursor import Finding
+from mens_pipeline.language.suggestions import FOREIGN_WORDS, did_you_mean
 from mens_pipeline.language.vocabulary import ASSIGNMENTS, TokenKind
 
 _HINTS: Final[dict[str, str]] = {
@@ -24,6 +26,7 @@ _HINTS: Final[dict[str, str]] = {
     "import": "Imports stand at the top level. Is a `}` missing above?",
     "type": "Types are declared at the top level. Is a `}` missing above?",
 }
+_STATEMENT_WORDS: Final = ("let", "return", "while", "loop", "break", "continue", "match", "else", "not", "spawn")
 _BLOCK_ENDS: Final = frozenset(("NL", "}", "EOF"))
 
 
@@ -53,6 +56,8 @@ class StatementParser(BraceParser):
         target = self._statement_expression()
         operator = self.kinds[self.pos]
         if operator not in ASSIGNMENTS:
+            if type(target) is Ident and operator not in _BLOCK_ENDS:
+                self._warn_of_stray_word(target.name)
             return ExprStatement(start, self.end(), target)
         self.pos += 1
         value = self.expression()
@@ -60,6 +65,12 @@ class StatementParser(BraceParser):
         if operator != "=":
             value = Binary(start, end, ASSIGNMENTS[operator], target, value)
         return Assign(start, end, target, value)
+
+    def _warn_of_stray_word(self, word: str) -> None:
+        """A bare name in front of another statement on the line is accepted (N9) and hardly ever meant."""
+        message = f"`{word}` stands here as a statement of its own, before {self.found()} on the same line"
+        advice = FOREIGN_WORDS.get(word) or did_you_mean(word, _STATEMENT_WORDS)
+        self.warnings.append(Finding(Code.STRAY_WORD, message, self.pos - 1, advice))
 
     def _statement_expression(self) -> Expr:
         pos = self.pos

@@ -28,19 +28,14 @@ class UiParser(DataParser):
         self.pos += 1
         name = self.name("a component name")
         params = self.parameter_list()
-        opener = self.pos
-        self.expect("{", "after the component parameters")
         members: list[ReactiveMember] = []
         view: Expr | None = None
-        while self.skip_newlines() != "}":
-            if self.pos >= self.last:
-                self.expect_closer("}", opener, "the component")
+        for _ in self.braced("after the component parameters", "the component"):
             if self.take("view"):
                 self.expect(":", "after `view`")
                 view = self.expression()
             else:
                 members.append(self._component_member())
-        self.pos += 1
         styles = self._style_blocks()
         return ReactiveComponent(start, self.end(), name, params, tuple(members), view, styles)
 
@@ -192,15 +187,9 @@ class UiParser(DataParser):
         handlers = self._route_handlers() if self.take("with") else ()
         children: list[Route] = []
         if self.at("{"):
-            opener = self.pos
-            self.pos += 1
             depth = self.open_level()
-            while self.skip_newlines() != "}":
-                if self.pos >= self.last:
-                    self.expect_closer("}", opener, "the nested routes")
-                children.append(self._route())
+            children += [self._route() for _ in self.braced("before nested routes", "the nested routes")]
             self.depth = depth
-            self.pos += 1
         return Route(start, self.end(), path, component, handlers, tuple(children))
 
     def _route_handlers(self) -> tuple[tuple[str, str], ...]:
