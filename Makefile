@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS ?= dev
+PORT ?= 3000
 # Which tests `make check` adds to the default tier: everything this machine can run.
 TIER ?= not gpu and not postgres
 
@@ -24,7 +25,7 @@ $(VENV)/.installed-$(EXTRAS): pyproject.toml constraints.txt
 		{ echo "$(PYTHON) is older than 3.11. Name a newer one: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || \
 		{ echo "$(PYTHON) cannot make virtual environments. On Debian: apt install python3-venv" >&2; exit 1; }
-	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable ".[$(EXTRAS)]"
+	PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable ".[$(EXTRAS)]"
 	@touch $@
 
 test: install  ## Run the default tier of the tests.
@@ -45,8 +46,8 @@ format: install  ## Format the code and mend what ruff can.
 run: install  ## Run the whole graph once, without a server.
 	$(BIN)/mens run
 
-ui: install $(DAGSTER_HOME)/dagster.yaml  ## Open the Dagster UI on http://localhost:3000.
-	$(BIN)/dagster dev --workspace workspace.yaml --port 3000
+ui: install $(DAGSTER_HOME)/dagster.yaml  ## Open the Dagster UI on http://localhost:3000 (PORT=3000).
+	$(BIN)/dagster dev --workspace workspace.yaml --port $(PORT)
 
 $(DAGSTER_HOME)/dagster.yaml:
 	@mkdir -p $(DAGSTER_HOME)
