@@ -133,7 +133,7 @@ def _decorator_start(token: int, stream: TokenStream) -> int | None:
     """Where the unknown decorator begins whose leftover is this token, if it is one (L3, L10)."""
     start = stream.starts[token]
     for piece in stream.dropped:
-        if piece.kind == "DROPPED_DECORATOR" and piece.end == start and len(piece.text) >= 1:
+        if piece.kind == "DROPPED_DECORATOR" and piece.end == start:
             return piece.start
     leftovers: frozenset[TokenKind] = frozenset(("IDENT", "INT", "TYPEIDENT"))
     touches = token > 0 and stream.kinds[token] in leftovers and stream.ends[token - 1] == start
