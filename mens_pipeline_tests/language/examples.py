@@ -54,5 +54,5 @@ def reference_examples() -> tuple[Case, ...]:
 def golden_programs() -> dict[str, str]:
     """Name -> text of the golden programs."""
     return {
-        path.relative_to(GOLDEN).as_posix(): path.read_text(encoding="utf-8") for path in sorted(GOLDEN.rglob("*.vox"))
+        path.relative_to(GOLDEN).as_posix(): path.read_text(encoding="utf-8") for path in sorted(GOLDEN.rglob("*.vox*"))
     }
