@@ -111,7 +111,7 @@ def test_bytes_that_are_no_text_are_shown_safely(tmp_path: Path) -> None:
 def test_long_lines_are_cut_around_the_place(tmp_path: Path) -> None:
     """A minified file does not flood the terminal, and the caret still points at the place."""
     (tmp_path / "x.vox").write_text("fn f() { " + "a " * 5000 + ") " + "b " * 5000 + "}")
-    _, shown, marks, *_ = _check(tmp_path / "x.vox").stdout.splitlines()
+    shown, marks = _check(tmp_path / "x.vox").stdout.splitlines()[-2:]
 
     assert len(shown) < 120
     assert shown[marks.index("^")] == ")"

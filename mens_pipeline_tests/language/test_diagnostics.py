@@ -176,6 +176,16 @@ def test_one_run_reports_the_mistakes_of_several_declarations() -> None:
     ]
 
 
+def test_stray_words_are_named_once_a_line() -> None:
+    """A line of prose in a program is one mistake."""
+    warnings = analyze("fn f() {\n  some words of prose\n  x = 1\n  more prose\n}").warnings
+
+    assert [(w.code, w.start.line, w.start.column) for w in warnings] == [
+        (Code.STRAY_WORD, 2, 2),
+        (Code.STRAY_WORD, 4, 2),
+    ]
+
+
 def test_reports_are_bounded() -> None:
     """A hopeless text yields a bounded report."""
     assert len(analyze("fn\n" * 1000).errors) == MAX_FAILURES

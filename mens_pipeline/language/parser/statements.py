@@ -67,7 +67,10 @@ class StatementParser(BraceParser):
         return Assign(start, end, target, value)
 
     def _warn_of_stray_word(self, word: str) -> None:
-        """A bare name in front of another statement on the line is accepted (N9) and hardly ever meant."""
+        """A bare name in front of another statement on the line is accepted (N9) and hardly ever meant; once a line."""
+        last = self.warnings[-1] if self.warnings else None
+        if last is not None and last.code is Code.STRAY_WORD and "NL" not in self.kinds[last.token : self.pos]:
+            return
         message = f"`{word}` stands here as a statement of its own, before {self.found()} on the same line"
         advice = FOREIGN_WORDS.get(word) or did_you_mean(word, _STATEMENT_WORDS)
         self.warnings.append(Finding(Code.STRAY_WORD, message, self.pos - 1, advice))
