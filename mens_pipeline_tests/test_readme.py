@@ -37,6 +37,14 @@ def test_stream_answers_what_the_readme_shows() -> None:
     assert json.loads(result.stdout) == json.loads(_block("json", '"id": 2'))
 
 
+def test_extract_prints_what_the_readme_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The account of the seed data is the one that the README gives."""
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["corpus", "extract", str(PROJECT_ROOT / "data"), "-o", "records.jsonl"])
+
+    assert result.stdout == _block("console", "mens corpus extract").split("\n", 1)[1]
+
+
 def test_library_sample_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """The sample program does what its last line promises."""
     exec(compile(_block("python", "analyze("), "README.md", "exec"), {})  # noqa: S102 - our own sample

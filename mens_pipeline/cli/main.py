@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from mens_pipeline.cli import corpus
 from mens_pipeline.cli.check import check
 from mens_pipeline.cli.run import run
 from mens_pipeline.errors import MensError
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 app.command()(check)
 app.command()(run)
+app.add_typer(corpus.app)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer's form of an option callback

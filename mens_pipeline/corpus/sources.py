@@ -9,6 +9,7 @@ from typing import Final
 from mens_pipeline.errors import SourceNotFoundError
 
 VOX_SUFFIXES: Final = (".vox", ".vox.ui")
+_CACHE_TAG: Final = "CACHEDIR.TAG"
 _SKIPPED_FOLDERS: Final = frozenset(("node_modules", "target", "__pycache__"))
 
 
@@ -25,13 +26,24 @@ def vox_files(root: Path) -> Iterator[Path]:
         raise SourceNotFoundError(f"{root}: no such file or folder. Name an existing one.")
     if root.is_file():
         yield root
-        return
+    else:
+        yield from (path for path in files_below(root, VOX_SUFFIXES) if path.is_file() and not path.is_symlink())
+
+
+def files_below(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
+    """The files below a folder whose names end so, sorted folder by folder, links among them.
+
+    Args:
+        root: A folder; hidden folders, build folders, linked folders and tagged caches (`CACHEDIR.TAG`) below it are
+            not entered.
+        suffixes: Ends of names, with their dots.
+    """
     for folder, folders, names in os.walk(root):
+        if _CACHE_TAG in names:
+            folders.clear()
+            continue
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
-        for name in sorted(names):
-            path = Path(folder, name)
-            if name.endswith(VOX_SUFFIXES) and path.is_file() and not path.is_symlink():
-                yield path
+        yield from (Path(folder, name) for name in sorted(names) if name.endswith(suffixes))
 
 
 def tree_fingerprint(root: Path, files: Iterable[Path]) -> str:

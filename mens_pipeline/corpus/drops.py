@@ -1,0 +1,88 @@
+"""What was seen, what was kept, and why the rest was not."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Unit(StrEnum):
+    """What is counted."""
+
+    VOX_FILE = "vox_file"
+    PAGE = "page"
+    SECTION = "section"
+    """The prose below a heading of an eligible page."""
+    BLOCK = "block"
+    """A fenced block of an eligible page that says it is Vox."""
+
+
+class DropReason(StrEnum):
+    """Why something that was seen does not train."""
+
+    NEGATIVE_ROOT = "negative_root"
+    NOT_OPTED_IN = "not_opted_in"
+    """A page without `training_eligible: true`."""
+    OPTED_OUT = "opted_out"
+    """`training_eligible: false`."""
+    DEPRECATED = "deprecated"
+    SKIP_MARKER = "skip_marker"
+    BAD_FRONTMATTER = "bad_frontmatter"
+    LINK = "link"
+    """A symbolic link; what it points to is read where it lies."""
+    TOO_LARGE = "too_large"
+    NOT_TEXT = "not_text"
+    UNREADABLE = "unreadable"
+    REJECTED = "rejected"
+    """The front end does not accept it."""
+    NO_DECLARATION = "no_declaration"
+    TOO_SHORT = "too_short"
+    """A section with hardly any prose."""
+    BAD_INCLUDE = "bad_include"
+    """An include that is missing, lies outside the workspace, or names no anchor of its file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Something that does not train.
+
+    Attributes:
+        unit: What it is.
+        path: Its file, relative to the workspace.
+        line: Its first line, from 1.
+        reason: Why.
+        detail: What exactly, for a person.
+    """
+
+    unit: Unit
+    path: str
+    line: int
+    reason: DropReason
+    detail: str
+
+
+@dataclass
+class Tally:
+    """Counts that must add up: seen is kept plus dropped, for each unit."""
+
+    seen: Counter[Unit] = field(default_factory=Counter)
+    kept: Counter[Unit] = field(default_factory=Counter)
+    dropped: Counter[tuple[Unit, DropReason]] = field(default_factory=Counter)
+
+    def keep(self, unit: Unit) -> None:
+        """Count something that trains."""
+        self.seen[unit] += 1
+        self.kept[unit] += 1
+
+    def drop(self, drop: Drop) -> None:
+        """Count something that does not."""
+        self.seen[drop.unit] += 1
+        self.dropped[drop.unit, drop.reason] += 1
+
+    def reasons(self, unit: Unit) -> dict[str, int]:
+        """Reason -> number, for one unit, most frequent first."""
+        counts = {str(reason): count for (kind, reason), count in self.dropped.items() if kind is unit}
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+    def adds_up(self) -> bool:
+        """Whether nothing disappeared."""
+        return all(self.seen[unit] == self.kept[unit] + sum(self.reasons(unit).values()) for unit in Unit)

@@ -1,0 +1,159 @@
+"""A Markdown page to records: its blocks of Vox, and its prose in a lane of its own."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mens_pipeline.corpus.code_record import code_record
+from mens_pipeline.corpus.drops import Drop, DropReason, Unit
+from mens_pipeline.corpus.frontmatter import FrontmatterError, comment_header, jsonable, objection, weight_of
+from mens_pipeline.corpus.includes import IncludeError, resolve_includes
+from mens_pipeline.corpus.metadata_comments import has_skip_marker, strip_metadata
+from mens_pipeline.corpus.page import Block, Page, Section, parse_page
+from mens_pipeline.corpus.records import ExtractedRecord, Lane, Source, SourceKind
+from mens_pipeline.corpus.source_file import SourceFile
+from mens_pipeline.language import SourceText, analyze
+from mens_pipeline.language.taxonomy import DEFAULT_DIFFICULTY
+
+MIN_PROSE: Final = 100
+"""Characters of prose that make a section worth a record."""
+
+_LONGEST_CONTEXT: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class PageExtraction:
+    """What a page gave.
+
+    Attributes:
+        records: Its records, blocks first.
+        drops: Its blocks and sections that gave none.
+    """
+
+    records: tuple[ExtractedRecord, ...]
+    drops: tuple[Drop, ...]
+
+
+def extract_docs(file: SourceFile, root: Path, may_include: Callable[[Path], bool]) -> PageExtraction | Drop:
+    """The records of a page, or why the page as a whole has none.
+
+    Args:
+        file: The page.
+        root: The workspace; includes are resolved inside it.
+        may_include: Whether a file of the workspace may be included (negative roots may not).
+    """
+    try:
+        text = file.data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return Drop(Unit.PAGE, file.path, 1, DropReason.NOT_TEXT, f"byte {error.start} is not UTF-8")
+    try:
+        page = parse_page(text)
+        refusal = objection(page.header, must_opt_in=True)
+        weight = weight_of(page.header)
+    except FrontmatterError as error:
+        return Drop(Unit.PAGE, file.path, 1, DropReason.BAD_FRONTMATTER, str(error))
+    if refusal is not None:
+        return Drop(Unit.PAGE, file.path, 1, *refusal)
+    return _Extraction(file, root, may_include, page, SourceText(text), weight).run()
+
+
+class _Extraction:
+    """The records of one eligible page."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a page
+        self,
+        file: SourceFile,
+        root: Path,
+        may_include: Callable[[Path], bool],
+        page: Page,
+        text: SourceText,
+        weight: float,
+    ) -> None:
+        self.file = file
+        self.root = root
+        self.may_include = may_include
+        self.page = page
+        self.text = text
+        self.weight = weight
+        self.metadata = {key: jsonable(value) for key, value in page.header.items()}
+
+    def run(self) -> PageExtraction:
+        results = [self._block(block) for block in self.page.blocks]
+        results += [self._section(section) for section in self.page.sections]
+        return PageExtraction(
+            tuple(result for result in results if isinstance(result, ExtractedRecord)),
+            tuple(result for result in results if isinstance(result, Drop)),
+        )
+
+    def _block(self, block: Block) -> ExtractedRecord | Drop:
+        def drop(reason: DropReason, detail: str, line: int = 0) -> Drop:
+            return Drop(Unit.BLOCK, self.file.path, block.first_line + 1 + line, reason, detail)
+
+        if block.is_skipped or has_skip_marker(block.text):
+            return drop(DropReason.SKIP_MARKER, "vox:skip")
+        try:
+            resolved, files = resolve_includes(block.text, self.root / self.file.path, self.root)
+            refusal = self._objection_to_includes(files)
+            code = strip_metadata(resolved)
+        except IncludeError as error:
+            return drop(DropReason.BAD_INCLUDE, str(error))
+        except FrontmatterError as error:
+            return drop(DropReason.BAD_FRONTMATTER, str(error))
+        if refusal is not None:
+            return drop(*refusal)
+        analysis = analyze(code)
+        if analysis.module is None:
+            first = analysis.errors[0]
+            return drop(DropReason.REJECTED, f"{first.code}: {first.message}", first.start.line - 1)
+        if not analysis.module.declarations:
+            return drop(DropReason.NO_DECLARATION, "nothing is declared")
+        source = self._source(SourceKind.DOC_BLOCK, block.first_line, block.last_line)
+        context = ": ".join(part for part in (self.page.title, block.heading, block.paragraph) if part)
+        return code_record(
+            code,
+            analysis.module,
+            source,
+            weight=self.weight,
+            metadata=self.metadata,
+            context=context[:_LONGEST_CONTEXT] or None,
+        )
+
+    def _objection_to_includes(self, files: tuple[Path, ...]) -> tuple[DropReason, str] | None:
+        """An included program must be free to train itself."""
+        for path in files:
+            if not self.may_include(path):
+                return DropReason.NEGATIVE_ROOT, f"{path.name} lies below a negative root"
+            text = path.read_text(encoding="utf-8")
+            refusal = objection(comment_header(text).values, must_opt_in=False)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _section(self, section: Section) -> ExtractedRecord | Drop:
+        line = section.first_line + 1
+        if len(section.prose) < MIN_PROSE:
+            detail = f"{len(section.prose)} characters of prose, fewer than {MIN_PROSE}"
+            return Drop(Unit.SECTION, self.file.path, line, DropReason.TOO_SHORT, detail)
+        return ExtractedRecord(
+            source=self._source(SourceKind.DOC_SECTION, section.first_line, section.last_line),
+            lane=Lane.DOCS_QA,
+            text=section.prose,
+            text_sha256=hashlib.sha256(section.prose.encode()).hexdigest(),
+            verdict="prose",
+            prompt=None,
+            context=": ".join(part for part in (self.page.title, section.heading) if part) or None,
+            name=section.heading or None,
+            category="documentation",
+            constructs={},
+            difficulty=DEFAULT_DIFFICULTY,
+            weight=self.weight,
+            metadata=self.metadata,
+        )
+
+    def _source(self, kind: SourceKind, first_line: int, last_line: int) -> Source:
+        lines = self.text.text.split("\n")
+        start = sum(len(line) + 1 for line in lines[:first_line])
+        end = start + sum(len(line) + 1 for line in lines[first_line:last_line])
+        return self.file.source(kind, self.text, (start, min(end, len(self.text.text))))

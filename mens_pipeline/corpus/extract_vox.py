@@ -1,0 +1,121 @@
+"""A `.vox` file to records: one for the file, one for each of its declarations."""
+
+from typing import Any
+
+from mens_pipeline.corpus.code_record import code_record
+from mens_pipeline.corpus.dependencies import needed_with
+from mens_pipeline.corpus.drops import Drop, DropReason, Unit
+from mens_pipeline.corpus.frontmatter import FrontmatterError, comment_header, jsonable, objection, weight_of
+from mens_pipeline.corpus.metadata_comments import has_skip_marker, is_directive, strip_metadata, training_prompt
+from mens_pipeline.corpus.records import ExtractedRecord, SourceKind
+from mens_pipeline.corpus.source_file import SourceFile
+from mens_pipeline.language import DeclarationSpan, SourceText, analyze, declaration_spans
+from mens_pipeline.language.ast.declarations import Module
+
+
+def extract_vox(file: SourceFile) -> tuple[ExtractedRecord, ...] | Drop:
+    """The records of a program, or why it has none.
+
+    Args:
+        file: The program.
+
+    Returns:
+        A record for the whole file, then one for each declaration that with all it needs is less than the file. The
+        front end accepts every text.
+    """
+    try:
+        source = file.data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return Drop(Unit.VOX_FILE, file.path, 1, DropReason.NOT_TEXT, f"byte {error.start} is not UTF-8")
+    try:
+        header = comment_header(source).values
+        refusal = objection(header, must_opt_in=False)
+        weight = weight_of(header)
+    except FrontmatterError as error:
+        return Drop(Unit.VOX_FILE, file.path, 1, DropReason.BAD_FRONTMATTER, str(error))
+    if refusal is None and has_skip_marker(source):
+        refusal = DropReason.SKIP_MARKER, "vox:skip"
+    if refusal is not None:
+        return Drop(Unit.VOX_FILE, file.path, 1, *refusal)
+    analysis = analyze(source, file.mode)
+    if analysis.module is None:
+        first = analysis.errors[0]
+        detail = f"{first.code}: {first.message}"
+        return Drop(Unit.VOX_FILE, file.path, first.start.line, DropReason.REJECTED, detail)
+    spans = declaration_spans(source, analysis.module)
+    if not spans:
+        return Drop(Unit.VOX_FILE, file.path, 1, DropReason.NO_DECLARATION, "nothing is declared")
+    return _Extraction(file, source, header, weight, spans).records()
+
+
+class _Extraction:
+    """The records of one accepted program."""
+
+    def __init__(
+        self,
+        file: SourceFile,
+        source: str,
+        header: dict[str, Any],
+        weight: float,
+        spans: tuple[DeclarationSpan, ...],
+    ) -> None:
+        self.file = file
+        self.source = source
+        self.header = header
+        self.weight = weight
+        self.spans = spans
+        self.text = SourceText(source)
+        self.metadata = {key: jsonable(value) for key, value in header.items()}
+
+    def records(self) -> tuple[ExtractedRecord, ...]:
+        pieces = (self._piece(index) for index in range(len(self.spans)))
+        return (self._whole(), *(piece for piece in pieces if piece is not None))
+
+    def _whole(self) -> ExtractedRecord:
+        text = strip_metadata(self.source)
+        stated = _text(self.header.get("description")) or _text(self.header.get("title"))
+        return code_record(
+            text,
+            self._parse(text),
+            self.file.source(SourceKind.VOX_FILE, self.text, (0, len(self.source))),
+            weight=self.weight,
+            metadata=self.metadata,
+            prompt=training_prompt(self.source),
+            context=stated or doc_of(self.spans[0]),
+        )
+
+    def _piece(self, index: int) -> ExtractedRecord | None:
+        """A declaration with all it needs; None when that is the whole file."""
+        needed = needed_with(index, self.spans, self.source)
+        if len(needed) == len(self.spans):
+            return None
+        span = self.spans[index]
+        text = strip_metadata("\n\n".join(self.spans[other].cut(self.source) for other in needed))
+        return code_record(
+            text,
+            self._parse(text),
+            self.file.source(SourceKind.VOX_DECLARATION, self.text, (span.start, span.end)),
+            weight=self.weight,
+            metadata=self.metadata,
+            context=doc_of(span),
+            name=span.name,
+            category=span.construct.name,
+        )
+
+    def _parse(self, text: str) -> Module:
+        module = analyze(text, self.file.mode).module
+        assert module is not None, f"{self.file.path}: a piece of an accepted program is rejected: {text[:200]!r}"  # noqa: S101 - our own impossibility
+        return module
+
+
+def doc_of(span: DeclarationSpan) -> str | None:
+    """The doc comment of a declaration as one line, directives left out.
+
+    Args:
+        span: The declaration.
+    """
+    return " ".join(line for line in span.doc if not is_directive(f"// {line}")).strip() or None
+
+
+def _text(value: object) -> str | None:
+    return value.strip() or None if isinstance(value, str) else None

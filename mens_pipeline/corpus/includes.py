@@ -1,0 +1,73 @@
+"""Include directives of pages, resolved inside the workspace only."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+_DIRECTIVE: Final = re.compile(r"^\s*\{\{#include\s+(?P<path>[^\s:}]+)(?::(?P<anchor>[A-Za-z0-9_-]+))?\s*\}\}\s*$")
+_ANCHOR: Final = r"^\s*(?://|#)\s*ANCHOR{end}:\s*{name}\s*$"
+MAX_INCLUDED_BYTES: Final = 1_048_576
+
+
+class IncludeError(Exception):
+    """An include that cannot be resolved; never leaves this package."""
+
+
+def resolve_includes(block: str, page: Path, root: Path) -> tuple[str, tuple[Path, ...]]:
+    """A fenced block with its include directives replaced by what they name.
+
+    Args:
+        block: The text of the block.
+        page: The page it stands on; directives are relative to its folder.
+        root: The workspace; nothing outside it is read, not even through a link.
+
+    Returns:
+        The text, and the files it was taken from.
+
+    Raises:
+        IncludeError: A file is missing, outside, too large or no text, or has no such anchor.
+    """
+    lines: list[str] = []
+    files: list[Path] = []
+    for line in block.splitlines():
+        match = _DIRECTIVE.match(line)
+        if match is None:
+            lines.append(line)
+            continue
+        path = _inside(page.parent / match["path"], root)
+        text = _read(path)
+        lines.append(_anchored(text, match["anchor"], path) if match["anchor"] else text.rstrip("\n"))
+        files.append(path)
+    return "\n".join(lines) + "\n", tuple(files)
+
+
+def _inside(path: Path, root: Path) -> Path:
+    try:
+        resolved = path.resolve(strict=True)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise IncludeError(f"{path.name} does not exist") from error
+    if not resolved.is_relative_to(root.resolve()):
+        raise IncludeError(f"{path.name} lies outside the workspace")
+    return resolved
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_INCLUDED_BYTES:
+            raise IncludeError(f"{path.name} is larger than {MAX_INCLUDED_BYTES} bytes")
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise IncludeError(f"{path.name} cannot be read as text") from error
+
+
+def _anchored(text: str, name: str, path: Path) -> str:
+    lines = text.splitlines()
+    first = _line_of(lines, _ANCHOR.format(end="", name=re.escape(name)))
+    last = _line_of(lines, _ANCHOR.format(end="_END", name=re.escape(name)))
+    if first is None or last is None or last < first:
+        raise IncludeError(f"{path.name} has no anchor {name}")
+    return "\n".join(lines[first + 1 : last])
+
+
+def _line_of(lines: list[str], pattern: str) -> int | None:
+    return next((number for number, line in enumerate(lines) if re.match(pattern, line)), None)

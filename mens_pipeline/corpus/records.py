@@ -1,0 +1,55 @@
+"""The record that extraction writes: a piece of a workspace, where it came from, and what the front end said."""
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+
+class SourceKind(StrEnum):
+    """What a record was cut from."""
+
+    VOX_FILE = "vox_file"
+    VOX_DECLARATION = "vox_declaration"
+    DOC_BLOCK = "doc_block"
+    DOC_SECTION = "doc_section"
+
+
+class Lane(StrEnum):
+    """Which kind of training a row is for."""
+
+    CODEGEN = "vox_codegen"
+    DOCS_QA = "vox_docs_qa"
+
+
+class Source(BaseModel):
+    """Where a record stands."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str = Field(description="File, relative to the workspace, with forward slashes.")
+    blob: str = Field(description="SHA-256 of the whole file, hexadecimal.")
+    span: tuple[int, int] = Field(description="Characters from and up to, in the file; half-open.")
+    lines: tuple[int, int] = Field(description="First and last line, from 1.")
+    commit: str | None = Field(default=None, description="Git commit of the workspace, where there is one.")
+    kind: SourceKind
+
+
+class ExtractedRecord(BaseModel):
+    """One piece of a workspace that may train a model; metadata comments are not part of its text."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: Source
+    lane: Lane
+    text: str = Field(min_length=1, description="Vox code, or Markdown prose in the docs lane.")
+    text_sha256: str = Field(description="SHA-256 of the text, hexadecimal.")
+    verdict: Literal["accepted", "prose"] = Field(description="What the front end said; prose is not judged.")
+    prompt: str | None = Field(description="The request that the source itself states for this text, if it does.")
+    context: str | None = Field(description="Title, heading or doc comment: what the text is about.")
+    name: str | None = Field(description="The declared name, for a declaration.")
+    category: str = Field(description="Its construct; of several, the hardest; `documentation` for prose.")
+    constructs: dict[str, int] = Field(description="Construct -> number of declarations in the text.")
+    difficulty: int = Field(ge=1, le=10)
+    weight: float = Field(gt=0, description="`training_weight` of the source.")
+    metadata: dict[str, JsonValue] = Field(description="The frontmatter of the source, as it stands.")

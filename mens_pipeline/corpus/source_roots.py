@@ -1,0 +1,77 @@
+"""Which folders of a workspace hold what: `examples.ssot.v1.yaml`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from mens_pipeline.errors import ConfigurationError
+
+FILE_NAME: Final = "examples.ssot.v1.yaml"
+_EXAMPLES: Final = "examples"
+"""Where upstream keeps the file; its roots are relative to the folder above."""
+
+
+class _Roots(BaseModel):
+    """The file; keys of no use here are passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    golden_roots: tuple[str, ...] = ()
+    sandbox_roots: tuple[str, ...] = ()
+    negative_roots: tuple[str, ...] = ()
+    doc_roots: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRoots:
+    """The roots of a workspace as absolute folders.
+
+    Attributes:
+        negative: Programs below these never train.
+    """
+
+    negative: tuple[Path, ...] = ()
+
+    def is_negative(self, path: Path) -> bool:
+        """Whether a file lies below a negative root.
+
+        Args:
+            path: The file.
+        """
+        resolved = path.resolve()
+        return any(resolved.is_relative_to(root) for root in self.negative)
+
+
+def find_source_roots(folder: Path) -> SourceRoots:
+    """The roots that govern a folder: from its own file, its `examples/`, or the nearest of its parents.
+
+    Args:
+        folder: A workspace or a folder in one.
+
+    Returns:
+        The roots; none when no file is found, so nothing is negative.
+
+    Raises:
+        ConfigurationError: The file that governs the folder is no YAML or does not fit.
+    """
+    start = folder.resolve()
+    for place in (start, *start.parents):
+        for candidate in (place / FILE_NAME, place / _EXAMPLES / FILE_NAME):
+            if candidate.is_file():
+                folder = candidate.parent
+                return _load(candidate, folder.parent if folder.name == _EXAMPLES else folder)
+    return SourceRoots()
+
+
+def _load(path: Path, workspace: Path) -> SourceRoots:
+    try:
+        roots = _Roots.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigurationError(f"{path}: cannot be read as YAML ({error}). Correct the file.") from error
+    except ValidationError as error:
+        mistakes = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        raise ConfigurationError(f"{path}: {mistakes}. Correct the file.") from error
+    return SourceRoots(tuple((workspace / root).resolve() for root in roots.negative_roots))

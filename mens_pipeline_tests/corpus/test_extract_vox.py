@@ -1,0 +1,111 @@
+"""Programs to records."""
+
+import pytest
+
+from mens_pipeline.corpus.drops import Drop, DropReason
+from mens_pipeline.corpus.extract_vox import extract_vox
+from mens_pipeline.corpus.records import ExtractedRecord, SourceKind
+from mens_pipeline.corpus.source_file import SourceFile
+from mens_pipeline.language import analyze
+from mens_pipeline_tests.language.examples import golden_programs
+
+_PROGRAM = """// ---
+// title: "Paint"
+// description: "Mixes paint."
+// training_weight: 2.0
+// ---
+// @training_prompt: Write a paint mixer.
+// A colour.
+type Colour = | Red | Blue
+
+// Says whether it is red.
+// ANCHOR: show
+fn is_red(c: Colour) to bool { return match c { Red => true, _ => false } }
+
+@endpoint(kind: query) fn count() to int { return 1 }
+"""
+
+
+def _records(source: str, path: str = "a/b.vox") -> tuple[ExtractedRecord, ...]:
+    found = extract_vox(SourceFile(path, source.encode(), "c0ffee"))
+
+    assert isinstance(found, tuple)
+    return found
+
+
+def test_the_file_is_a_record_with_its_own_words() -> None:
+    """Prompt, context, weight and place of the whole; metadata is no part of the text."""
+    whole = _records(_PROGRAM)[0]
+
+    assert (whole.prompt, whole.context, whole.weight) == ("Write a paint mixer.", "Mixes paint.", 2.0)
+    assert (whole.category, whole.difficulty, whole.constructs) == ("query", 4, {"function": 1, "query": 1, "type": 1})
+    assert (whole.source.kind, whole.source.span, whole.source.lines) == (
+        SourceKind.VOX_FILE,
+        (0, len(_PROGRAM)),
+        (1, 14),
+    )
+    assert whole.text.startswith("// A colour.\ntype Colour")
+    assert whole.metadata == {"title": "Paint", "description": "Mixes paint.", "training_weight": 2.0}
+    assert (whole.source.commit, len(whole.source.blob)) == ("c0ffee", 64)
+
+
+def test_each_declaration_is_a_record_with_what_it_needs() -> None:
+    """Name, construct, doc comment and place are its own; the text compiles."""
+    _, colour, is_red, count = _records(_PROGRAM)
+
+    assert [(r.name, r.category) for r in (colour, is_red, count)] == [
+        ("Colour", "type"),
+        ("is_red", "function"),
+        ("count", "query"),
+    ]
+    assert is_red.context == "Says whether it is red."
+    assert is_red.text.startswith("type Colour = | Red | Blue\n\nfn is_red")
+    assert _PROGRAM[slice(*is_red.source.span)].startswith("fn is_red(c: Colour)")
+    assert is_red.source.lines == (12, 12)
+    assert (count.prompt, count.context, count.source.kind) == (None, None, SourceKind.VOX_DECLARATION)
+
+
+def test_a_declaration_that_needs_the_whole_file_is_no_second_record() -> None:
+    """A file of one declaration is one record."""
+    (only,) = _records("// Doubles.\nfn f(n: int) to int { return n * 2 }\n")
+
+    assert (only.context, only.category) == ("Doubles.", "function")
+
+
+def test_title_stands_in_for_a_description() -> None:
+    """Values that are no text do not count."""
+    assert _records("// ---\n// title: T\n// description: 3\n// ---\nfn f() { }\n")[0].context == "T"
+
+
+def test_a_reactive_file_is_read_in_its_mode() -> None:
+    """The name selects the mode (M6)."""
+    assert _records("state n = 0\nfn f() { }\n", "x.vox.ui")[0].constructs == {"function": 1, "reactive_module": 1}
+
+
+@pytest.mark.parametrize(
+    ("data", "reason", "line"),
+    [
+        (b"\xff", DropReason.NOT_TEXT, 1),
+        (b"// ---\nfn f() { }\n", DropReason.BAD_FRONTMATTER, 1),
+        (b"// ---\n// training_weight: no\n// ---\nfn f() { }\n", DropReason.BAD_FRONTMATTER, 1),
+        (b"// ---\n// training_eligible: false\n// ---\nfn f() { }\n", DropReason.OPTED_OUT, 1),
+        (b"// ---\n// status: deprecated\n// ---\nfn f() { }\n", DropReason.DEPRECATED, 1),
+        (b"// vox:skip\nfn f() { }\n", DropReason.SKIP_MARKER, 1),
+        (b"fn f() { }\n\nx\n", DropReason.REJECTED, 3),
+        (b"// nothing\n", DropReason.NO_DECLARATION, 1),
+    ],
+)
+def test_each_reason_to_drop_a_program(data: bytes, reason: DropReason, line: int) -> None:
+    """A program that does not train says why and where."""
+    drop = extract_vox(SourceFile("a.vox", data))
+
+    assert isinstance(drop, Drop)
+    assert (drop.reason, drop.line, drop.path) == (reason, line, "a.vox")
+    assert drop.detail
+
+
+def test_every_record_of_the_golden_programs_is_accepted() -> None:
+    """What trains compiles, whole or cut."""
+    for name, source in golden_programs().items():
+        for record in _records(source, name):
+            assert analyze(record.text, SourceFile(name, b"").mode).ok
