@@ -21,6 +21,11 @@ class Settings(BaseSettings):
         validation_alias="MENS_SOURCE_ROOT",
         description="The Vox workspace to learn from: any folder with .vox files below it.",
     )
+    store_root: Path = Field(
+        default=PROJECT_ROOT / "data" / "store",
+        validation_alias="MENS_STORE_ROOT",
+        description="Where the pipeline keeps what it makes.",
+    )
     dagster_home: Path = Field(
         default=PROJECT_ROOT / "data" / "dagster",
         validation_alias="DAGSTER_HOME",

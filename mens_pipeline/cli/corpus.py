@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -38,6 +38,7 @@ def extract(
     Exit code 0: the records are written. 2: the command was misused.
     """
     from mens_pipeline.corpus.extract import commit_of, extract_workspace  # noqa: PLC0415 - Markdown and YAML can wait
+    from mens_pipeline.corpus.extracted_corpus import account, drop_fields  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.jsonl import write_jsonl  # noqa: PLC0415 - likewise
 
     tally = Tally()
@@ -46,36 +47,13 @@ def extract(
     assert tally.adds_up(), "something was neither kept nor dropped"  # noqa: S101 - our own impossibility
     counts = account(tally, written)
     if report is not None:
-        details = [{**_drop_fields(drop)} for drop in drops]
+        details = [drop_fields(drop) for drop in drops]
         report.write_text(json.dumps({**counts, "drops": details}, indent=2) + "\n", encoding="utf-8")
     if as_json:
         typer.echo(json.dumps(counts, indent=2))
     else:
         for line in _lines(tally, written, output):
             typer.echo(line)
-
-
-def account(tally: Tally, num_records: int) -> dict[str, Any]:
-    """The counts of an extraction in JSON types.
-
-    Args:
-        tally: What was seen, kept and dropped.
-        num_records: Records written.
-    """
-    units = {
-        str(unit): {"seen": tally.seen[unit], "kept": tally.kept[unit], "dropped": tally.reasons(unit)} for unit in Unit
-    }
-    return {"num_records": num_records, "units": units}
-
-
-def _drop_fields(drop: Drop) -> dict[str, Any]:
-    return {
-        "unit": str(drop.unit),
-        "path": drop.path,
-        "line": drop.line,
-        "reason": str(drop.reason),
-        "detail": drop.detail,
-    }
 
 
 def _lines(tally: Tally, written: int, output: Path) -> Iterator[str]:

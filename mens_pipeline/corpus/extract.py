@@ -11,7 +11,7 @@ from mens_pipeline.corpus.extract_vox import extract_vox
 from mens_pipeline.corpus.records import ExtractedRecord, SourceKind
 from mens_pipeline.corpus.source_file import SourceFile
 from mens_pipeline.corpus.source_roots import SourceRoots, find_source_roots
-from mens_pipeline.corpus.sources import VOX_SUFFIXES, files_below
+from mens_pipeline.corpus.sources import PAGE_SUFFIXES, VOX_SUFFIXES, files_below
 from mens_pipeline.errors import SourceNotFoundError
 
 MAX_FILE_BYTES: Final = 1_048_576
@@ -56,7 +56,7 @@ def extract_workspace(
         else:
             tally.keep(Unit.VOX_FILE)
             yield from found
-    for path in files_below(root, (".md",)):
+    for path in files_below(root, PAGE_SUFFIXES):
         page = read_source(path, root, Unit.PAGE, roots, commit)
         given = page if isinstance(page, Drop) else extract_docs(page, root, lambda file: not roots.is_negative(file))
         if isinstance(given, Drop):

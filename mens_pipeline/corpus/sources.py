@@ -9,6 +9,7 @@ from typing import Final
 from mens_pipeline.errors import SourceNotFoundError
 
 VOX_SUFFIXES: Final = (".vox", ".vox.ui")
+PAGE_SUFFIXES: Final = (".md",)
 _CACHE_TAG: Final = "CACHEDIR.TAG"
 _SKIPPED_FOLDERS: Final = frozenset(("node_modules", "target", "__pycache__"))
 
@@ -47,7 +48,7 @@ def files_below(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
 
 
 def tree_fingerprint(root: Path, files: Iterable[Path]) -> str:
-    """A hash over the names and contents of files.
+    """A hash over the names and contents of files; of links and unreadable files only that they are such.
 
     Args:
         root: The folder their names are relative to.
@@ -59,5 +60,14 @@ def tree_fingerprint(root: Path, files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for path in files:
         digest.update(path.relative_to(root).as_posix().encode() + b"\0")
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
+        digest.update(hashlib.sha256(_content(path)).digest())
     return digest.hexdigest()
+
+
+def _content(path: Path) -> bytes:
+    if path.is_symlink():
+        return b"a link"
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        return f"unreadable: {error.errno}".encode()

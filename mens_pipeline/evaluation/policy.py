@@ -16,6 +16,9 @@ class GatePolicy(BaseModel):
     min_source_parse_rate: float = Field(
         ge=0, le=1, description="Share of the .vox files of the workspace that the front end must accept."
     )
+    min_corpus_coverage: float = Field(
+        ge=0, le=1, description="Share of the constructs that the extracted corpus must show."
+    )
 
 
 def load_gate_policy(path: Path) -> GatePolicy:

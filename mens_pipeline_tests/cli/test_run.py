@@ -12,7 +12,7 @@ from mens_pipeline_tests.language.examples import golden_programs
 
 
 def _run(home: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "DAGSTER_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "1"}
+    environment = {**os.environ, "DAGSTER_HOME": str(home), "MENS_STORE_ROOT": f"{home}-store"}
     command = [sys.executable, "-m", "mens_pipeline.cli", "run", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
@@ -31,6 +31,7 @@ def test_seed_data_passes_and_says_how_much(home: Path) -> None:
     count = len(golden_programs())
     assert f"accepted: {count}/{count} (100.0 %)" in result.stdout
     assert "start: vox_sources" in result.stderr
+    assert "done: extracted_corpus" in result.stderr
     assert (home / "dagster.yaml").is_symlink()
 
 

@@ -11,14 +11,19 @@ from mens_pipeline.settings import PROJECT_ROOT
 
 def test_the_shipped_policy_loads() -> None:
     """The file in `config/` fits its model."""
-    assert load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").min_source_parse_rate == 0.70
+    policy = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml")
+
+    assert (policy.min_source_parse_rate, policy.min_corpus_coverage) == (0.70, 0.50)
 
 
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
         ("min_source_parse_rate: 1.5\n", "min_source_parse_rate: Input should be less than or equal to 1"),
-        ("min_source_parse_rate: 0.5\nmin_rate: 1\n", "min_rate: Extra inputs are not permitted"),
+        (
+            "min_source_parse_rate: 0.5\nmin_corpus_coverage: 0.5\nmin_rate: 1\n",
+            "min_rate: Extra inputs are not permitted",
+        ),
         ("", "valid dictionary"),
         ("a: [\n", "not YAML"),
     ],

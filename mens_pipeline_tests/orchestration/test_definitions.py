@@ -21,8 +21,16 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
     """Assets, checks and jobs by name: a change of the graph shows here."""
     graph = location.resolve_asset_graph()
 
-    assert sorted(key.to_user_string() for key in graph.get_all_asset_keys()) == ["vox_sources"]
-    assert sorted(key.to_user_string() for key in graph.asset_check_keys) == ["vox_sources:source_parse_rate"]
+    assert sorted(key.to_user_string() for key in graph.get_all_asset_keys()) == [
+        "docs_sources",
+        "extracted_corpus",
+        "vox_sources",
+    ]
+    assert sorted(key.to_user_string() for key in graph.asset_check_keys) == [
+        "extracted_corpus:corpus_coverage",
+        "extracted_corpus:everything_accounted_for",
+        "vox_sources:source_parse_rate",
+    ]
     assert [job.name for job in location.resolve_all_job_defs() if not job.name.startswith("__")] == ["whole_graph"]
 
 

@@ -6,14 +6,20 @@ import dagster as dg
 import pytest
 
 from mens_pipeline.definitions import defs
-from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
 
 
-def _run(root: Path, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
+@pytest.fixture(autouse=True)
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The workspace that the code location sees."""
+    monkeypatch.setenv("MENS_SOURCE_ROOT", str(tmp_path))
+    return tmp_path
+
+
+def _run(instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
+    """Observe the sources and run their check, and nothing behind them."""
     job = defs().resolve_job_def("whole_graph")
-    return job.execute_in_process(
-        instance=instance, resources={"workspace": VoxWorkspace(root=str(root))}, raise_on_error=False
-    )
+    selection = [dg.AssetKey("vox_sources")]
+    return job.execute_in_process(instance=instance, asset_selection=selection, raise_on_error=False)
 
 
 def _fill(root: Path, num_good: int, num_bad: int) -> None:
@@ -32,7 +38,7 @@ def test_parse_rate_gates(tmp_path: Path, num_good: int, num_bad: int, passed: b
     """The check passes from 70 % on, and a refusal fails the run; an empty workspace is refused."""
     _fill(tmp_path, num_good, num_bad)
     with dg.DagsterInstance.ephemeral() as instance:
-        result = _run(tmp_path, instance)
+        result = _run(instance)
     (evaluation,) = result.get_asset_check_evaluations()
 
     assert (evaluation.passed, result.success) == (passed, passed)
@@ -43,7 +49,7 @@ def test_a_refusal_names_the_files(tmp_path: Path) -> None:
     """The table of the check shows where to look."""
     _fill(tmp_path, 0, 1)
     with dg.DagsterInstance.ephemeral() as instance:
-        (evaluation,) = _run(tmp_path, instance).get_asset_check_evaluations()
+        (evaluation,) = _run(instance).get_asset_check_evaluations()
     table = evaluation.metadata["first_rejected_files"]
 
     assert isinstance(table, dg.TableMetadataValue)
@@ -66,7 +72,7 @@ def test_the_data_version_follows_the_content(tmp_path: Path) -> None:
         for content in (None, None, "let x = 1\n"):
             if content:
                 (tmp_path / "good_0.vox").write_text(content)
-            _run(tmp_path, instance)
+            _run(instance)
             (record,) = instance.fetch_observations(key, limit=1).records
             observation = record.event_log_entry.asset_observation
             assert observation is not None

@@ -20,13 +20,26 @@ def vox_sources(workspace: VoxWorkspace) -> dg.ObserveResult:
     """Observe the programs of the workspace."""
     files = workspace.files()
     return dg.ObserveResult(
-        data_version=dg.DataVersion(workspace.fingerprint()),
+        data_version=dg.DataVersion(workspace.fingerprint(files)),
         metadata={
             "num_files": len(files),
             "num_bytes": sum(path.stat().st_size for path in files),
             "folder": dg.MetadataValue.path(workspace.folder()),
             "grammar_fingerprint": grammar_fingerprint(),
         },
+    )
+
+
+@dg.observable_source_asset(
+    group_name="sources",
+    description="The Markdown pages of the workspace; the hash of their contents is the data version.",
+)
+def docs_sources(workspace: VoxWorkspace) -> dg.ObserveResult:
+    """Observe the pages of the workspace."""
+    pages = workspace.pages()
+    return dg.ObserveResult(
+        data_version=dg.DataVersion(workspace.fingerprint(pages)),
+        metadata={"num_files": len(pages), "folder": dg.MetadataValue.path(workspace.folder())},
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from mens_pipeline.corpus.sources import tree_fingerprint, vox_files
+from mens_pipeline.corpus.sources import PAGE_SUFFIXES, files_below, tree_fingerprint, vox_files
 from mens_pipeline.settings import load_settings
 
 
@@ -32,6 +32,14 @@ class VoxWorkspace(dg.ConfigurableResource[None]):
         for path in self.files():
             yield path.relative_to(folder).as_posix(), path.read_bytes()
 
-    def fingerprint(self) -> str:
-        """A hash over the names and contents of all programs."""
-        return tree_fingerprint(self.folder(), self.files())
+    def pages(self) -> tuple[Path, ...]:
+        """The Markdown pages below it, sorted."""
+        return tuple(path for path in files_below(self.folder(), PAGE_SUFFIXES) if not path.is_symlink())
+
+    def fingerprint(self, files: tuple[Path, ...]) -> str:
+        """A hash over the names and contents of files.
+
+        Args:
+            files: Files below the folder, sorted.
+        """
+        return tree_fingerprint(self.folder(), files)

@@ -1,0 +1,161 @@
+"""A content-addressed store: `<root>/<kind>/<sha256>/...` with a manifest that is written last.
+
+A folder without a manifest is incomplete and as good as absent. Pointers such as `latest` are files beside the folders,
+replaced atomically.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.errors import ConfigurationError
+
+MANIFEST: Final = "manifest.json"
+_CACHE_TAG: Final = "CACHEDIR.TAG"
+_TAG_TEXT: Final = (
+    "Signature: 8a477f597d28d172789f06886806bc55\n# Outputs of mens-pipeline; not a source of anything.\n"
+)
+_BLOCK: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A complete folder of the store.
+
+    Attributes:
+        kind: What it is: `extracted_corpus`.
+        key: SHA-256 over the inputs it was made from, hexadecimal.
+        path: The folder.
+        manifest: Inputs, outputs with their digests, and what its maker added.
+    """
+
+    kind: str
+    key: str
+    path: Path
+    manifest: dict[str, Any]
+
+
+class ArtifactStore:
+    """The store below one folder."""
+
+    def __init__(self, root: Path) -> None:
+        """Use a folder; it is made on first writing.
+
+        Args:
+            root: The folder.
+        """
+        self.root = root
+
+    def find(self, kind: str, inputs: Mapping[str, Any]) -> Artifact | None:
+        """The artifact that was made from these inputs, if it is complete.
+
+        Args:
+            kind: What it is.
+            inputs: JSON values that decide what it holds.
+        """
+        return self.get(kind, key_of(inputs))
+
+    def get(self, kind: str, key: str) -> Artifact | None:
+        """The artifact with this key, if it is complete.
+
+        Args:
+            kind: What it is.
+            key: SHA-256 over its inputs, hexadecimal.
+        """
+        path = self.root / kind / key
+        manifest = path / MANIFEST
+        if not manifest.is_file():
+            return None
+        return Artifact(kind, key, path, json.loads(manifest.read_text(encoding="utf-8")))
+
+    @contextmanager
+    def writing(self, kind: str, inputs: Mapping[str, Any]) -> Iterator["Draft"]:
+        """A folder to fill; it joins the store when the block ends without an exception, and vanishes otherwise.
+
+        Args:
+            kind: What is made.
+            inputs: JSON values that decide what it holds.
+
+        Raises:
+            ConfigurationError: The store cannot be written.
+        """
+        key = key_of(inputs)
+        target = self.root / kind / key
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (self.root / _CACHE_TAG).write_text(_TAG_TEXT, encoding="utf-8")
+            draft = Draft(target.with_name(f".draft-{key}-{os.getpid()}"))
+            shutil.rmtree(draft.path, ignore_errors=True)  # of a process with the same id that was killed
+            draft.path.mkdir()
+        except OSError as error:
+            message = f"{self.root}: {error.strerror}. Set MENS_STORE_ROOT to a folder you may write."
+            raise ConfigurationError(message) from error
+        try:
+            yield draft
+            outputs = {path.name: _described(path) for path in sorted(draft.path.iterdir())}
+            manifest = {"kind": kind, "key": key, "inputs": dict(inputs), "outputs": outputs, **draft.extra}
+            text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
+            (draft.path / MANIFEST).write_text(text, encoding="utf-8")
+            shutil.rmtree(target, ignore_errors=True)  # what an interrupted run left, or the same bytes
+            draft.path.replace(target)
+        finally:
+            shutil.rmtree(draft.path, ignore_errors=True)
+
+    def point(self, name: str, artifact: Artifact) -> None:
+        """Let a pointer name an artifact.
+
+        Args:
+            name: The pointer: `latest`.
+            artifact: What it names from now on.
+        """
+        pointer = self.root / artifact.kind / name
+        temporary = pointer.with_name(f".{name}.{os.getpid()}")
+        temporary.write_text(artifact.key + "\n", encoding="utf-8")
+        temporary.replace(pointer)
+
+    def pointed(self, kind: str, name: str) -> str | None:
+        """The key that a pointer names; None when there is no such pointer.
+
+        Args:
+            kind: What it points to.
+            name: The pointer.
+        """
+        pointer = self.root / kind / name
+        return pointer.read_text(encoding="utf-8").strip() if pointer.is_file() else None
+
+
+@dataclass
+class Draft:
+    """An artifact in the making.
+
+    Attributes:
+        path: The folder to write into.
+        extra: What the manifest shall say besides inputs and outputs.
+    """
+
+    path: Path
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def key_of(inputs: Mapping[str, Any]) -> str:
+    """SHA-256 over inputs in canonical JSON, hexadecimal.
+
+    Args:
+        inputs: JSON values; the order of keys does not matter.
+    """
+    text = json.dumps(inputs, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _described(path: Path) -> dict[str, Any]:
+    digest = hashlib.sha256()
+    with path.open("rb") as content:
+        while block := content.read(_BLOCK):
+            digest.update(block)
+    return {"sha256": digest.hexdigest(), "bytes": path.stat().st_size}

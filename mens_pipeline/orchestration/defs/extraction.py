@@ -1,0 +1,99 @@
+"""The extracted corpus, and the checks that nothing went missing and nothing is unheard of."""
+
+import json
+from collections import Counter
+from typing import Any
+
+import dagster as dg
+
+from mens_pipeline.corpus.extracted_corpus import KIND, RECORDS, REPORT, build_extracted_corpus
+from mens_pipeline.corpus.shares import share_text
+from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.evaluation.policy import load_gate_policy
+from mens_pipeline.language import CONSTRUCTS
+from mens_pipeline.orchestration.charts import bar_chart
+from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
+from mens_pipeline.settings import PROJECT_ROOT
+
+_MOST_ROWS = 100
+_DROP_SCHEMA = dg.TableSchema([dg.TableColumn(name) for name in ("unit", "path", "line", "reason", "detail")])
+
+
+@dg.asset(group_name="corpus", deps=["vox_sources", "docs_sources"], kinds={"json"}, code_version="1")
+def extracted_corpus(workspace: VoxWorkspace, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
+    """Records of Vox code and prose cut from the workspace, each with its source, span, hash and verdict.
+
+    Whatever does not train is counted with its reason. An unchanged workspace is not extracted again.
+    """
+    corpus, reused = build_extracted_corpus(workspace.folder(), store.open())
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(corpus.manifest["outputs"][RECORDS]["sha256"]),
+        metadata={
+            "dagster/row_count": corpus.manifest["num_records"],
+            "reused": reused,
+            "records": dg.MetadataValue.path(corpus.path / RECORDS),
+            "report": dg.MetadataValue.path(corpus.path / REPORT),
+            "commit": str(corpus.manifest["inputs"]["commit"]),
+            "units": dg.MetadataValue.table(_unit_rows(corpus.manifest["units"])),
+            "dropped": dg.MetadataValue.table(_drop_rows(corpus), schema=_DROP_SCHEMA),
+        },
+    )
+
+
+@dg.asset_check(asset=extracted_corpus, blocking=True)
+def everything_accounted_for(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """What was seen is what was kept plus what was dropped, for programs, pages, sections and blocks."""
+    units = _latest(store.open()).manifest["units"]
+    missing = {unit: c["seen"] - c["kept"] - sum(c["dropped"].values()) for unit, c in units.items()}
+    return dg.AssetCheckResult(
+        passed=not any(missing.values()), metadata={f"unaccounted_{unit}": count for unit, count in missing.items()}
+    )
+
+
+@dg.asset_check(asset=extracted_corpus, blocking=True)
+def corpus_coverage(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """The corpus shows at least `min_corpus_coverage` of the constructs that the parser can produce."""
+    required = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").min_corpus_coverage
+    counts = _construct_counts(_latest(store.open()))
+    present = sum(count > 0 for count in counts.values())
+    missing = [name for name, count in counts.items() if count == 0]
+    return dg.AssetCheckResult(
+        passed=present / len(counts) >= required,
+        metadata={
+            "coverage": present / len(counts),
+            "constructs_present": share_text(present, len(counts)),
+            "min_corpus_coverage": required,
+            "missing": ", ".join(missing) or "none",
+            "chart": dg.MetadataValue.md(bar_chart("records by construct", counts)),
+        },
+    )
+
+
+def _latest(store: ArtifactStore) -> Artifact:
+    """The corpus that was built last; without one the check has nothing to judge and fails."""
+    key = store.pointed(KIND, "latest")
+    found = store.get(KIND, key) if key else None
+    if found is None:
+        raise dg.Failure(f"{store.root}: there is no {KIND}. Materialise it first.", allow_retries=False)
+    return found
+
+
+def _construct_counts(corpus: Artifact) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    with (corpus.path / RECORDS).open(encoding="utf-8") as lines:
+        for line in lines:
+            counts.update(json.loads(line)["constructs"].keys())
+    return {name: counts[name] for name in CONSTRUCTS}
+
+
+def _unit_rows(units: dict[str, Any]) -> list[dg.TableRecord]:
+    return [
+        dg.TableRecord({"unit": unit, "seen": c["seen"], "kept": share_text(c["kept"], c["seen"])})
+        for unit, c in units.items()
+    ]
+
+
+def _drop_rows(corpus: Artifact) -> list[dg.TableRecord]:
+    report = json.loads((corpus.path / REPORT).read_text(encoding="utf-8"))
+    return [dg.TableRecord(drop) for drop in report["drops"][:_MOST_ROWS]]

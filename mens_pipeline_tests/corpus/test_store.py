@@ -1,0 +1,106 @@
+"""The store: content-addressed, whole or absent."""
+
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.store import MANIFEST, ArtifactStore, key_of
+from mens_pipeline.errors import ConfigurationError
+
+_INPUTS = {"b": [1, 2], "a": "ä"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArtifactStore:
+    """A store that does not exist yet."""
+    return ArtifactStore(tmp_path / "store")
+
+
+def _fill(store: ArtifactStore, text: str = "hello\n") -> None:
+    with store.writing("corpus", _INPUTS) as draft:
+        (draft.path / "rows.txt").write_text(text)
+        draft.extra = {"num_rows": 1}
+
+
+def test_what_was_written_is_found_by_its_inputs(store: ArtifactStore) -> None:
+    """The manifest names inputs and outputs with their digests, and what its maker added."""
+    assert store.find("corpus", _INPUTS) is None
+    _fill(store)
+    found = store.find("corpus", dict(reversed(_INPUTS.items())))
+
+    assert found is not None
+    assert found.path == store.root / "corpus" / key_of(_INPUTS)
+    assert found.manifest["inputs"] == _INPUTS
+    assert found.manifest["num_rows"] == 1
+    assert found.manifest["outputs"] == {
+        "rows.txt": {"sha256": "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03", "bytes": 6}
+    }
+    assert store.find("corpus", {**_INPUTS, "a": "b"}) is None
+
+
+def test_a_failure_leaves_nothing(store: ArtifactStore) -> None:
+    """A block that raises makes no artifact and leaves no draft."""
+
+    def fail_half_way() -> None:
+        with store.writing("corpus", _INPUTS) as draft:
+            (draft.path / "rows.txt").write_text("half")
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        fail_half_way()
+    assert store.find("corpus", _INPUTS) is None
+    assert list((store.root / "corpus").iterdir()) == []
+
+
+def test_a_folder_without_a_manifest_is_replaced(store: ArtifactStore) -> None:
+    """What an interrupted process left is as good as absent."""
+    left = store.root / "corpus" / key_of(_INPUTS)
+    left.mkdir(parents=True)
+    (left / "rows.txt").write_text("half")
+    assert store.find("corpus", _INPUTS) is None
+    _fill(store)
+    found = store.find("corpus", _INPUTS)
+
+    assert found is not None
+    assert (found.path / "rows.txt").read_text() == "hello\n"
+
+
+def test_the_same_inputs_give_the_same_manifest(tmp_path: Path) -> None:
+    """No time, no machine, no path is in it."""
+    first, second = ArtifactStore(tmp_path / "a"), ArtifactStore(tmp_path / "b")
+    _fill(first)
+    _fill(second)
+    manifests = [store.root / "corpus" / key_of(_INPUTS) / MANIFEST for store in (first, second)]
+
+    assert manifests[0].read_bytes() == manifests[1].read_bytes()
+
+
+def test_pointers_name_an_artifact(store: ArtifactStore) -> None:
+    """`latest` is replaced, never half written."""
+    assert store.pointed("corpus", "latest") is None
+    _fill(store)
+    found = store.find("corpus", _INPUTS)
+    assert found is not None
+    store.point("latest", found)
+    store.point("latest", found)
+
+    assert store.pointed("corpus", "latest") == key_of(_INPUTS)
+    assert store.get("corpus", key_of(_INPUTS)) == found
+
+
+def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    """The message names the variable to set."""
+    (tmp_path / "file").touch()
+
+    with (
+        pytest.raises(ConfigurationError, match="Set MENS_STORE_ROOT"),
+        ArtifactStore(tmp_path / "file").writing("k", {}),
+    ):
+        pass
+
+
+def test_the_store_is_tagged_as_a_cache(store: ArtifactStore) -> None:
+    """Extraction and backup tools pass it by."""
+    _fill(store)
+
+    assert (store.root / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55")
