@@ -1,0 +1,122 @@
+"""What one would ask for to be given a declaration: its construct, its name and its shape in plain words."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from mens_pipeline.language.ast.base import Node
+from mens_pipeline.language.ast.behaviour import Activity, Actor, Form, Tokens, Workflow
+from mens_pipeline.language.ast.data import Const, Import, Index, StateMachine, Table, TypeDef, Url
+from mens_pipeline.language.ast.declarations import Declaration
+from mens_pipeline.language.ast.functions import Forall, Function, McpResource, McpTool, Scheduled, Test
+from mens_pipeline.language.ast.ui import Fragment, ReactiveComponent, ReactiveModule, Routes, V0Component
+
+_NOUNS: Final[dict[str, str]] = {
+    "import": "an import",
+    "const": "a module-level constant",
+    "function": "a function",
+    "type": "a type",
+    "test": "a test",
+    "forall": "a property test",
+    "component": "a component",
+    "fragment": "a fragment",
+    "v0_component": "a v0 component stub",
+    "table": "a table",
+    "index": "a table index",
+    "loading": "a loading view",
+    "design_tokens": "a block of design tokens",
+    "query": "a query endpoint",
+    "mutation": "a mutation endpoint",
+    "server": "a server endpoint",
+    "routes": "a routes block",
+    "url": "a url type",
+    "scheduled": "a scheduled function",
+    "form": "a form",
+    "back_button": "a back button block",
+    "deep_link": "a deep link block",
+    "push": "a push notification block",
+    "reactive_module": "the reactive members of a `.vox.ui` file",
+    "state_machine": "a state machine",
+    "actor": "an actor",
+    "activity": "an activity",
+    "workflow": "a workflow",
+    "mcp_tool": "an MCP tool",
+    "mcp_resource": "an MCP resource",
+}
+"""Construct -> the noun that a person would use for it."""
+
+
+def noun_of(construct: str) -> str:
+    """What a person calls a construct, with its article.
+
+    Args:
+        construct: A name of `CONSTRUCTS`.
+    """
+    return _NOUNS[construct]
+
+
+def shape_of(declaration: Declaration, source: str) -> str:
+    """What a declaration consists of, as the end of a sentence about it; empty where there is nothing to add.
+
+    Args:
+        declaration: Any declaration.
+        source: The text it was parsed from.
+
+    Returns:
+        Such as ``with the signature `(a: int) to str` `` or ``with the fields `id: int`, `name: str` ``.
+    """
+    wrapped = getattr(declaration, "function", declaration)
+    parts = [form(declaration, source) for kind, form in _SHAPES if isinstance(declaration, kind)]
+    if isinstance(wrapped, Function | Workflow | Activity) and not isinstance(declaration, Test):
+        parts.append(f"with the signature `{signature_of(wrapped, source)}`")
+    return ", ".join(part for part in parts if part)
+
+
+def signature_of(declaration: Function | Workflow | Activity, source: str) -> str:
+    """Parameters, effects and return type as written.
+
+    Args:
+        declaration: What is called.
+        source: The text it was parsed from.
+    """
+    params = ", ".join(source[param.start : param.end] for param in declaration.params)
+    effects = (
+        f" uses {', '.join(declaration.effects)}" if isinstance(declaration, Function) and declaration.effects else ""
+    )
+    returned = declaration.return_type
+    result = f" to {source[returned.start : returned.end]}" if returned is not None else ""
+    return f"({params}){effects}{result}"
+
+
+def _listed(what: str, items: Sequence[str]) -> str:
+    return f"with the {what} {', '.join(f'`{item}`' for item in items)}" if items else ""
+
+
+def _written(nodes: Sequence[Node], source: str) -> list[str]:
+    return [" ".join(source[node.start : node.end].split()) for node in nodes]
+
+
+_SHAPES: Final[tuple[tuple[type, Callable[[Any, str], str]], ...]] = (
+    (Import, lambda d, _: _listed("paths", [".".join(path.segments) for path in d.paths])),
+    (Const, lambda d, s: f"of the type `{s[d.type.start : d.type.end]}`" if d.type else ""),
+    (TypeDef, lambda d, s: _listed("fields", _written(d.fields, s)) or _listed("variants", _written(d.variants, s))),
+    (Table, lambda d, s: _listed("fields", _written(d.fields, s))),
+    (Index, lambda d, _: _listed("columns", d.columns)),
+    (ReactiveComponent, lambda d, s: _listed("parameters", _written(d.params, s))),
+    (ReactiveComponent, lambda d, _: _listed("state", [m.name for m in d.members if m.role == "state"])),
+    (ReactiveModule, lambda d, _: _listed("members", [m.name or m.role for m in d.members])),
+    (Fragment, lambda d, s: _listed("parameters", _written(d.params, s))),
+    (V0Component, lambda d, s: _listed("properties", _written(d.props, s))),
+    (Routes, lambda d, _: _listed("paths", [route.path for route in d.entries])),
+    (Url, lambda d, s: _listed("variants", _written(d.variants, s))),
+    (StateMachine, lambda d, _: _listed("states", [state.name for state in d.states])),
+    (StateMachine, lambda d, _: _listed("events", list(dict.fromkeys(t.event for t in d.transitions)))),
+    (Actor, lambda d, _: _listed("handlers", [handler.event for handler in d.handlers])),
+    (Form, lambda d, _: _listed("fields", [field.name for field in d.fields])),
+    (Tokens, lambda d, _: _listed("tokens", [f"{token.category} {token.name}" for token in d.entries])),
+    (Test, lambda d, _: f"that checks {d.label!r}" if d.label else ""),
+    (Forall, lambda d, _: f"that checks {d.label!r}" if d.label else ""),
+    (Scheduled, lambda d, _: f"that runs every `{d.interval}`"),
+    (McpTool, lambda d, _: f"described as {d.description!r}" if d.description else ""),
+    (McpResource, lambda d, _: f"at `{d.uri}`, described as {d.description!r}"),
+)
+"""Kind -> what there is to say of it, in the order in which it is said."""
