@@ -21,6 +21,11 @@ class Settings(BaseSettings):
         validation_alias="MENS_SOURCE_ROOT",
         description="The Vox workspace to learn from: any folder with .vox files below it.",
     )
+    strict_jsonl: bool = Field(
+        default=False,
+        validation_alias="VOX_MENS_TRAIN_JSONL_STRICT",
+        description="Stop at the first row that is not kept, and write nothing.",
+    )
     store_root: Path = Field(
         default=PROJECT_ROOT / "data" / "store",
         validation_alias="MENS_STORE_ROOT",

@@ -9,6 +9,7 @@ import typer
 
 from mens_pipeline.corpus.drops import Drop, Tally, Unit
 from mens_pipeline.corpus.shares import share_text
+from mens_pipeline.errors import RefusedError
 
 app = typer.Typer(name="corpus", help="From a Vox workspace to training data.", no_args_is_help=True)
 
@@ -62,3 +63,76 @@ def _lines(tally: Tally, written: int, output: Path) -> Iterator[str]:
         for reason, count in tally.reasons(unit).items():
             yield f"{'':<10} {count:>6}  {reason}"
     yield f"{written} records in {output}"
+
+
+@app.command()
+def validate(  # noqa: PLR0913 - one parameter an option
+    rows: Annotated[Path, typer.Argument(metavar="IN", help="Records or pairs, as JSON lines.")],
+    *,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where the good rows go.")],
+    recheck: Annotated[bool, typer.Option(help="Judge all code by the front end again.")] = True,
+    quarantine: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where the other rows go, with their reasons.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the counts go, as JSON.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON document.")] = False,
+) -> None:
+    """Keep the rows that are as they should be: schema, rating, size, accepted code, no duplicates.
+
+    With VOX_MENS_TRAIN_JSONL_STRICT=1 the first row that is not kept ends the command, and nothing is written.
+
+    Exit code 0: the good rows are written. 1: strict, and a row is not kept. 2: the command was misused.
+    """
+    from mens_pipeline.corpus.jsonl import open_rows, write_jsonl  # noqa: PLC0415 - pydantic can wait
+    from mens_pipeline.corpus.validate import Quarantined, ValidationReport, validate_rows  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+
+    is_strict = load_settings().strict_jsonl
+    counts = ValidationReport(recheck=recheck)
+    refused: list[Quarantined] = []
+
+    def refuse(row: Quarantined) -> None:
+        if is_strict:
+            advice = "Correct it, or unset VOX_MENS_TRAIN_JSONL_STRICT to quarantine such rows."
+            raise RefusedError(f"{rows}:{row.line}: {row.reason}: {row.detail}. {advice}")
+        refused.append(row)
+
+    with open_rows(rows) as lines:
+        write_jsonl(output, validate_rows(lines, counts, refuse))
+    assert counts.adds_up(), "a row was neither kept nor rejected"  # noqa: S101 - our own impossibility
+    if quarantine is not None:
+        write_jsonl(quarantine, refused)
+    if report is not None:
+        report.write_text(json.dumps(counts.as_json(), indent=2) + "\n", encoding="utf-8")
+    if as_json:
+        typer.echo(json.dumps(counts.as_json(), indent=2))
+        return
+    typer.echo(f"kept {share_text(counts.kept, counts.seen)}, recheck {'on' if recheck else 'off'}")
+    for reason, count in counts.rejected.items():
+        typer.echo(f"{count:>6}  {reason}")
+
+
+@app.command()
+def pairs(
+    records: Annotated[Path, typer.Argument(metavar="IN", help="Extracted records, as JSON lines.")],
+    *,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where the pairs go, as JSON lines.")],
+    docs: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="A folder of pages to extract as well; a page counts once."),
+    ] = None,
+) -> None:
+    """Make training pairs: a request for each record, and the record as its answer.
+
+    Exit code 0: the pairs are written. 1: IN holds a row that is no record. 2: the command was misused.
+    """
+    from mens_pipeline.corpus.jsonl import open_rows, read_records, write_jsonl  # noqa: PLC0415 - pydantic can wait
+    from mens_pipeline.corpus.page_records import page_records  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.pairs import make_pairs  # noqa: PLC0415 - likewise
+
+    with open_rows(records) as lines:
+        extracted = list(read_records(lines, records))
+    known = {record.source.blob for record in extracted}
+    extracted += page_records(docs or [], known)
+    written = write_jsonl(output, make_pairs(extracted))
+    typer.echo(f"{written} pairs in {output}, from {len(extracted)} records")

@@ -8,8 +8,9 @@ import typer
 from mens_pipeline.cli import corpus
 from mens_pipeline.cli.check import check
 from mens_pipeline.cli.run import run
-from mens_pipeline.errors import MensError
+from mens_pipeline.errors import MensError, RefusedError
 
+REFUSED = 1
 MISUSE = 2
 
 app = typer.Typer(
@@ -45,12 +46,15 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; a mistake of the user ends in one message and exit code 2."""
+    """Run the command line; a refusal ends in one message and exit code 1, a mistake of the user in exit code 2."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
         app()
+    except RefusedError as error:
+        typer.echo(f"mens: {error}", err=True)
+        sys.exit(REFUSED)
     except MensError as error:
         typer.echo(f"mens: {error}", err=True)
         sys.exit(MISUSE)

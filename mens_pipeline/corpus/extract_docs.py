@@ -110,7 +110,7 @@ class _Extraction:
         if not analysis.module.declarations:
             return drop(DropReason.NO_DECLARATION, "nothing is declared")
         source = self._source(SourceKind.DOC_BLOCK, block.first_line, block.last_line)
-        context = ": ".join(part for part in (self.page.title, block.heading, block.paragraph) if part)
+        context = _joined(self.page.title, block.heading, block.paragraph)
         return code_record(
             code,
             analysis.module,
@@ -143,7 +143,7 @@ class _Extraction:
             text_sha256=hashlib.sha256(section.prose.encode()).hexdigest(),
             verdict="prose",
             prompt=None,
-            context=": ".join(part for part in (self.page.title, section.heading) if part) or None,
+            context=_joined(self.page.title, section.heading) or None,
             name=section.heading or None,
             category="documentation",
             constructs={},
@@ -157,3 +157,8 @@ class _Extraction:
         start = sum(len(line) + 1 for line in lines[:first_line])
         end = start + sum(len(line) + 1 for line in lines[first_line:last_line])
         return self.file.source(kind, self.text, (start, min(end, len(self.text.text))))
+
+
+def _joined(*parts: str) -> str:
+    """The parts that say something, each once."""
+    return ": ".join(dict.fromkeys(part for part in parts if part))

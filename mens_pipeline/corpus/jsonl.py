@@ -1,12 +1,14 @@
 """JSON lines on disk: a file is there whole or not at all."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.corpus.records import ExtractedRecord
+from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
 
 
 def write_jsonl(path: Path, records: Iterable[BaseModel]) -> int:
@@ -38,3 +40,40 @@ def write_jsonl(path: Path, records: Iterable[BaseModel]) -> int:
     finally:
         temporary.unlink(missing_ok=True)
     return written
+
+
+def open_rows(path: Path) -> BinaryIO:
+    """A JSONL file for reading.
+
+    Args:
+        path: The file.
+
+    Raises:
+        SourceNotFoundError: It is not there or cannot be read.
+    """
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise SourceNotFoundError(f"{path}: {error.strerror}. Name a readable file of JSON lines.") from error
+
+
+def read_records(lines: Iterable[bytes], path: Path) -> Iterator[ExtractedRecord]:
+    """Extracted records, one a line; blank lines are passed over.
+
+    Args:
+        lines: The content.
+        path: Where it is from, for the message.
+
+    Raises:
+        RefusedError: A line is no record.
+    """
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield ExtractedRecord.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors()[0]
+            problem = f"{'.'.join(map(str, first['loc'])) or 'row'}: {first['msg']}"
+            advice = "Run `mens corpus validate` on the file first."
+            raise RefusedError(f"{path}:{number}: no extracted record ({problem}). {advice}") from error

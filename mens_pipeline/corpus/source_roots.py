@@ -30,9 +30,11 @@ class SourceRoots:
     """The roots of a workspace as absolute folders.
 
     Attributes:
+        workspace: The folder that the roots are relative to; None when no file governs.
         negative: Programs below these never train.
     """
 
+    workspace: Path | None = None
     negative: tuple[Path, ...] = ()
 
     def is_negative(self, path: Path) -> bool:
@@ -74,4 +76,4 @@ def _load(path: Path, workspace: Path) -> SourceRoots:
     except ValidationError as error:
         mistakes = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
         raise ConfigurationError(f"{path}: {mistakes}. Correct the file.") from error
-    return SourceRoots(tuple((workspace / root).resolve() for root in roots.negative_roots))
+    return SourceRoots(workspace, tuple((workspace / root).resolve() for root in roots.negative_roots))

@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
-from mens_pipeline.cli.main import app
+from mens_pipeline.cli.main import app, main
+from mens_pipeline.errors import RefusedError, SourceNotFoundError
+from mens_pipeline.settings import PROJECT_ROOT
 
 
 @pytest.fixture
@@ -54,3 +56,84 @@ def test_extract_reports_for_machines(workspace: Path, tmp_path: Path) -> None:
             "detail": "expected-name: expected a function name, found `(`",
         }
     ]
+
+
+def _invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["corpus", *map(str, arguments)])
+
+
+def test_the_commands_chain_as_the_seeds_show(tmp_path: Path) -> None:
+    """extract, validate, pairs with docs, validate: nothing is lost and the second validation changes nothing."""
+    data = PROJECT_ROOT / "data"
+    names = ("validated.jsonl", "checked.jsonl", "train.jsonl", "again.jsonl")
+    extracted, checked, train, again = (tmp_path / name for name in names)
+
+    assert _invoke("extract", data, "-o", extracted).exit_code == 0
+    assert _invoke("validate", extracted, "--no-recheck", "-o", checked).exit_code == 0
+    made = _invoke("pairs", checked, "-o", train, "--docs", data / "docs", "--docs", data / "docs" / "tutorials")
+    assert _invoke("validate", train, "-o", again).stdout.startswith("kept ")
+    assert made.stdout == f"{len(train.read_text().splitlines())} pairs in {train}, from 1659 records\n"
+    assert again.read_bytes() == train.read_bytes()
+    assert len(train.read_text().splitlines()) > 1500
+
+
+def test_validate_prints_and_writes_its_account(tmp_path: Path) -> None:
+    """Counts by reason, the quarantine with the rows, the report as JSON."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"prompt": "p", "response": "fn f() { }"}\n{"prompt": "p", "response": "fn ("}\n')
+    outputs: list[str | Path] = ["--quarantine", tmp_path / "q.jsonl", "--report", tmp_path / "r.json"]
+    text = _invoke("validate", rows, "-o", tmp_path / "o.jsonl", *outputs)
+    document = json.loads(_invoke("validate", rows, "-o", tmp_path / "o.jsonl", "--json").stdout)
+
+    assert text.stdout == "kept 1/2 (50.0 %), recheck on\n     1  compiler_rejected\n"
+    assert json.loads((tmp_path / "r.json").read_text()) == document
+    assert json.loads((tmp_path / "q.jsonl").read_text())["line"] == 2
+
+
+def test_strict_mode_stops_at_the_first_bad_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written, and the message names the row and the way out."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"prompt": "p", "response": "fn ("}\n')
+    monkeypatch.setenv("VOX_MENS_TRAIN_JSONL_STRICT", "1")
+    result = _invoke("validate", rows, "-o", tmp_path / "o.jsonl")
+
+    assert isinstance(result.exception, RefusedError)
+    assert f"{rows}:1: compiler_rejected: line 1" in str(result.exception)
+    assert "unset VOX_MENS_TRAIN_JSONL_STRICT" in str(result.exception)
+    assert not (tmp_path / "o.jsonl").exists()
+
+
+def test_pairs_refuse_rows_that_are_no_records(tmp_path: Path) -> None:
+    """The message says which row and what to run; blank lines are passed over."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('\n{"prompt": "p"}\n')
+    result = _invoke("pairs", rows, "-o", tmp_path / "o.jsonl")
+
+    assert isinstance(result.exception, RefusedError)
+    assert f"{rows}:2: no extracted record (" in str(result.exception)
+    assert "mens corpus validate" in str(result.exception)
+
+
+@pytest.mark.parametrize("command", ["validate", "pairs"])
+def test_a_missing_input_is_misuse(tmp_path: Path, command: str) -> None:
+    """Exit code 2 through the entry point."""
+    result = _invoke(command, tmp_path / "missing.jsonl", "-o", tmp_path / "o.jsonl")
+
+    assert isinstance(result.exception, SourceNotFoundError)
+    assert "Name a readable file of JSON lines" in str(result.exception)
+
+
+def test_a_refusal_exits_1_and_misuse_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The entry point tells them apart, without a traceback."""
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    codes = []
+    for name in ("rows.jsonl", "missing.jsonl"):
+        monkeypatch.setattr("sys.argv", ["mens", "corpus", "pairs", str(tmp_path / name), "-o", str(tmp_path / "o")])
+        with pytest.raises(SystemExit) as exit_info:
+            main()
+        codes.append(exit_info.value.code)
+
+    assert codes == [1, 2]
+    assert "Traceback" not in capsys.readouterr().err

@@ -84,7 +84,7 @@ def test_title_comes_from_the_first_heading_when_the_header_has_none(tmp_path: P
     page = "---\ntraining_eligible: true\n---\n# Named\n\n```vox\nfn f() { }\n```\n"
     bare = "---\ntraining_eligible: true\n---\n```vox\nfn f() { }\n```\n"
 
-    assert _extract(page, tmp_path).records[0].context == "Named: Named"
+    assert _extract(page, tmp_path).records[0].context == "Named"
     assert _extract(bare, tmp_path).records[0].context is None
 
 

@@ -1,0 +1,35 @@
+"""The row that trains: a request and its answer."""
+
+from typing import Final, Literal
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+
+from mens_pipeline.corpus.records import Lane, Source
+
+SCHEMA_VERSION: Final = "vox_dogfood_v1"
+MAX_TEXT: Final = 65_536
+"""Characters of a prompt or a response; longer ones would never fit a context."""
+
+
+class TrainingPair(BaseModel):
+    """A prompt and its response; canonical names on write, aliases accepted on read, unknown keys passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+    prompt: str = Field(
+        min_length=1,
+        max_length=MAX_TEXT,
+        validation_alias=AliasChoices("prompt", "instruction"),
+        description="Request.",
+    )
+    response: str = Field(
+        min_length=1, max_length=MAX_TEXT, validation_alias=AliasChoices("response", "output"), description="Answer."
+    )
+    category: str = Field(default="general", min_length=1, description="Its construct, `documentation`, or a task.")
+    rating: int = Field(default=3, ge=1, le=5, strict=True, description="5 is ground truth.")
+    schema_version: Literal["vox_dogfood_v1"] = SCHEMA_VERSION
+    lane: Lane = Lane.CODEGEN
+    response_mode: Literal["code_only", "prose_only"] = "code_only"
+    task_family: str = Field(default="vox_codegen", min_length=1)
+    difficulty: int = Field(default=5, ge=1, le=10, strict=True)
+    source: Source | None = Field(default=None, description="Where the response stands; None for rows from elsewhere.")

@@ -1,0 +1,142 @@
+"""Rows of a JSONL file, one by one: kept as they should be, or quarantined with the reason."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from mens_pipeline.corpus.records import ExtractedRecord
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.language import Mode, analyze, mode_of
+
+MAX_LINE_BYTES: Final = 1_048_576
+"""A longer line is no row."""
+
+
+class RejectReason(StrEnum):
+    """Why a row is quarantined."""
+
+    TOO_LARGE = "too_large"
+    MALFORMED_JSON = "malformed_json"
+    NOT_AN_OBJECT = "not_an_object"
+    SCHEMA = "schema"
+    COMPILER_REJECTED = "compiler_rejected"
+    DUPLICATE = "duplicate"
+    """Prompt and response, or the text of a record, were there before."""
+
+
+class Quarantined(BaseModel):
+    """A row that was not kept, with its reason."""
+
+    model_config = ConfigDict(frozen=True)
+
+    line: int
+    reason: RejectReason
+    detail: str
+    record: JsonValue
+
+
+@dataclass
+class ValidationReport:
+    """Counts that must add up: seen is kept plus rejected."""
+
+    recheck: bool
+    seen: int = 0
+    kept: int = 0
+    rejected: Counter[RejectReason] = field(default_factory=Counter)
+
+    def adds_up(self) -> bool:
+        """Whether nothing disappeared."""
+        return self.seen == self.kept + sum(self.rejected.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """The counts in JSON types."""
+        rejected = {str(reason): self.rejected[reason] for reason in RejectReason}
+        return {"recheck": self.recheck, "seen": self.seen, "kept": self.kept, "rejected": rejected}
+
+
+def validate_rows(
+    lines: Iterable[bytes], report: ValidationReport, quarantine: Callable[[Quarantined], None]
+) -> Iterator[ExtractedRecord | TrainingPair]:
+    """The good rows, in canonical form and in order; blank lines are passed over.
+
+    Args:
+        lines: Extracted records (they have a `text`) or pairs, one a line.
+        report: Counts every row; it adds up once all rows have been taken. Its `recheck` says whether code is
+            judged by the front end again; schema and duplicates are checked in any case.
+        quarantine: Takes each row that is not kept.
+    """
+    seen: set[bytes] = set()
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        report.seen += 1
+        row = _validated(line, number, seen, recheck=report.recheck)
+        if isinstance(row, Quarantined):
+            report.rejected[row.reason] += 1
+            quarantine(row)
+        else:
+            report.kept += 1
+            yield row
+
+
+def _validated(
+    line: bytes, number: int, seen: set[bytes], *, recheck: bool
+) -> ExtractedRecord | TrainingPair | Quarantined:
+    if len(line) > MAX_LINE_BYTES:
+        detail = f"{len(line)} bytes, more than {MAX_LINE_BYTES}"
+        return Quarantined(line=number, reason=RejectReason.TOO_LARGE, detail=detail, record=None)
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        text = line.decode("utf-8", "replace").strip()
+        return Quarantined(line=number, reason=RejectReason.MALFORMED_JSON, detail=str(error), record=text)
+
+    def refuse(reason: RejectReason, detail: str) -> Quarantined:
+        return Quarantined(line=number, reason=reason, detail=detail, record=content)
+
+    if not isinstance(content, dict):
+        return refuse(RejectReason.NOT_AN_OBJECT, f"found {type(content).__name__}")
+    try:
+        row = (ExtractedRecord if "text" in content else TrainingPair).model_validate(content)
+    except ValidationError as error:
+        problems = (f"{'.'.join(map(str, item['loc'])) or 'row'}: {item['msg']}" for item in error.errors())
+        return refuse(RejectReason.SCHEMA, "; ".join(problems))
+    problem = _compiler_problem(row) if recheck else None
+    if problem is not None:
+        return refuse(RejectReason.COMPILER_REJECTED, problem)
+    key = _identity(row)
+    if key in seen:
+        return refuse(RejectReason.DUPLICATE, "the same row was there before")
+    seen.add(key)
+    return row
+
+
+def _compiler_problem(row: ExtractedRecord | TrainingPair) -> str | None:
+    """What the front end has against the code of a row; None for prose and for accepted code."""
+    if isinstance(row, ExtractedRecord):
+        code, is_code = row.text, row.verdict == "accepted"
+    else:
+        code, is_code = row.response, row.response_mode == "code_only"
+    if not is_code:
+        return None
+    mode = mode_of(row.source.path) if row.source is not None else Mode.SOURCE
+    analysis = analyze(code, mode)
+    if analysis.module is None:
+        first = analysis.errors[0]
+        return f"line {first.start.line}: {first.code}: {first.message}"
+    return None if analysis.module.declarations else "nothing is declared"
+
+
+def _identity(row: ExtractedRecord | TrainingPair) -> bytes:
+    """What makes two rows the same: a record's place and text, a pair's prompt and response."""
+    if isinstance(row, ExtractedRecord):
+        parts = [row.source.path, *map(str, row.source.span), row.text]
+    else:
+        parts = [row.prompt, row.response]
+    return hashlib.sha256(json.dumps(parts).encode()).digest()

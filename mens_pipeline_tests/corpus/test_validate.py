@@ -1,0 +1,128 @@
+"""Rows are kept as they should be, or quarantined with the reason."""
+
+import json
+from typing import Any
+
+import pytest
+
+from mens_pipeline.corpus.extract_vox import extract_vox
+from mens_pipeline.corpus.records import ExtractedRecord
+from mens_pipeline.corpus.source_file import SourceFile
+from mens_pipeline.corpus.training_pair import MAX_TEXT, TrainingPair
+from mens_pipeline.corpus.validate import (
+    MAX_LINE_BYTES,
+    Quarantined,
+    RejectReason,
+    ValidationReport,
+    validate_rows,
+)
+
+_PAIR = {"prompt": "p", "response": "fn f() { }", "rating": 5, "category": "function"}
+
+
+def _validate(
+    *rows: object, recheck: bool = True
+) -> tuple[list[ExtractedRecord | TrainingPair], list[Quarantined], ValidationReport]:
+    report = ValidationReport(recheck=recheck)
+    quarantined: list[Quarantined] = []
+    lines = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
+    return list(validate_rows(lines, report, quarantined.append)), quarantined, report
+
+
+def test_a_good_pair_is_kept_in_canonical_form() -> None:
+    """Aliases are read, canonical names are written, unknown keys are passed over."""
+    kept, _, report = _validate({"instruction": "p", "output": "fn f() { }", "rating": 4, "turns": []}, b"  \n")
+    (pair,) = kept
+    written = json.loads(pair.model_dump_json())
+
+    assert (written["prompt"], written["response"], written["rating"]) == ("p", "fn f() { }", 4)
+    assert "instruction" not in written
+    assert (report.seen, report.kept) == (1, 1)
+
+
+def test_canonical_names_win_over_aliases() -> None:
+    """When a row has both, the canonical one counts."""
+    (pair,) = _validate({**_PAIR, "instruction": "other"})[0]
+
+    assert isinstance(pair, TrainingPair)
+    assert pair.prompt == "p"
+
+
+def test_an_extracted_record_is_kept() -> None:
+    """Rows with a `text` are records; a reactive file is judged in its mode."""
+    found = extract_vox(SourceFile("a.vox.ui", b"state n = 0\n"))
+    assert isinstance(found, tuple)
+    kept, quarantined, _ = _validate(*(json.loads(record.model_dump_json()) for record in (*found, *found)))
+
+    assert kept == list(found)
+    assert [row.reason for row in quarantined] == [RejectReason.DUPLICATE]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason", "detail"),
+    [
+        (b"nope", RejectReason.MALFORMED_JSON, "Expecting value"),
+        (b'"\xff"', RejectReason.MALFORMED_JSON, "utf-8"),
+        (b"[" * 100_000, RejectReason.MALFORMED_JSON, "recursion"),
+        (b" " * 9 + b"[1]", RejectReason.NOT_AN_OBJECT, "found list"),
+        ({**_PAIR, "rating": 6}, RejectReason.SCHEMA, "rating: Input should be less than or equal to 5"),
+        ({**_PAIR, "rating": 0}, RejectReason.SCHEMA, "rating: Input should be greater than or equal to 1"),
+        ({**_PAIR, "rating": "5"}, RejectReason.SCHEMA, "rating: Input should be a valid integer"),
+        ({**_PAIR, "schema_version": "v2"}, RejectReason.SCHEMA, "schema_version"),
+        ({"prompt": "p"}, RejectReason.SCHEMA, "response: Field required"),
+        ({**_PAIR, "prompt": ""}, RejectReason.SCHEMA, "prompt"),
+        ({**_PAIR, "prompt": "x" * (MAX_TEXT + 1)}, RejectReason.SCHEMA, "at most 65536"),
+        ({"text": "fn f() { }"}, RejectReason.SCHEMA, "source: Field required"),
+        ({**_PAIR, "response": "fn ("}, RejectReason.COMPILER_REJECTED, "line 1: expected-name"),
+        ({**_PAIR, "response": "// nothing"}, RejectReason.COMPILER_REJECTED, "nothing is declared"),
+        (b'"' + b"x" * MAX_LINE_BYTES + b'"', RejectReason.TOO_LARGE, "more than"),
+    ],
+)
+def test_each_reason_to_quarantine(row: object, reason: RejectReason, detail: str) -> None:
+    """The row is kept aside with its line, its reason and itself."""
+    kept, (quarantined,), report = _validate(row)
+
+    assert kept == []
+    assert (quarantined.line, quarantined.reason) == (1, reason)
+    assert detail in quarantined.detail
+    assert report.adds_up()
+    assert report.rejected[reason] == 1
+
+
+def test_prose_is_not_judged_by_the_compiler() -> None:
+    """Only code is code."""
+    prose: dict[str, Any] = {
+        **_PAIR,
+        "response": "An actor is ...",
+        "response_mode": "prose_only",
+        "lane": "vox_docs_qa",
+    }
+
+    assert len(_validate(prose)[0]) == 1
+
+
+def test_without_recheck_only_the_compiler_is_skipped() -> None:
+    """Schema and duplicates are still checked, and the report says that recheck was off."""
+    bad_code = {**_PAIR, "response": "fn ("}
+    kept, quarantined, report = _validate(bad_code, bad_code, {**_PAIR, "rating": 9}, recheck=False)
+
+    assert len(kept) == 1
+    assert [row.reason for row in quarantined] == [RejectReason.DUPLICATE, RejectReason.SCHEMA]
+    assert report.as_json() == {
+        "recheck": False,
+        "seen": 3,
+        "kept": 1,
+        "rejected": {
+            "too_large": 0,
+            "malformed_json": 0,
+            "not_an_object": 0,
+            "schema": 1,
+            "compiler_rejected": 0,
+            "duplicate": 1,
+        },
+    }
+
+
+def test_a_report_that_does_not_add_up_says_so() -> None:
+    """The check can fail."""
+    assert not ValidationReport(recheck=True, seen=2, kept=1).adds_up()
