@@ -40,7 +40,7 @@ def extract(
     """
     from mens_pipeline.corpus.extract import commit_of, extract_workspace  # noqa: PLC0415 - Markdown and YAML can wait
     from mens_pipeline.corpus.extracted_corpus import account, drop_fields  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.jsonl import write_jsonl  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.jsonl import write_jsonl, write_text  # noqa: PLC0415 - likewise
 
     tally = Tally()
     drops: list[Drop] = []
@@ -49,7 +49,7 @@ def extract(
     counts = account(tally, written)
     if report is not None:
         details = [drop_fields(drop) for drop in drops]
-        report.write_text(json.dumps({**counts, "drops": details}, indent=2) + "\n", encoding="utf-8")
+        write_text(report, json.dumps({**counts, "drops": details}, indent=2) + "\n")
     if as_json:
         typer.echo(json.dumps(counts, indent=2))
     else:
@@ -83,7 +83,7 @@ def validate(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: the good rows are written. 1: strict, and a row is not kept. 2: the command was misused.
     """
-    from mens_pipeline.corpus.jsonl import open_rows, write_jsonl  # noqa: PLC0415 - pydantic can wait
+    from mens_pipeline.corpus.jsonl import open_rows, write_jsonl, write_text  # noqa: PLC0415 - pydantic can wait
     from mens_pipeline.corpus.validate import Quarantined, ValidationReport, validate_rows  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
 
@@ -103,7 +103,7 @@ def validate(  # noqa: PLR0913 - one parameter an option
     if quarantine is not None:
         write_jsonl(quarantine, refused)
     if report is not None:
-        report.write_text(json.dumps(counts.as_json(), indent=2) + "\n", encoding="utf-8")
+        write_text(report, json.dumps(counts.as_json(), indent=2) + "\n")
     if as_json:
         typer.echo(json.dumps(counts.as_json(), indent=2))
         return
@@ -136,3 +136,32 @@ def pairs(
     extracted += page_records(docs or [], known)
     written = write_jsonl(output, make_pairs(extracted))
     typer.echo(f"{written} pairs in {output}, from {len(extracted)} records")
+
+
+@app.command(name="eval")
+def evaluate(
+    rows: Annotated[Path, typer.Argument(metavar="IN", help="Records or pairs, as JSON lines.")],
+    *,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where the figures go, as JSON.")],
+    print_summary: Annotated[bool, typer.Option("--print-summary", help="Print the figures as well.")] = False,
+) -> None:
+    """Measure training data: parse rate by lane, and coverage of the constructs that the parser can produce.
+
+    These are figures of the data, not of what a model writes.
+
+    Exit code 0: the figures are written. 2: the command was misused.
+    """
+    from mens_pipeline.corpus.data_evaluation import evaluate_data  # noqa: PLC0415 - pydantic can wait
+    from mens_pipeline.corpus.jsonl import open_rows, write_text  # noqa: PLC0415 - likewise
+
+    with open_rows(rows) as lines:
+        figures = evaluate_data(lines).as_json()
+    write_text(output, json.dumps(figures, indent=2) + "\n")
+    if print_summary:
+        typer.echo(f"measured: {figures['measured']}")
+        typer.echo(f"parse rate {share_text(figures['num_parsed'], figures['num_code_rows'])}")
+        for lane, counts in figures["lanes"].items():
+            typer.echo(f"  {lane} {share_text(counts['num_parsed'], counts['num_code_rows'])}")
+        typer.echo(f"coverage {share_text(figures['construct_coverage'], figures['construct_total'])}")
+        typer.echo(f"missing {', '.join(figures['missing_constructs']) or 'none'}")
+        typer.echo(f"prose rows {figures['num_prose_rows']}, unreadable rows {figures['num_unreadable_rows']}")

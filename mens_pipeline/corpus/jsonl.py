@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 from pydantic import BaseModel, ValidationError
 
@@ -24,22 +25,43 @@ def write_jsonl(path: Path, records: Iterable[BaseModel]) -> int:
     Raises:
         ConfigurationError: The folder cannot be written.
     """
+    written = 0
+    with _replacing(path) as lines:
+        for record in records:
+            lines.write(record.model_dump_json() + "\n")
+            written += 1
+    return written
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text through a temporary file beside the target.
+
+    Args:
+        path: The target; replaced when it exists.
+        text: The whole content.
+
+    Raises:
+        ConfigurationError: The folder cannot be written.
+    """
+    with _replacing(path) as target:
+        target.write(text)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[TextIO]:
+    """A temporary file that takes the place of `path` when the block ends without an exception."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = temporary.open("w", encoding="utf-8", newline="\n")
+        target = temporary.open("w", encoding="utf-8", newline="\n")
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}. Name a file in a folder you may write.") from error
-    written = 0
     try:
-        with lines:
-            for record in records:
-                lines.write(record.model_dump_json() + "\n")
-                written += 1
+        with target:
+            yield target
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    return written
 
 
 def open_rows(path: Path) -> BinaryIO:

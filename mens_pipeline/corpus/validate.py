@@ -117,16 +117,27 @@ def _validated(
     return row
 
 
-def _compiler_problem(row: ExtractedRecord | TrainingPair) -> str | None:
-    """What the front end has against the code of a row; None for prose and for accepted code."""
+def judged_code(row: ExtractedRecord | TrainingPair) -> tuple[str, Mode] | None:
+    """The code of a row and how to read it; None for prose.
+
+    Args:
+        row: A record or a pair.
+    """
     if isinstance(row, ExtractedRecord):
         code, is_code = row.text, row.verdict == "accepted"
     else:
         code, is_code = row.response, row.response_mode == "code_only"
     if not is_code:
         return None
-    mode = mode_of(row.source.path) if row.source is not None else Mode.SOURCE
-    analysis = analyze(code, mode)
+    return code, mode_of(row.source.path) if row.source is not None else Mode.SOURCE
+
+
+def _compiler_problem(row: ExtractedRecord | TrainingPair) -> str | None:
+    """What the front end has against the code of a row; None for prose and for accepted code."""
+    code = judged_code(row)
+    if code is None:
+        return None
+    analysis = analyze(*code)
     if analysis.module is None:
         first = analysis.errors[0]
         return f"line {first.start.line}: {first.code}: {first.message}"

@@ -19,6 +19,7 @@ class GatePolicy(BaseModel):
     min_corpus_coverage: float = Field(
         ge=0, le=1, description="Share of the constructs that the extracted corpus must show."
     )
+    min_pairs: int = Field(ge=1, description="Pairs without which training does not begin.")
 
 
 def load_gate_policy(path: Path) -> GatePolicy:

@@ -137,3 +137,18 @@ def test_a_refusal_exits_1_and_misuse_2(
 
     assert codes == [1, 2]
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_eval_writes_and_prints_the_figures(tmp_path: Path) -> None:
+    """Numerators and denominators, and that data was measured."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"prompt": "p", "response": "fn f() { }"}\n{"prompt": "p", "response": "fn ("}\n')
+    silent = _invoke("eval", rows, "-o", tmp_path / "eval_results.json")
+    loud = _invoke("eval", rows, "-o", tmp_path / "eval_results.json", "--print-summary")
+    figures = json.loads((tmp_path / "eval_results.json").read_text())
+
+    assert silent.stdout == ""
+    assert loud.stdout.startswith(
+        "measured: data\nparse rate 1/2 (50.0 %)\n  vox_codegen 1/2 (50.0 %)\ncoverage 1/30 (3.3 %)\n"
+    )
+    assert figures["vox_parse_rate"] == 0.5

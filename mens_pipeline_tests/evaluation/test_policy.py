@@ -13,7 +13,7 @@ def test_the_shipped_policy_loads() -> None:
     """The file in `config/` fits its model."""
     policy = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml")
 
-    assert (policy.min_source_parse_rate, policy.min_corpus_coverage) == (0.70, 0.50)
+    assert (policy.min_source_parse_rate, policy.min_corpus_coverage, policy.min_pairs) == (0.70, 0.50, 50)
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,14 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
     assert sorted(key.to_user_string() for key in graph.get_all_asset_keys()) == [
         "docs_sources",
         "extracted_corpus",
+        "validated_pairs",
         "vox_sources",
     ]
     assert sorted(key.to_user_string() for key in graph.asset_check_keys) == [
         "extracted_corpus:corpus_coverage",
         "extracted_corpus:everything_accounted_for",
+        "validated_pairs:enough_pairs",
+        "validated_pairs:rows_accounted_for",
         "vox_sources:source_parse_rate",
     ]
     assert [job.name for job in location.resolve_all_job_defs() if not job.name.startswith("__")] == ["whole_graph"]

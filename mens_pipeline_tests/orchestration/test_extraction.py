@@ -10,13 +10,17 @@ import pytest
 
 from mens_pipeline.corpus.extracted_corpus import KIND
 from mens_pipeline.corpus.store import MANIFEST, ArtifactStore
+from mens_pipeline.corpus.validated_pairs import KIND as PAIRS_KIND
 from mens_pipeline.definitions import defs
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.defs.extraction import everything_accounted_for
+from mens_pipeline.orchestration.defs.pairs import enough_pairs, rows_accounted_for
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
 from mens_pipeline.settings import PROJECT_ROOT
+
+_CHECKS = ("source_parse_rate", "everything_accounted_for", "corpus_coverage", "rows_accounted_for", "enough_pairs")
 
 
 def _run(root: Path, store: Path, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
@@ -34,12 +38,14 @@ def test_seed_data_passes_and_the_second_run_reuses_it(tmp_path: Path) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         first = _run(PROJECT_ROOT / "data", tmp_path / "store", instance)
         second = _run(PROJECT_ROOT / "data", tmp_path / "store", instance)
-    metadata = [run.asset_materializations_for_node("extracted_corpus")[0].metadata for run in (first, second)]
+    nodes = ("extracted_corpus", "validated_pairs")
+    metadata = [run.asset_materializations_for_node(node)[0].metadata for node in nodes for run in (first, second)]
 
     assert first.success
-    assert _passed(first) == {"source_parse_rate": True, "everything_accounted_for": True, "corpus_coverage": True}
-    assert [entry["reused"].value for entry in metadata] == [False, True]
+    assert _passed(first) == dict.fromkeys(_CHECKS, True)
+    assert [entry["reused"].value for entry in metadata] == [False, True, False, True]
     assert metadata[0]["dagster/row_count"] == metadata[1]["dagster/row_count"]
+    assert metadata[2]["kept"] == metadata[3]["kept"]
 
 
 def test_a_narrow_corpus_is_refused(tmp_path: Path) -> None:
@@ -82,6 +88,36 @@ def test_an_account_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
     assert not result.passed
     assert result.metadata["unaccounted_block"].value == 1
     assert json.loads((corpus.path / MANIFEST).read_text())["key"] == corpus.key
+
+
+@pytest.mark.parametrize(("num_pairs", "passed"), [(50, True), (49, False)])
+def test_too_few_pairs_are_refused(tmp_path: Path, num_pairs: int, passed: bool) -> None:  # noqa: FBT001 - a column
+    """Fifty are enough, forty-nine are not."""
+    store = ArtifactStore(tmp_path)
+    with store.writing(PAIRS_KIND, {}) as draft:
+        draft.extra = {"num_pairs": num_pairs}
+    pairs = store.find(PAIRS_KIND, {})
+    assert pairs is not None
+    store.point("latest", pairs)
+    result = enough_pairs(ArtifactStoreResource(root=str(tmp_path)))
+
+    assert isinstance(result, dg.AssetCheckResult)
+    assert result.passed is passed
+
+
+def test_a_lost_pair_is_refused(tmp_path: Path) -> None:
+    """The check on the rows can fail."""
+    store = ArtifactStore(tmp_path)
+    with store.writing(PAIRS_KIND, {}) as draft:
+        draft.extra = {"validation": {"seen": 3, "kept": 1, "rejected": {"schema": 1}}}
+    pairs = store.find(PAIRS_KIND, {})
+    assert pairs is not None
+    store.point("latest", pairs)
+    result = rows_accounted_for(ArtifactStoreResource(root=str(tmp_path)))
+
+    assert isinstance(result, dg.AssetCheckResult)
+    assert not result.passed
+    assert result.metadata["unaccounted"].value == 1
 
 
 def test_the_chart_is_a_picture_of_the_numbers() -> None:

@@ -8,7 +8,7 @@ import dagster as dg
 
 from mens_pipeline.corpus.extracted_corpus import KIND, RECORDS, REPORT, build_extracted_corpus
 from mens_pipeline.corpus.shares import share_text
-from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.corpus.store import Artifact
 from mens_pipeline.evaluation.policy import load_gate_policy
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.charts import bar_chart
@@ -44,7 +44,7 @@ def extracted_corpus(workspace: VoxWorkspace, store: ArtifactStoreResource) -> d
 @dg.asset_check(asset=extracted_corpus, blocking=True)
 def everything_accounted_for(store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """What was seen is what was kept plus what was dropped, for programs, pages, sections and blocks."""
-    units = _latest(store.open()).manifest["units"]
+    units = store.latest(KIND).manifest["units"]
     missing = {unit: c["seen"] - c["kept"] - sum(c["dropped"].values()) for unit, c in units.items()}
     return dg.AssetCheckResult(
         passed=not any(missing.values()), metadata={f"unaccounted_{unit}": count for unit, count in missing.items()}
@@ -55,7 +55,7 @@ def everything_accounted_for(store: ArtifactStoreResource) -> dg.AssetCheckResul
 def corpus_coverage(store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """The corpus shows at least `min_corpus_coverage` of the constructs that the parser can produce."""
     required = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").min_corpus_coverage
-    counts = _construct_counts(_latest(store.open()))
+    counts = _construct_counts(store.latest(KIND))
     present = sum(count > 0 for count in counts.values())
     missing = [name for name, count in counts.items() if count == 0]
     return dg.AssetCheckResult(
@@ -68,15 +68,6 @@ def corpus_coverage(store: ArtifactStoreResource) -> dg.AssetCheckResult:
             "chart": dg.MetadataValue.md(bar_chart("records by construct", counts)),
         },
     )
-
-
-def _latest(store: ArtifactStore) -> Artifact:
-    """The corpus that was built last; without one the check has nothing to judge and fails."""
-    key = store.pointed(KIND, "latest")
-    found = store.get(KIND, key) if key else None
-    if found is None:
-        raise dg.Failure(f"{store.root}: there is no {KIND}. Materialise it first.", allow_retries=False)
-    return found
 
 
 def _construct_counts(corpus: Artifact) -> dict[str, int]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.settings import load_settings
 
 
@@ -20,3 +20,19 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
     def open(self) -> ArtifactStore:
         """The store."""
         return ArtifactStore((Path(self.root) if self.root else load_settings().store_root).resolve())
+
+    def latest(self, kind: str) -> Artifact:
+        """The artifact that the pointer `latest` names.
+
+        Args:
+            kind: What it is.
+
+        Raises:
+            dagster.Failure: There is none yet; nothing is retried.
+        """
+        store = self.open()
+        key = store.pointed(kind, "latest")
+        found = store.get(kind, key) if key else None
+        if found is None:
+            raise dg.Failure(f"{store.root}: there is no {kind}. Materialise it first.", allow_retries=False)
+        return found
