@@ -6,6 +6,7 @@ from typing import Final
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.errors import ConfigurationError
 
 PROJECT_ROOT: Final = Path(__file__).resolve().parents[1]
@@ -47,5 +48,4 @@ def load_settings() -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        mistakes = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        raise ConfigurationError(f"environment: {mistakes}. Correct or unset these variables.") from error
+        raise ConfigurationError(f"environment: {mistakes_in(error)}. Correct or unset these variables.") from error

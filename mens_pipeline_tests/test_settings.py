@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import PROJECT_ROOT, load_settings
 
 
@@ -22,3 +23,11 @@ def test_environment_beats_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("MENS_SOURCE_ROOT", str(tmp_path))
 
     assert load_settings().source_root == tmp_path
+
+
+def test_a_value_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the variable and what to do."""
+    monkeypatch.setenv("VOX_MENS_TRAIN_JSONL_STRICT", "perhaps")
+
+    with pytest.raises(ConfigurationError, match=r"VOX_MENS_TRAIN_JSONL_STRICT: .*Correct or unset"):
+        load_settings()

@@ -8,6 +8,7 @@ from typing import BinaryIO, TextIO
 
 from pydantic import BaseModel, ValidationError
 
+from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.corpus.records import ExtractedRecord
 from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
 
@@ -95,7 +96,5 @@ def read_records(lines: Iterable[bytes], path: Path) -> Iterator[ExtractedRecord
         try:
             yield ExtractedRecord.model_validate_json(line)
         except ValidationError as error:
-            first = error.errors()[0]
-            problem = f"{'.'.join(map(str, first['loc'])) or 'row'}: {first['msg']}"
             advice = "Run `mens corpus validate` on the file first."
-            raise RefusedError(f"{path}:{number}: no extracted record ({problem}). {advice}") from error
+            raise RefusedError(f"{path}:{number}: no extracted record ({mistakes_in(error)}). {advice}") from error

@@ -7,6 +7,7 @@ from typing import Final
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.errors import ConfigurationError
 
 FILE_NAME: Final = "examples.ssot.v1.yaml"
@@ -74,6 +75,5 @@ def _load(path: Path, workspace: Path) -> SourceRoots:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigurationError(f"{path}: cannot be read as YAML ({error}). Correct the file.") from error
     except ValidationError as error:
-        mistakes = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        raise ConfigurationError(f"{path}: {mistakes}. Correct the file.") from error
+        raise ConfigurationError(f"{path}: {mistakes_in(error)}. Correct the file.") from error
     return SourceRoots(workspace, tuple((workspace / root).resolve() for root in roots.negative_roots))

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
+from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.corpus.records import ExtractedRecord
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.language import Mode, analyze, mode_of
@@ -105,8 +106,7 @@ def _validated(
     try:
         row = (ExtractedRecord if "text" in content else TrainingPair).model_validate(content)
     except ValidationError as error:
-        problems = (f"{'.'.join(map(str, item['loc'])) or 'row'}: {item['msg']}" for item in error.errors())
-        return refuse(RejectReason.SCHEMA, "; ".join(problems))
+        return refuse(RejectReason.SCHEMA, mistakes_in(error))
     problem = _compiler_problem(row) if recheck else None
     if problem is not None:
         return refuse(RejectReason.COMPILER_REJECTED, problem)

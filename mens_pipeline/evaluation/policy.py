@@ -5,6 +5,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.errors import ConfigurationError
 
 
@@ -39,5 +40,4 @@ def load_gate_policy(path: Path) -> GatePolicy:
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{path}: not YAML ({error}). Correct the file.") from error
     except ValidationError as error:
-        mistakes = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        raise ConfigurationError(f"{path}: {mistakes}. Correct the file.") from error
+        raise ConfigurationError(f"{path}: {mistakes_in(error)}. Correct the file.") from error
