@@ -2,7 +2,7 @@
 
 import pytest
 
-from mens_pipeline.language import analyze
+from mens_pipeline.language import Mode, analyze
 
 _ACCEPTED = [
     "@distributed_train() workflow W() { }",
@@ -83,3 +83,11 @@ def test_corner_is_accepted(source: str) -> None:
 def test_corner_is_rejected(source: str) -> None:
     """Missing parts, unclosed bodies and misplaced words."""
     assert not analyze(source).ok
+
+
+def test_a_script_goes_on_where_routes_stop() -> None:
+    """What ends the list of routes quietly is an error in a file, and a statement in a script (G22, M2)."""
+    source = "routes { '/' to A "
+
+    assert not analyze(source, Mode.SOURCE).ok
+    assert analyze(source, Mode.SCRIPT).ok
