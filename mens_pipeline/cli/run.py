@@ -31,9 +31,10 @@ def run(
 
     settings = load_settings()
     if source_root is not None:
-        if not source_root.is_dir():
-            raise typer.BadParameter(f"--source-root {source_root}: no such folder. Name a Vox workspace.")
-        settings = settings.model_copy(update={"source_root": source_root.resolve()})
+        settings = settings.model_copy(update={"source_root": source_root})
+    if not settings.source_root.is_dir():
+        advice = "Name a Vox workspace with --source-root or MENS_SOURCE_ROOT."
+        raise typer.BadParameter(f"{settings.source_root}: no such folder. {advice}")
     _show_progress(PROGRESS_LOGGER)
     outcome: GraphOutcome = run_whole_graph(defs(), settings)
     if as_json:

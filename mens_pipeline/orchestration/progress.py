@@ -1,6 +1,7 @@
 """Dagster's events as lines for a terminal."""
 
 import logging
+import re
 from typing import Final
 
 import dagster as dg
@@ -8,6 +9,7 @@ import dagster as dg
 PROGRESS_LOGGER: Final = "mens_pipeline.progress"
 """The standard logger that receives one line for each event worth showing."""
 
+_OUR_ERROR: Final = re.compile(r"^mens_pipeline\.errors\.\w+: ")
 _SHOWN: Final = {
     "STEP_START": "start",
     "STEP_SUCCESS": "done",
@@ -23,14 +25,17 @@ class _EventHandler(logging.Handler):
         event = getattr(record, "dagster_event", None)
         meta = getattr(record, "dagster_meta", {})
         step = meta.get("step_key") or "run"
-        if event is None and record.levelno >= logging.INFO:
-            logging.getLogger(PROGRESS_LOGGER).info("%s: %s", step, meta.get("orig_message", record.getMessage()))
+        message = meta.get("orig_message", record.getMessage())
+        if event is None and message.startswith("Dependencies for step"):
+            logging.getLogger(PROGRESS_LOGGER).info("not run: %s", step)
+        elif event is None and record.levelno >= logging.INFO:
+            logging.getLogger(PROGRESS_LOGGER).info("%s: %s", step, message)
         elif event is not None and event.event_type_value in _SHOWN:
             logging.getLogger(PROGRESS_LOGGER).info("%s: %s", _SHOWN[event.event_type_value], step)
             error = getattr(event.event_specific_data, "error", None)
             if error is not None:
                 cause = error.cause or error
-                logging.getLogger(PROGRESS_LOGGER).error("%s", cause.message.strip())
+                logging.getLogger(PROGRESS_LOGGER).error("%s", _OUR_ERROR.sub("", cause.message.strip()))
 
 
 @dg.logger

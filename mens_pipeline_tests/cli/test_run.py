@@ -76,4 +76,4 @@ def test_a_missing_workspace_is_misuse(home: Path, tmp_path: Path) -> None:
     result = _run(home, "--source-root", tmp_path / "nowhere")
 
     assert result.returncode == 2
-    assert "no such folder. Name a Vox workspace." in result.stderr
+    assert "no such folder. Name a Vox workspace with --source-root" in result.stderr
