@@ -59,17 +59,20 @@ class SourceReport:
         return tuple(name for name, count in self.constructs.items() if count == 0)
 
 
-def report_sources(contents: Iterable[tuple[str, bytes]]) -> SourceReport:
+def report_sources(contents: Iterable[tuple[str, bytes | None]]) -> SourceReport:
     """Check every file of a workspace.
 
     Args:
-        contents: Pairs of a relative path and the bytes of that file.
+        contents: Pairs of a relative path and the bytes of that file; None for a file that cannot be read.
     """
     num_files = num_bytes = 0
     rejected: list[RejectedFile] = []
     counts: Counter[str] = Counter()
     for path, data in contents:
         num_files += 1
+        if data is None:
+            rejected.append(RejectedFile(path, 1, "unreadable", "the file cannot be read"))
+            continue
         num_bytes += len(data)
         analysis = analyze_bytes(data, mode_of(Path(path).name))
         if analysis.module is None:

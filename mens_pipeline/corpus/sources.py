@@ -28,7 +28,7 @@ def vox_files(root: Path) -> Iterator[Path]:
     if root.is_file():
         yield root
     else:
-        yield from (path for path in files_below(root, VOX_SUFFIXES) if path.is_file() and not path.is_symlink())
+        yield from (path for path in files_below(root, VOX_SUFFIXES) if not path.is_symlink())
 
 
 def files_below(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
@@ -36,15 +36,17 @@ def files_below(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
 
     Args:
         root: A folder; hidden folders, build folders, linked folders and tagged caches (`CACHEDIR.TAG`) below it are
-            not entered.
+            not entered. A folder that cannot be listed is given itself, so that it is missed by whoever reads it.
         suffixes: Ends of names, with their dots.
     """
-    for folder, folders, names in os.walk(root):
+    unlisted: list[OSError] = []
+    for folder, folders, names in os.walk(root, onerror=unlisted.append):
         if _CACHE_TAG in names:
             folders.clear()
             continue
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
         yield from (Path(folder, name) for name in sorted(names) if name.endswith(suffixes))
+    yield from sorted(Path(str(error.filename)) for error in unlisted)
 
 
 def tree_fingerprint(root: Path, files: Iterable[Path]) -> str:

@@ -12,13 +12,15 @@ def test_verdicts_and_constructs_are_counted() -> None:
             ("b.vox", b"fn g() { }\n\nx\n"),
             ("c.vox.ui", b"state n = 0\n"),
             ("d.vox", b"\xff"),
+            ("e.vox", None),
         ]
     )
 
-    assert (report.num_files, report.num_accepted, report.num_bytes, report.parse_rate) == (4, 2, 55, 0.5)
+    assert (report.num_files, report.num_accepted, report.num_bytes, report.parse_rate) == (5, 2, 55, 0.4)
     assert report.rejected == (
         RejectedFile("b.vox", 3, "expected-declaration", "expected a declaration, found identifier `x`"),
         RejectedFile("d.vox", 1, "invalid-utf8", "byte 0xFF is not UTF-8: invalid start byte"),
+        RejectedFile("e.vox", 1, "unreadable", "the file cannot be read"),
     )
     assert {name for name, count in report.constructs.items() if count} == {"function", "workflow", "reactive_module"}
     assert len(report.missing_constructs) == len(report.constructs) - 3

@@ -1,5 +1,6 @@
 """The files of a workspace, and a hash over them."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,18 @@ def test_the_fingerprint_moves_with_content_and_names(tmp_path: Path) -> None:
     assert _fingerprint(second) != before
     (first / "a.vox").rename(first / "d.vox")
     assert _fingerprint(first) != before
+
+
+def test_a_folder_that_cannot_be_listed_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is given itself, so that reading it fails where someone counts."""
+    _fill(tmp_path, "a.vox", "locked/b.vox")
+    real = os.scandir
+
+    def refuse(path: str) -> object:
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+
+    assert _found(tmp_path) == ["a.vox", "locked"]

@@ -6,6 +6,7 @@ from pathlib import Path
 import dagster as dg
 
 from mens_pipeline.corpus.sources import PAGE_SUFFIXES, files_below, tree_fingerprint, vox_files
+from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.settings import load_settings
 
 
@@ -19,18 +20,29 @@ class VoxWorkspace(dg.ConfigurableResource[None]):
     root: str = ""
 
     def folder(self) -> Path:
-        """The folder as an absolute path."""
-        return (Path(self.root) if self.root else load_settings().source_root).resolve()
+        """The folder as an absolute path.
+
+        Raises:
+            SourceNotFoundError: It is not there; a missing workspace is never an empty one.
+        """
+        folder = (Path(self.root) if self.root else load_settings().source_root).resolve()
+        if not folder.is_dir():
+            raise SourceNotFoundError(f"{folder}: no such folder. Set MENS_SOURCE_ROOT to a Vox workspace.")
+        return folder
 
     def files(self) -> tuple[Path, ...]:
         """The Vox programs below it, sorted."""
         return tuple(vox_files(self.folder()))
 
-    def contents(self) -> Iterator[tuple[str, bytes]]:
-        """Relative path and bytes of each program."""
+    def contents(self) -> Iterator[tuple[str, bytes | None]]:
+        """Relative path and bytes of each program; None for one that cannot be read."""
         folder = self.folder()
         for path in self.files():
-            yield path.relative_to(folder).as_posix(), path.read_bytes()
+            try:
+                data = path.read_bytes()
+            except OSError:
+                data = None
+            yield path.relative_to(folder).as_posix(), data
 
     def pages(self) -> tuple[Path, ...]:
         """The Markdown pages below it, sorted."""
