@@ -86,9 +86,13 @@ def validate_rows(
             yield row
 
 
-def _validated(
-    line: bytes, number: int, seen: set[bytes], *, recheck: bool
-) -> ExtractedRecord | TrainingPair | Quarantined:
+def read_row(line: bytes, number: int) -> ExtractedRecord | TrainingPair | Quarantined:
+    """A line as the row it should be; neither its code nor duplicates are looked at.
+
+    Args:
+        line: A line that is not blank.
+        number: Its place in the file, from 1.
+    """
     if len(line) > MAX_LINE_BYTES:
         detail = f"{len(line)} bytes, more than {MAX_LINE_BYTES}"
         return Quarantined(line=number, reason=RejectReason.TOO_LARGE, detail=detail, record=None)
@@ -97,16 +101,25 @@ def _validated(
     except (ValueError, RecursionError) as error:
         text = line.decode("utf-8", "replace").strip()
         return Quarantined(line=number, reason=RejectReason.MALFORMED_JSON, detail=str(error), record=text)
+    if not isinstance(content, dict):
+        detail = f"found {type(content).__name__}"
+        return Quarantined(line=number, reason=RejectReason.NOT_AN_OBJECT, detail=detail, record=content)
+    try:
+        return (ExtractedRecord if "text" in content else TrainingPair).model_validate(content)
+    except ValidationError as error:
+        return Quarantined(line=number, reason=RejectReason.SCHEMA, detail=mistakes_in(error), record=content)
+
+
+def _validated(
+    line: bytes, number: int, seen: set[bytes], *, recheck: bool
+) -> ExtractedRecord | TrainingPair | Quarantined:
+    row = read_row(line, number)
+    if isinstance(row, Quarantined):
+        return row
 
     def refuse(reason: RejectReason, detail: str) -> Quarantined:
-        return Quarantined(line=number, reason=reason, detail=detail, record=content)
+        return Quarantined(line=number, reason=reason, detail=detail, record=json.loads(line))
 
-    if not isinstance(content, dict):
-        return refuse(RejectReason.NOT_AN_OBJECT, f"found {type(content).__name__}")
-    try:
-        row = (ExtractedRecord if "text" in content else TrainingPair).model_validate(content)
-    except ValidationError as error:
-        return refuse(RejectReason.SCHEMA, mistakes_in(error))
     problem = _compiler_problem(row) if recheck else None
     if problem is not None:
         return refuse(RejectReason.COMPILER_REJECTED, problem)

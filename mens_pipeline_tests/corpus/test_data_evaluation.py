@@ -17,7 +17,7 @@ _ROWS = [
 
 def test_rates_have_numerators_and_denominators_by_lane() -> None:
     """Code parses or not, prose is counted apart, unreadable rows are not forgotten, nothing is deduplicated."""
-    figures = evaluate_data(json.dumps(row).encode() for row in _ROWS).as_json()
+    figures = evaluate_data([*(json.dumps(row).encode() for row in _ROWS), b"\n"]).as_json()
 
     assert figures["measured"] == "data"
     assert (figures["num_parsed"], figures["num_code_rows"], figures["vox_parse_rate"]) == (3, 4, 0.75)
