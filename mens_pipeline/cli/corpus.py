@@ -14,11 +14,6 @@ from mens_pipeline.errors import RefusedError
 app = typer.Typer(name="corpus", help="From a Vox workspace to training data.", no_args_is_help=True)
 
 
-@app.callback()
-def _group() -> None:
-    pass
-
-
 @app.command()
 def extract(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A Vox workspace, or a folder in one.")],

@@ -70,9 +70,10 @@ def test_the_commands_chain_as_the_seeds_show(tmp_path: Path) -> None:
 
     assert _invoke("extract", data, "-o", extracted).exit_code == 0
     assert _invoke("validate", extracted, "--no-recheck", "-o", checked).exit_code == 0
+    num_records = len(extracted.read_text().splitlines())
     made = _invoke("pairs", checked, "-o", train, "--docs", data / "docs", "--docs", data / "docs" / "tutorials")
     assert _invoke("validate", train, "-o", again).stdout.startswith("kept ")
-    assert made.stdout == f"{len(train.read_text().splitlines())} pairs in {train}, from 1659 records\n"
+    assert made.stdout == f"{len(train.read_text().splitlines())} pairs in {train}, from {num_records} records\n"
     assert again.read_bytes() == train.read_bytes()
     assert len(train.read_text().splitlines()) > 1500
 

@@ -16,8 +16,7 @@ from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreRe
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
 from mens_pipeline.settings import PROJECT_ROOT
 
-_MOST_ROWS = 100
-_DROP_SCHEMA = dg.TableSchema([dg.TableColumn(name) for name in ("unit", "path", "line", "reason", "detail")])
+_DROP_SCHEMA = dg.TableSchema([dg.TableColumn(name) for name in ("unit", "reason", "dropped")])
 
 
 @dg.asset(group_name="corpus", deps=["vox_sources", "docs_sources"], kinds={"json"}, code_version="1")
@@ -36,7 +35,7 @@ def extracted_corpus(workspace: VoxWorkspace, store: ArtifactStoreResource) -> d
             "report": dg.MetadataValue.path(corpus.path / REPORT),
             "commit": str(corpus.manifest["inputs"]["commit"]),
             "units": dg.MetadataValue.table(_unit_rows(corpus.manifest["units"])),
-            "dropped": dg.MetadataValue.table(_drop_rows(corpus), schema=_DROP_SCHEMA),
+            "dropped": dg.MetadataValue.table(_drop_rows(corpus.manifest["units"]), schema=_DROP_SCHEMA),
         },
     )
 
@@ -85,6 +84,10 @@ def _unit_rows(units: dict[str, Any]) -> list[dg.TableRecord]:
     ]
 
 
-def _drop_rows(corpus: Artifact) -> list[dg.TableRecord]:
-    report = json.loads((corpus.path / REPORT).read_text(encoding="utf-8"))
-    return [dg.TableRecord(drop) for drop in report["drops"][:_MOST_ROWS]]
+def _drop_rows(units: dict[str, Any]) -> list[dg.TableRecord]:
+    """How many were dropped for which reason; the report names each."""
+    return [
+        dg.TableRecord({"unit": unit, "reason": reason, "dropped": count})
+        for unit, counts in units.items()
+        for reason, count in counts["dropped"].items()
+    ]
