@@ -5,8 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS ?= dev
 PORT ?= 3000
-# Which tests `make check` adds to the default tier: everything this machine can run.
-TIER ?= not gpu and not postgres
+# Which tests `make check` adds to the default tier: everything but what needs a CUDA device.
+TIER ?= not gpu
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export DAGSTER_DISABLE_TELEMETRY := 1
@@ -53,8 +53,9 @@ $(DAGSTER_HOME)/dagster.yaml:
 	@mkdir -p $(DAGSTER_HOME)
 	@ln -s $(CURDIR)/dagster.yaml $@
 
-bench: install  ## Measure the front end and print one table.
+bench: install  ## Measure front end and corpus, also on another workspace (SOURCE=DIR).
 	$(BIN)/python -m mens_pipeline_tests.bench.front_end
+	$(BIN)/python -m mens_pipeline_tests.bench.corpus $(SOURCE)
 
 lock:  ## Write constraints.txt anew from what pyproject.toml asks for.
 	rm -rf $(VENV)-lock
