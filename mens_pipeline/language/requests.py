@@ -10,6 +10,9 @@ from mens_pipeline.language.ast.declarations import Declaration
 from mens_pipeline.language.ast.functions import Forall, Function, McpResource, McpTool, Scheduled, Test
 from mens_pipeline.language.ast.ui import Fragment, ReactiveComponent, ReactiveModule, Routes, V0Component
 
+SYSTEM_PROMPT: Final = "You write Vox. Answer with code alone."
+"""What a model is told before every request, when it trains, is judged and serves."""
+
 _NOUNS: Final[dict[str, str]] = {
     "import": "an import",
     "const": "a module-level constant",

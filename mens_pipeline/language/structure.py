@@ -1,0 +1,145 @@
+"""What a program is once its own names and its literals are forgotten: copies that were only renamed look the same."""
+
+import hashlib
+from dataclasses import dataclass, fields
+from typing import Final
+
+from mens_pipeline.language.ast.base import Node, walk
+from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.ast.expressions import (
+    Argument,
+    Attribute,
+    BoolLit,
+    DecimalLit,
+    FloatLit,
+    Ident,
+    IntLit,
+    SelfClosingView,
+    StringLit,
+    View,
+)
+from mens_pipeline.language.ast.functions import Decorator, DecoratorArgument
+from mens_pipeline.language.ast.patterns import ConstructorPattern, LiteralPattern
+from mens_pipeline.language.ast.types import GenericType, NamedType
+
+_USES: Final = (
+    Argument,
+    Attribute,
+    ConstructorPattern,
+    Decorator,
+    GenericType,
+    Ident,
+    NamedType,
+    SelfClosingView,
+    View,
+)
+"""Nodes that use a name and do not declare it."""
+
+_DECLARING: Final = frozenset(("name", "binding", "index", "alias", "event", "generics", "table"))
+"""Fields in which all other nodes declare a name."""
+
+_WORDING: Final = frozenset(
+    (
+        *("label", "description", "uri", "path", "interval", "image_path", "id", "error_message"),
+        *("peers", "minimum", "maximum", "values"),
+    )
+)
+"""Fields that hold numbers, or words for people or places, which a copy would change as it changes literals."""
+
+_LITERALS: Final = (IntLit, FloatLit, DecimalLit, StringLit, BoolLit, LiteralPattern)
+
+_FIXED: Final = frozenset(("op", "role", "kind", "root", "category", "strategy"))
+"""Fields that hold a word of the language, which is no name even where a piece declares one that looks like it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """The structure of a piece of syntax.
+
+    Attributes:
+        digest: SHA-256 over its nodes with names numbered and literals left out, hexadecimal.
+        num_nodes: How many nodes it has; two small pieces are easily alike by chance.
+    """
+
+    digest: str
+    num_nodes: int
+
+
+def structure_of(root: Node) -> Structure:
+    """The structure of a declaration or a module.
+
+    Two pieces have the same structure when one becomes the other by renaming what it declares and by changing the
+    values of literals, comments, spacing and redundant brackets. Names of built-in types, methods, tags, attributes and
+    operators are part of the structure.
+
+    Args:
+        root: Any syntax node.
+    """
+    return _structure(root, _declared(root))
+
+
+def declaration_structures(module: Module) -> tuple[Structure, ...]:
+    """The structure of each declaration of a module; a name that any of them declares is no part of it.
+
+    Args:
+        module: A whole text.
+    """
+    declared = _declared(module)
+    return tuple(_structure(declaration, declared) for declaration in module.declarations)
+
+
+def _structure(root: Node, declared: frozenset[str]) -> Structure:
+    numbers: dict[str, int] = {}
+    digest = hashlib.sha256()
+    num_nodes = 0
+    pending: list[object] = [root]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, Node):
+            num_nodes += 1
+            pending.extend(reversed(_parts(item)))
+        elif isinstance(item, tuple):
+            pending.extend((_Mark(")"), *reversed(item), _Mark("(")))
+        elif isinstance(item, str) and item in declared:
+            digest.update(b"\0%d" % numbers.setdefault(item, len(numbers)))
+        else:
+            digest.update(f"\0{item!r}".encode())
+    return Structure(digest.hexdigest(), num_nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """Something that is no name, whatever it looks like."""
+
+    text: str
+
+
+def _parts(node: Node) -> list[object]:
+    """What a node consists of, its kind first."""
+    parts: list[object] = [_Mark(type(node).__name__)]
+    for field in fields(node):
+        if field.name in {"start", "end"}:
+            continue
+        value = getattr(node, field.name)
+        is_given = isinstance(node, DecoratorArgument) and field.name == "value"
+        if is_given or field.name in _WORDING or isinstance(node, _LITERALS):
+            parts.append(_Mark(type(value).__name__))
+        elif field.name in _FIXED and isinstance(value, str):
+            parts.append(_Mark(value))
+        else:
+            parts.append(value)
+    return parts
+
+
+def _declared(root: Node) -> frozenset[str]:
+    """The names that a piece declares: of types, functions, fields, variants, parameters, variables, states."""
+    names: set[str] = set()
+    for node in walk(root):
+        if isinstance(node, _USES):
+            continue
+        for field in fields(node):
+            if field.name in _DECLARING:
+                value = getattr(node, field.name)
+                values = value if isinstance(value, tuple) else (value,)
+                names.update(name for name in values if isinstance(name, str))
+    return frozenset(names)

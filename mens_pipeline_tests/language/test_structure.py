@@ -1,0 +1,146 @@
+"""Copies that were only renamed have the same structure; anything else makes another one."""
+
+import pytest
+
+from mens_pipeline.language import analyze
+from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.structure import declaration_structures, structure_of
+from mens_pipeline_tests.language.examples import golden_programs
+
+_PROGRAM = """
+// Adds up.
+type Term = | Add(left: int, right: int) | Nothing
+@table type Entry { text: str, priority: int }
+@embed(model: "small", dimensions: 3)
+fn total<T>(term: Term, entries: List[Entry]) to int {
+    let mut sum = 10
+    for entry, place in entries { sum = sum + (entry.priority * place) }
+    let double = (x) => x * 2
+    return match term {
+        Add(a, 3) => total(Nothing, entries) + a
+        _ => if sum > 5 { double(sum) } else { -1 }
+    }
+}
+@test("adds") fn adds() { assert(total(Nothing, []) is 10 and "a" isnt "b" and true and 1.5 < 2.5 and 3dec > 1dec) }
+"""
+
+_COPY = """
+@table type Row { words: str, rank: int }
+type Sum = | Both(first: int, second: int) | Empty
+
+@embed(model: "large", dimensions: 7)
+fn whole<K>(sum: Sum, rows: List[Row]) to int {
+    // Another comment.
+    let mut result = 11
+    for row, i in rows {
+        result = result + row.rank * i
+    }
+    let twice = (n) => (n * 4)
+    return match sum {
+        Both(p, 4) => whole(Empty, rows) + p
+        _ => if (result > 6) { twice(result) } else { -2 }
+    }
+}
+@test("sums") fn sums() { assert(whole(Empty, []) is 12 and "c" isnt "d" and false and 2.5 < 3.5 and 4dec > 2dec) }
+"""
+
+
+def _module(source: str) -> Module:
+    module = analyze(source).module
+
+    assert module is not None, analyze(source).errors
+    return module
+
+
+def test_a_copy_with_other_names_literals_and_spacing_has_the_same_structures() -> None:
+    """Every declaration is recognised, though the file is in another order."""
+    original = declaration_structures(_module(_PROGRAM))
+    copy = declaration_structures(_module(_COPY))
+
+    assert sorted(s.digest for s in original) == sorted(s.digest for s in copy)
+    assert {s.num_nodes for s in original} == {s.num_nodes for s in copy}
+
+
+def test_a_whole_text_has_a_structure_too() -> None:
+    """The same text reformatted is the same; with its parts in another order it is not."""
+    reformatted = _PROGRAM.replace(
+        "{ sum = sum + (entry.priority * place) }", "{\n\n  sum = sum + entry.priority*place\n}"
+    )
+
+    assert structure_of(_module(reformatted)) == structure_of(_module(_PROGRAM))
+    assert structure_of(_module(_COPY)) != structure_of(_module(_PROGRAM))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("fn f(a: int) to int { return a + 1 }", "fn f(a: int) to int { return a - 1 }"),
+        ("fn f(a: int) to int { return -a }", "fn f(a: bool) to int { return not a }"),
+        ("fn f(a: int) { }", "fn f(a: str) { }"),
+        ("fn f(a: List[int]) { }", "fn f(a: Set[int]) { }"),
+        ("fn f(a: str) to str { return a.trim() }", "fn f(a: str) to str { return a.upper() }"),
+        ("fn f(a: str) { print(a) }", "fn f(a: str) { log(a) }"),
+        ("fn f(a: int, b: int) to int { return a }", "fn f(a: int, b: int) to int { return b }"),
+        ("fn f() to int { return 1 }", 'fn f() to int { return "1" }'),
+        ("fn f() { g(1) }", "fn f() { g(1, 2) }"),
+        ("fn f() { g(1, h(2)) }", "fn f() { g(1, h(2, 3)) }"),
+        ("fn f() { return }", "fn f() { break }"),
+        ("fn f() { }", "pub fn f() { }"),
+        ("@pure fn f() { }", "@deprecated fn f() { }"),
+        ("@endpoint(kind: query) fn f() { }", "@endpoint(kind: mutation) fn f() { }"),
+        ("component C() { view: row() { 1 } }", "component C() { view: column() { 1 } }"),
+        ("component C() { view: row(gap=1) { 1 } }", "component C() { view: row(pad=1) { 1 } }"),
+        ("component C() { view: text(gap=1) }", "component C() { view: text(pad=1) }"),
+        ("component C() { state n = 1 view: row() { n } }", "component C() { derived n = 1 view: row() { n } }"),
+    ],
+)
+def test_what_is_not_a_name_of_its_own_makes_another_structure(one: str, other: str) -> None:
+    """Operators, types, methods, called names, tags, attributes, kinds of declarations, and which name stands where."""
+    assert structure_of(_module(one)) != structure_of(_module(other))
+
+
+def test_a_name_that_looks_like_a_word_of_the_language_is_still_only_a_name() -> None:
+    """A variant called `Add` does not change what `+` is."""
+    one = _module("type T = | Add(a: int) | B\nfn f(t: T) to int { return match t { Add(a) => a + a  _ => 1 } }")
+    other = _module("type T = | Plus(a: int) | B\nfn f(t: T) to int { return match t { Plus(a) => a + a  _ => 1 } }")
+
+    assert structure_of(one) == structure_of(other)
+
+
+def test_a_declaration_alone_keeps_the_names_of_others() -> None:
+    """What only another declaration declares is forgotten when the whole text is looked at."""
+    one, other = _module("type A { n: int }\nfn f(a: A) { }"), _module("type B { n: int }\nfn f(a: B) { }")
+
+    assert structure_of(one.declarations[1]) != structure_of(other.declarations[1])
+    assert declaration_structures(one) == declaration_structures(other)
+
+
+def test_numbers_of_workflows_and_decorators_are_literals() -> None:
+    """They are changed as literals are."""
+    head = "@distributed_train(strategy=ring_allreduce, peers={0})\n"
+    program = head + 'workflow w() {{ let v = workflow.version("a", {0}, 9) }}\n'
+
+    assert structure_of(_module(program.format(4))) == structure_of(_module(program.format(8)))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "let x = a[" + "1 + (" * 3000 + "1" + ")" * 3000 + "]",
+        "let x = " + "a[" * 3000 + "1" + "]" * 3000,
+        "let x: " + "L[" * 3000 + "int" + "]" * 3000 + " = 1",
+    ],
+    ids=["below an index", "indexes", "types"],
+)
+def test_nesting_does_not_matter(source: str) -> None:
+    """Thousands of levels have a structure like any others."""
+    assert structure_of(_module(source)).num_nodes > 3000
+
+
+def test_different_golden_programs_have_different_structures() -> None:
+    """What was written by hand is told apart."""
+    modules = [analyze(text).module for name, text in golden_programs().items() if name.endswith(".vox")]
+    structures = [structure_of(module).digest for module in modules if module is not None]
+
+    assert len(structures) > 200
+    assert len(set(structures)) >= 0.99 * len(structures)
