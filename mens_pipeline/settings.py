@@ -1,15 +1,24 @@
 """What this machine's environment says; the only module that reads it."""
 
+import os
 from pathlib import Path
 from typing import Final
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.errors import ConfigurationError
 
 PROJECT_ROOT: Final = Path(__file__).resolve().parents[1]
+PIPELINE_CONFIG: Final = PROJECT_ROOT / "config" / "pipeline.yaml"
+MIX_CONFIG: Final = PROJECT_ROOT / "config" / "mix.yaml"
+GATE_POLICY: Final = PROJECT_ROOT / "config" / "gates.yaml"
+
+
+def _num_processors() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Settings(BaseSettings):
@@ -31,6 +40,17 @@ class Settings(BaseSettings):
         default=PROJECT_ROOT / "data" / "store",
         validation_alias="MENS_STORE_ROOT",
         description="Where the pipeline keeps what it makes.",
+    )
+    num_workers: int = Field(
+        default_factory=_num_processors,
+        ge=1,
+        validation_alias="MENS_NUM_WORKERS",
+        description="Processes that work on a corpus at once; what they make does not depend on it.",
+    )
+    telemetry_url: SecretStr | None = Field(
+        default=None,
+        validation_alias="MENS_TELEMETRY_URL",
+        description="The database with the telemetry of agents, as an SQLAlchemy URL.",
     )
     dagster_home: Path = Field(
         default=PROJECT_ROOT / "data" / "dagster",

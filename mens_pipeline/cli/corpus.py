@@ -7,11 +7,14 @@ from typing import Annotated
 
 import typer
 
-from mens_pipeline.corpus.drops import Drop, Tally, Unit
+from mens_pipeline.cli.corpus_mix import mix, stats
+from mens_pipeline.corpus.drops import Drop, Tally, Unit, account, drop_fields
 from mens_pipeline.corpus.shares import share_text
 from mens_pipeline.errors import RefusedError
 
 app = typer.Typer(name="corpus", help="From a Vox workspace to training data.", no_args_is_help=True)
+app.command()(mix)
+app.command()(stats)
 
 
 @app.command()
@@ -34,12 +37,19 @@ def extract(
     Exit code 0: the records are written. 2: the command was misused.
     """
     from mens_pipeline.corpus.extract import commit_of, extract_workspace  # noqa: PLC0415 - Markdown and YAML can wait
-    from mens_pipeline.corpus.extracted_corpus import account, drop_fields  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.jsonl import write_jsonl, write_text  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.jsonl import write_lines, write_text  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
 
     tally = Tally()
     drops: list[Drop] = []
-    written = write_jsonl(output, extract_workspace(folder, tally, drops.append, commit_of(folder)))
+
+    def lines() -> Iterator[str]:
+        for outcome in extract_workspace(folder, commit_of(folder), workers=load_settings().num_workers):
+            outcome.count(tally)
+            drops.extend(outcome.drops)
+            yield from outcome.lines
+
+    written = write_lines(output, lines())
     assert tally.adds_up(), "something was neither kept nor dropped"  # noqa: S101 - our own impossibility
     counts = account(tally, written)
     if report is not None:
@@ -72,16 +82,21 @@ def validate(  # noqa: PLR0913 - one parameter an option
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the counts go, as JSON.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON document.")] = False,
 ) -> None:
-    """Keep the rows that are as they should be: schema, rating, size, accepted code, no duplicates.
+    """Keep the rows that are as they should be: schema, rating, size, accepted code, nothing repeated.
 
-    With VOX_MENS_TRAIN_JSONL_STRICT=1 the first row that is not kept ends the command, and nothing is written.
+    `config/pipeline.yaml` says from which likeness on a row repeats an earlier one, and how many rows one source file
+    or one template may give. With VOX_MENS_TRAIN_JSONL_STRICT=1 the first row that is not kept ends the command, and
+    nothing is written.
 
     Exit code 0: the good rows are written. 1: strict, and a row is not kept. 2: the command was misused.
     """
     from mens_pipeline.corpus.jsonl import open_rows, write_jsonl, write_text  # noqa: PLC0415 - pydantic can wait
+    from mens_pipeline.corpus.pipeline_config import load_pipeline_config  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.repetition import Repetition  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.validate import Quarantined, ValidationReport, validate_rows  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import PIPELINE_CONFIG, load_settings  # noqa: PLC0415 - likewise
 
+    repetition = Repetition(load_pipeline_config(PIPELINE_CONFIG).validate_)
     is_strict = load_settings().strict_jsonl
     counts = ValidationReport(recheck=recheck)
     refused: list[Quarantined] = []
@@ -93,7 +108,7 @@ def validate(  # noqa: PLR0913 - one parameter an option
         refused.append(row)
 
     with open_rows(rows) as lines:
-        write_jsonl(output, validate_rows(lines, counts, refuse))
+        write_jsonl(output, validate_rows(lines, counts, refuse, repetition))
     assert counts.adds_up(), "a row was neither kept nor rejected"  # noqa: S101 - our own impossibility
     if quarantine is not None:
         write_jsonl(quarantine, refused)

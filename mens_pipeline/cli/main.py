@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from mens_pipeline.cli import corpus
+from mens_pipeline.cli import corpus, telemetry
 from mens_pipeline.cli.check import check
+from mens_pipeline.cli.generate_data import generate_data
 from mens_pipeline.cli.run import run
 from mens_pipeline.errors import MensError, RefusedError
 
@@ -24,7 +25,9 @@ app = typer.Typer(
 )
 app.command()(check)
 app.command()(run)
+app.command(name="generate-data")(generate_data)
 app.add_typer(corpus.app)
+app.add_typer(telemetry.app)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer's form of an option callback

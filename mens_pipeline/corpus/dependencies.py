@@ -1,51 +1,82 @@
 """Which declarations of a file need which others."""
 
 from collections.abc import Sequence
+from typing import Final
 
-from mens_pipeline.language import DeclarationSpan, tokenize
-from mens_pipeline.language.ast.base import walk
-from mens_pipeline.language.ast.data import Variant
+from mens_pipeline.language import DeclarationSpan
+from mens_pipeline.language.lexer import scan
 
-_NAMES = frozenset(("IDENT", "TYPEIDENT"))
+BETWEEN: Final = "\n\n"
+"""What stands between declarations that are put together."""
+
+_NAMES: Final = frozenset(("IDENT", "TYPEIDENT"))
 
 
-def needed_with(index: int, spans: Sequence[DeclarationSpan], source: str) -> tuple[int, ...]:
-    """A declaration and all it needs of its file, directly or not.
+class Dependencies:
+    """Which declarations of a file need which others.
 
     A declaration needs another when one of its tokens is a name that the other declares: a function, type, variant,
     table, component. A local name that happens to be the same costs an unneeded neighbour, never a missing one.
-
-    Args:
-        index: Which declaration.
-        spans: All declarations of the file, in source order.
-        source: The file.
-
-    Returns:
-        Indexes in source order, `index` among them.
     """
-    declared = declared_names(spans)
-    needed = {index}
-    pending = [index]
-    while pending:
-        span = spans[pending.pop()]
-        names = {token.text for token in tokenize(span.cut(source)) if token.kind in _NAMES}
-        found = {other for name in names for other in declared.get(name, ())} - needed
-        needed |= found
-        pending.extend(found)
-    return tuple(sorted(needed))
+
+    def __init__(self, spans: Sequence[DeclarationSpan], source: str) -> None:
+        """Look up every name once.
+
+        Args:
+            spans: All declarations of the file, in source order.
+            source: The file.
+        """
+        self._declared = declared_names(spans)
+        self._sizes = tuple(span.end - span.start + len(BETWEEN) for span in spans)
+        self._totals = {name: sum(self._sizes[i] for i in indexes) for name, indexes in self._declared.items()}
+        self._names = tuple(
+            tuple(dict.fromkeys(name for name in _names(span.cut(source)) if name in self._declared)) for span in spans
+        )
+
+    def needed_with(self, index: int, most: int) -> tuple[int, ...] | None:
+        """A declaration and all it needs, directly or not.
+
+        Args:
+            index: Which declaration.
+            most: Characters that all of them may have together, each with `BETWEEN` behind it.
+
+        Returns:
+            Indexes in source order, `index` among them; None when they are longer.
+        """
+        needed = {index}
+        pending = [index]
+        seen: set[str] = set()
+        size = self._sizes[index]
+        while pending and size <= most:
+            for name in self._names[pending.pop()]:
+                if name in seen:
+                    continue
+                if self._totals[name] > most:
+                    return None
+                seen.add(name)
+                found = [other for other in self._declared[name] if other not in needed]
+                needed.update(found)
+                pending.extend(found)
+                size += sum(self._sizes[other] for other in found)
+        return tuple(sorted(needed)) if size <= most else None
 
 
-def declared_names(spans: Sequence[DeclarationSpan]) -> dict[str, tuple[int, ...]]:
+def _names(text: str) -> list[str]:
+    tokens = scan(text)
+    return [text for kind, text in zip(tokens.kinds, tokens.texts, strict=True) if kind in _NAMES]
+
+
+def declared_names(spans: Sequence[DeclarationSpan]) -> dict[str, list[int]]:
     """Name -> the declarations that declare it; indexes, imports and tests are never what another one needs by name.
 
     Args:
         spans: All declarations of a file.
     """
-    declared: dict[str, tuple[int, ...]] = {}
+    declared: dict[str, list[int]] = {}
     for index, span in enumerate(spans):
-        names = {node.name for node in walk(span.declaration) if isinstance(node, Variant)}
+        names = {variant.name for variant in getattr(span.declaration, "variants", ())}
         if span.name is not None and span.construct.name not in {"index", "test", "forall"}:
             names.add(span.name)
         for name in names:
-            declared[name] = (*declared.get(name, ()), index)
+            declared.setdefault(name, []).append(index)
     return declared

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 
 class Unit(StrEnum):
@@ -68,10 +69,10 @@ class Tally:
     kept: Counter[Unit] = field(default_factory=Counter)
     dropped: Counter[tuple[Unit, DropReason]] = field(default_factory=Counter)
 
-    def keep(self, unit: Unit) -> None:
+    def keep(self, unit: Unit, count: int = 1) -> None:
         """Count something that trains."""
-        self.seen[unit] += 1
-        self.kept[unit] += 1
+        self.seen[unit] += count
+        self.kept[unit] += count
 
     def drop(self, drop: Drop) -> None:
         """Count something that does not."""
@@ -86,3 +87,31 @@ class Tally:
     def adds_up(self) -> bool:
         """Whether nothing disappeared."""
         return all(self.seen[unit] == self.kept[unit] + sum(self.reasons(unit).values()) for unit in Unit)
+
+
+def account(tally: Tally, num_records: int) -> dict[str, Any]:
+    """The counts of an extraction in JSON types.
+
+    Args:
+        tally: What was seen, kept and dropped.
+        num_records: Records written.
+    """
+    units = {
+        str(unit): {"seen": tally.seen[unit], "kept": tally.kept[unit], "dropped": tally.reasons(unit)} for unit in Unit
+    }
+    return {"num_records": num_records, "units": units}
+
+
+def drop_fields(drop: Drop) -> dict[str, Any]:
+    """A drop in JSON types.
+
+    Args:
+        drop: What does not train.
+    """
+    return {
+        "unit": str(drop.unit),
+        "path": drop.path,
+        "line": drop.line,
+        "reason": str(drop.reason),
+        "detail": drop.detail,
+    }

@@ -1,13 +1,18 @@
 """A workspace to records, with an account of everything that was seen."""
 
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from mens_pipeline.corpus.drops import Drop, DropReason, Tally, Unit
+from mens_pipeline.corpus.batches import in_batches
+from mens_pipeline.corpus.drops import Drop, DropReason, Unit
 from mens_pipeline.corpus.extract_docs import extract_docs
 from mens_pipeline.corpus.extract_vox import extract_vox
+from mens_pipeline.corpus.file_outcome import FileOutcome
+from mens_pipeline.corpus.includes import has_include
 from mens_pipeline.corpus.records import ExtractedRecord, SourceKind
 from mens_pipeline.corpus.source_file import SourceFile
 from mens_pipeline.corpus.source_roots import SourceRoots, find_source_roots
@@ -17,23 +22,22 @@ from mens_pipeline.errors import SourceNotFoundError
 MAX_FILE_BYTES: Final = 1_048_576
 """A program or page above this size is no example."""
 
-_UNIT_OF: Final = {
-    SourceKind.VOX_FILE: Unit.VOX_FILE,
-    SourceKind.DOC_BLOCK: Unit.BLOCK,
-    SourceKind.DOC_SECTION: Unit.SECTION,
-}
+_UNIT_OF: Final = {SourceKind.DOC_BLOCK: Unit.BLOCK, SourceKind.DOC_SECTION: Unit.SECTION}
 
 
 def extract_workspace(
-    root: Path, tally: Tally, on_drop: Callable[[Drop], None], commit: str | None = None
-) -> Iterator[ExtractedRecord]:
-    """The records of all programs and pages below a folder, in the order of their paths.
+    root: Path,
+    commit: str | None = None,
+    known: Callable[[SourceFile], FileOutcome | None] = lambda _file: None,
+    workers: int = 1,
+) -> Iterator[FileOutcome]:
+    """What all programs and pages below a folder give, in the order of their paths.
 
     Args:
         root: The workspace.
-        tally: Counts everything that is seen; it adds up once all records have been taken.
-        on_drop: Takes each thing that does not train.
         commit: Git commit of the workspace, where there is one.
+        known: What a file gave before, if it is known to give the same again.
+        workers: Processes that extract; the outcomes do not depend on it.
 
     Raises:
         SourceNotFoundError: `root` is no folder.
@@ -43,31 +47,45 @@ def extract_workspace(
         raise SourceNotFoundError(f"{root}: no such folder. Name a Vox workspace.")
     root = root.resolve()
     roots = find_source_roots(root)
+    return in_batches(_items(root, roots, commit, known), partial(_extract_files, root=root, roots=roots), workers)
 
-    def drop(dropped: Drop) -> None:
-        tally.drop(dropped)
-        on_drop(dropped)
 
-    for path in files_below(root, VOX_SUFFIXES):
-        file = read_source(path, root, Unit.VOX_FILE, roots, commit)
-        found = file if isinstance(file, Drop) else extract_vox(file)
-        if isinstance(found, Drop):
-            drop(found)
-        else:
-            tally.keep(Unit.VOX_FILE)
-            yield from found
-    for path in files_below(root, PAGE_SUFFIXES):
-        page = read_source(path, root, Unit.PAGE, roots, commit)
-        given = page if isinstance(page, Drop) else extract_docs(page, root, lambda file: not roots.is_negative(file))
-        if isinstance(given, Drop):
-            drop(given)
-            continue
-        tally.keep(Unit.PAGE)
-        for dropped in given.drops:
-            drop(dropped)
-        for record in given.records:
-            tally.keep(_UNIT_OF[record.source.kind])
-            yield record
+def _items(
+    root: Path, roots: SourceRoots, commit: str | None, known: Callable[[SourceFile], FileOutcome | None]
+) -> Iterator[tuple[tuple[Unit, SourceFile] | None, FileOutcome | None, int]]:
+    for unit, suffixes in ((Unit.VOX_FILE, VOX_SUFFIXES), (Unit.PAGE, PAGE_SUFFIXES)):
+        for path in files_below(root, suffixes):
+            file = read_source(path, root, unit, roots, commit)
+            if isinstance(file, Drop):
+                yield None, FileOutcome(file.path, None, (), {}, (file,)), 0
+                continue
+            outcome = known(file)
+            yield (unit, file) if outcome is None else None, outcome, len(file.data)
+
+
+def _extract_files(jobs: list[tuple[Unit, SourceFile]], root: Path, roots: SourceRoots) -> list[FileOutcome]:
+    return [_program(file) if unit is Unit.VOX_FILE else _page(file, root, roots) for unit, file in jobs]
+
+
+def _program(file: SourceFile) -> FileOutcome:
+    found = extract_vox(file)
+    if isinstance(found, Drop):
+        return FileOutcome(file.path, file.blob, (), {}, (found,))
+    return FileOutcome(file.path, file.blob, _lines(found), {Unit.VOX_FILE: 1}, ())
+
+
+def _page(file: SourceFile, root: Path, roots: SourceRoots) -> FileOutcome:
+    stands_alone = not has_include(file.data)
+    found = extract_docs(file, root, lambda path: not roots.is_negative(path))
+    if isinstance(found, Drop):
+        return FileOutcome(file.path, file.blob, (), {}, (found,), stands_alone)
+    kept = Counter({Unit.PAGE: 1})
+    kept.update(_UNIT_OF[record.source.kind] for record in found.records)
+    return FileOutcome(file.path, file.blob, _lines(found.records), dict(kept), found.drops, stands_alone)
+
+
+def _lines(records: tuple[ExtractedRecord, ...]) -> tuple[str, ...]:
+    return tuple(record.model_dump_json() for record in records)
 
 
 def read_source(path: Path, root: Path, unit: Unit, roots: SourceRoots, commit: str | None) -> SourceFile | Drop:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -12,15 +13,13 @@ from mens_pipeline.corpus.frontmatter import FrontmatterError, comment_header, j
 from mens_pipeline.corpus.includes import IncludeError, resolve_includes
 from mens_pipeline.corpus.metadata_comments import has_skip_marker, strip_metadata
 from mens_pipeline.corpus.page import Block, Page, Section, parse_page
-from mens_pipeline.corpus.records import ExtractedRecord, Lane, Source, SourceKind
+from mens_pipeline.corpus.records import MAX_CONTEXT, MAX_TEXT, ExtractedRecord, Lane, Source, SourceKind
 from mens_pipeline.corpus.source_file import SourceFile
 from mens_pipeline.language import SourceText, analyze
 from mens_pipeline.language.taxonomy import DEFAULT_DIFFICULTY
 
 MIN_PROSE: Final = 100
 """Characters of prose that make a section worth a record."""
-
-_LONGEST_CONTEXT: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +75,7 @@ class _Extraction:
         self.may_include = may_include
         self.page = page
         self.text = text
+        self.starts = tuple(accumulate((len(line) + 1 for line in text.text.split("\n")), initial=0))
         self.weight = weight
         self.metadata = {key: jsonable(value) for key, value in page.header.items()}
 
@@ -103,6 +103,8 @@ class _Extraction:
             return drop(DropReason.BAD_FRONTMATTER, str(error))
         if refusal is not None:
             return drop(*refusal)
+        if len(code) > MAX_TEXT:
+            return drop(DropReason.TOO_LARGE, f"{len(code)} characters, more than {MAX_TEXT}")
         analysis = analyze(code)
         if analysis.module is None:
             first = analysis.errors[0]
@@ -117,7 +119,7 @@ class _Extraction:
             source,
             weight=self.weight,
             metadata=self.metadata,
-            context=context[:_LONGEST_CONTEXT] or None,
+            context=context[:MAX_CONTEXT] or None,
         )
 
     def _objection_to_includes(self, files: tuple[Path, ...]) -> tuple[DropReason, str] | None:
@@ -136,6 +138,9 @@ class _Extraction:
         if len(section.prose) < MIN_PROSE:
             detail = f"{len(section.prose)} characters of prose, fewer than {MIN_PROSE}"
             return Drop(Unit.SECTION, self.file.path, line, DropReason.TOO_SHORT, detail)
+        if len(section.prose) > MAX_TEXT:
+            detail = f"{len(section.prose)} characters of prose, more than {MAX_TEXT}"
+            return Drop(Unit.SECTION, self.file.path, line, DropReason.TOO_LARGE, detail)
         return ExtractedRecord(
             source=self._source(SourceKind.DOC_SECTION, section.first_line, section.last_line),
             lane=Lane.DOCS_QA,
@@ -143,7 +148,7 @@ class _Extraction:
             text_sha256=hashlib.sha256(section.prose.encode()).hexdigest(),
             verdict="prose",
             prompt=None,
-            context=_joined(self.page.title, section.heading) or None,
+            context=_joined(self.page.title, section.heading)[:MAX_CONTEXT] or None,
             name=section.heading or None,
             category="documentation",
             constructs={},
@@ -153,10 +158,8 @@ class _Extraction:
         )
 
     def _source(self, kind: SourceKind, first_line: int, last_line: int) -> Source:
-        lines = self.text.text.split("\n")
-        start = sum(len(line) + 1 for line in lines[:first_line])
-        end = start + sum(len(line) + 1 for line in lines[first_line:last_line])
-        return self.file.source(kind, self.text, (start, min(end, len(self.text.text))))
+        span = self.starts[first_line], min(self.starts[last_line], len(self.text.text))
+        return self.file.source(kind, self.text, span)
 
 
 def _joined(*parts: str) -> str:

@@ -1,16 +1,19 @@
 """A `.vox` file to records: one for the file, one for each of its declarations."""
 
-from typing import Any
+from typing import Any, Final
 
 from mens_pipeline.corpus.code_record import code_record
-from mens_pipeline.corpus.dependencies import needed_with
+from mens_pipeline.corpus.dependencies import BETWEEN, Dependencies
 from mens_pipeline.corpus.drops import Drop, DropReason, Unit
 from mens_pipeline.corpus.frontmatter import FrontmatterError, comment_header, jsonable, objection, weight_of
 from mens_pipeline.corpus.metadata_comments import has_skip_marker, is_directive, strip_metadata, training_prompt
-from mens_pipeline.corpus.records import ExtractedRecord, SourceKind
+from mens_pipeline.corpus.records import MAX_CONTEXT, MAX_TEXT, ExtractedRecord, SourceKind
 from mens_pipeline.corpus.source_file import SourceFile
 from mens_pipeline.language import DeclarationSpan, SourceText, analyze, declaration_spans
 from mens_pipeline.language.ast.declarations import Module
+
+MAX_PIECE: Final = 16_384
+"""Characters of a declaration with all it needs; where all call one another, longer pieces would grow without end."""
 
 
 def extract_vox(file: SourceFile) -> tuple[ExtractedRecord, ...] | Drop:
@@ -21,7 +24,7 @@ def extract_vox(file: SourceFile) -> tuple[ExtractedRecord, ...] | Drop:
 
     Returns:
         A record for the whole file, then one for each declaration that with all it needs is less than the file. The
-        front end accepts every text.
+        front end accepts every text. What is longer than `MAX_TEXT` gives no record.
     """
     try:
         source = file.data.decode("utf-8")
@@ -45,7 +48,14 @@ def extract_vox(file: SourceFile) -> tuple[ExtractedRecord, ...] | Drop:
     spans = declaration_spans(source, analysis.module)
     if not spans:
         return Drop(Unit.VOX_FILE, file.path, 1, DropReason.NO_DECLARATION, "nothing is declared")
-    return _Extraction(file, source, header, weight, spans).records()
+    stated = training_prompt(source)
+    if stated is not None and len(stated) > MAX_TEXT:
+        detail = f"a training prompt of {len(stated)} characters, more than {MAX_TEXT}"
+        return Drop(Unit.VOX_FILE, file.path, 1, DropReason.BAD_FRONTMATTER, detail)
+    records = _Extraction(file, source, header, weight, spans).records(stated)
+    if not records:
+        return Drop(Unit.VOX_FILE, file.path, 1, DropReason.TOO_LARGE, f"no piece of at most {MAX_TEXT} characters")
+    return records
 
 
 class _Extraction:
@@ -65,39 +75,42 @@ class _Extraction:
         self.weight = weight
         self.spans = spans
         self.text = SourceText(source)
+        self.dependencies = Dependencies(spans, source)
         self.metadata = {key: jsonable(value) for key, value in header.items()}
 
-    def records(self) -> tuple[ExtractedRecord, ...]:
+    def records(self, stated: str | None) -> tuple[ExtractedRecord, ...]:
         pieces = (self._piece(index) for index in range(len(self.spans)))
-        return (self._whole(), *(piece for piece in pieces if piece is not None))
+        return tuple(record for record in (self._whole(stated), *pieces) if record is not None)
 
-    def _whole(self) -> ExtractedRecord:
+    def _whole(self, stated: str | None) -> ExtractedRecord | None:
         text = strip_metadata(self.source)
-        stated = _text(self.header.get("description")) or _text(self.header.get("title"))
+        if len(text) > MAX_TEXT:
+            return None
+        about = _text(self.header.get("description")) or _text(self.header.get("title"))
         return code_record(
             text,
             self._parse(text),
             self.file.source(SourceKind.VOX_FILE, self.text, (0, len(self.source))),
             weight=self.weight,
             metadata=self.metadata,
-            prompt=training_prompt(self.source),
-            context=stated or doc_of(self.spans[0]),
+            prompt=stated,
+            context=(about or doc_of(self.spans[0]) or "")[:MAX_CONTEXT] or None,
         )
 
     def _piece(self, index: int) -> ExtractedRecord | None:
-        """A declaration with all it needs; None when that is the whole file."""
-        needed = needed_with(index, self.spans, self.source)
-        if len(needed) == len(self.spans):
+        """A declaration with all it needs; None when that is the whole file, or too long."""
+        needed = self.dependencies.needed_with(index, MAX_PIECE)
+        if needed is None or len(needed) == len(self.spans):
             return None
         span = self.spans[index]
-        text = strip_metadata("\n\n".join(self.spans[other].cut(self.source) for other in needed))
+        text = strip_metadata(BETWEEN.join(self.spans[other].cut(self.source) for other in needed))
         return code_record(
             text,
             self._parse(text),
             self.file.source(SourceKind.VOX_DECLARATION, self.text, (span.start, span.end)),
             weight=self.weight,
             metadata=self.metadata,
-            context=doc_of(span),
+            context=(doc_of(span) or "")[:MAX_CONTEXT] or None,
             name=span.name,
             category=span.construct.name,
         )

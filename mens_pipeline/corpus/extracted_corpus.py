@@ -1,99 +1,188 @@
 """The extracted corpus as an artifact: built when its inputs are new, reused when they are not."""
 
 import json
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.corpus.drops import Drop, Tally, Unit
+import mens_pipeline.language
+from mens_pipeline.corpus.drops import Drop, Tally, account, drop_fields
 from mens_pipeline.corpus.extract import commit_of, extract_workspace
+from mens_pipeline.corpus.file_outcome import FileOutcome
 from mens_pipeline.corpus.jsonl import write_jsonl
-from mens_pipeline.corpus.source_roots import FILE_NAME
+from mens_pipeline.corpus.previous_extraction import PreviousExtraction, read_accounts
+from mens_pipeline.corpus.source_file import SourceFile
+from mens_pipeline.corpus.source_roots import FILE_NAME, find_source_roots
 from mens_pipeline.corpus.sources import PAGE_SUFFIXES, VOX_SUFFIXES, files_below, tree_fingerprint
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.corpus.telemetry import (
+    TelemetryQuery,
+    TelemetryTally,
+    read_telemetry,
+    telemetry_fingerprint,
+    telemetry_pairs,
+)
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
 
 KIND: Final = "extracted_corpus"
 RECORDS: Final = "records.jsonl"
 REPORT: Final = "report.json"
+FILES: Final = "files.jsonl"
+TELEMETRY: Final = "telemetry.jsonl"
 
 _EXTRACTOR: Final = (
-    *("code_record.py", "dependencies.py", "drops.py", "extract*.py", "frontmatter.py", "includes.py", "jsonl.py"),
+    *(
+        "code_record.py",
+        "dependencies.py",
+        "drops.py",
+        "extract*.py",
+        "file_outcome.py",
+        "frontmatter.py",
+        "includes.py",
+    ),
     *("metadata_comments.py", "page.py", "records.py", "source_*.py", "sources.py"),
 )
 """The files that decide what an extraction gives."""
 
+_LANGUAGE: Final = ("front_end.py", "outline.py", "source_text.py")
+"""Those of the language, beside its grammar."""
 
-def build_extracted_corpus(root: Path, store: ArtifactStore) -> tuple[Artifact, bool]:
-    """Extract a workspace into the store, unless the same was extracted before.
+_RULES: Final = ("grammar", "outline", "extractor", "roots")
+"""The inputs with which all files have to be extracted anew."""
+
+
+@dataclass
+class Reuse:
+    """How much of a corpus was known before.
+
+    Attributes:
+        is_whole: The very corpus was there.
+        known: Files whose records were taken over.
+        extracted: Files that were extracted.
+    """
+
+    is_whole: bool = False
+    known: int = 0
+    extracted: int = 0
+
+
+def build_extracted_corpus(
+    root: Path, store: ArtifactStore, workers: int = 1, telemetry: TelemetryQuery | None = None
+) -> tuple[Artifact, Reuse]:
+    """Extract a workspace into the store; files that have not changed since the latest corpus are not read anew.
 
     Args:
         root: The workspace.
         store: Where the corpus is kept.
+        workers: Processes that extract; the corpus does not depend on it.
+        telemetry: Rows to take up beside the workspace, if there is a database.
 
     Returns:
-        The corpus, and whether it was reused. Its folder holds `records.jsonl` and `report.json`.
+        The corpus, and how much of it was known. Its folder holds `records.jsonl`, `telemetry.jsonl` (redacted pairs,
+        none without a database), `files.jsonl` (what each file gave, and where its records lie) and `report.json`.
 
     Raises:
         SourceNotFoundError: `root` is no folder.
+        RefusedError: The workspace or the telemetry changed while it was read.
         ConfigurationError: `examples.ssot.v1.yaml` does not hold together, or the store cannot be written.
     """
-    inputs = inputs_of(root)
-    found = store.find(KIND, inputs)
-    if found is not None:
-        store.point("latest", found)
-        return found, True
+    inputs = inputs_of(root, telemetry)
+    reuse = Reuse()
+
+    def write(folder: Path) -> dict[str, Any]:
+        extra = _write(root, folder, store, inputs, reuse, workers)
+        told = write_telemetry(folder / TELEMETRY, telemetry)
+        if inputs_of(root, telemetry) != inputs:
+            raise RefusedError(f"{root}: the workspace or the telemetry changed while it was read. Run again.")
+        return {**extra, "telemetry": told}
+
+    corpus, reuse.is_whole = store.built(KIND, inputs, write)
+    return corpus, reuse
+
+
+def _write(  # noqa: PLR0913, PLR0917 - where from, where to, what is known
+    root: Path, folder: Path, store: ArtifactStore, inputs: dict[str, Any], reuse: Reuse, workers: int
+) -> dict[str, Any]:
     tally = Tally()
     drops: list[Drop] = []
-    with store.writing(KIND, inputs) as draft:
-        records = extract_workspace(root, tally, drops.append, inputs["commit"])
-        num_records = write_jsonl(draft.path / RECORDS, records)
-        report = {**account(tally, num_records), "drops": [drop_fields(drop) for drop in drops]}
-        (draft.path / REPORT).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        draft.extra = account(tally, num_records)
-    built = store.find(KIND, inputs)
-    assert built is not None, "what was just written is there"  # noqa: S101 - our own impossibility
-    store.point("latest", built)
-    return built, False
+    num_records = position = 0
+    with ExitStack() as stack:
+        known = _known(stack, store, inputs)
+        records = stack.enter_context((folder / RECORDS).open("w", encoding="utf-8", newline="\n"))
+        index = stack.enter_context((folder / FILES).open("w", encoding="utf-8", newline="\n"))
+
+        def counted(file: SourceFile) -> FileOutcome | None:
+            outcome = known(file)
+            reuse.known += outcome is not None
+            reuse.extracted += outcome is None
+            return outcome
+
+        for outcome in extract_workspace(root, inputs["commit"], counted, workers):
+            text = "".join(f"{line}\n" for line in outcome.lines)
+            start, position = position, position + len(text.encode())
+            records.write(text)
+            index.write(json.dumps({**outcome.account(), "start": start, "end": position}) + "\n")
+            outcome.count(tally)
+            drops.extend(outcome.drops)
+            num_records += len(outcome.lines)
+    report = {**account(tally, num_records), "drops": [drop_fields(drop) for drop in drops]}
+    (folder / REPORT).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return account(tally, num_records)
 
 
-def inputs_of(root: Path) -> dict[str, Any]:
+def _known(
+    stack: ExitStack, store: ArtifactStore, inputs: dict[str, Any]
+) -> Callable[[SourceFile], FileOutcome | None]:
+    """What the latest corpus knows, if the same rules made it."""
+    latest = store.pointed(KIND, "latest")
+    previous = store.get(KIND, latest) if latest else None
+    if previous is None or any(previous.manifest["inputs"].get(rule) != inputs[rule] for rule in _RULES):
+        return lambda _file: None
+    records = stack.enter_context((previous.path / RECORDS).open("rb"))
+    accounts = read_accounts(previous.path / FILES)
+    return PreviousExtraction(accounts, records, previous.manifest["inputs"]["commit"]).outcome
+
+
+def inputs_of(root: Path, telemetry: TelemetryQuery | None = None) -> dict[str, Any]:
     """All that decides what an extraction gives: contents, rules, commit.
 
     Args:
         root: The workspace.
+        telemetry: Rows to take up, if there is a database.
     """
     files = files_below(root, (*VOX_SUFFIXES, *PAGE_SUFFIXES, FILE_NAME))
     return {
         "sources": tree_fingerprint(root, files),
+        "roots": find_source_roots(root).fingerprint(),
         "grammar": grammar_fingerprint(),
+        "outline": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, _LANGUAGE),
         "extractor": rules_fingerprint(Path(__file__).parent, _EXTRACTOR),
         "commit": commit_of(root),
+        "telemetry": None if telemetry is None else telemetry_fingerprint(telemetry),
     }
 
 
-def account(tally: Tally, num_records: int) -> dict[str, Any]:
-    """The counts of an extraction in JSON types.
+def write_telemetry(path: Path, query: TelemetryQuery | None) -> dict[str, Any] | None:
+    """Write the pairs of a telemetry table, redacted.
 
     Args:
-        tally: What was seen, kept and dropped.
-        num_records: Records written.
+        path: The target; empty without a database.
+        query: Which rows, if there is a database.
+
+    Returns:
+        The counts; None without a database.
+
+    Raises:
+        SourceNotFoundError: The SQLite file is not there.
+        ConfigurationError: The database, the table or a column is not what it should be.
     """
-    units = {
-        str(unit): {"seen": tally.seen[unit], "kept": tally.kept[unit], "dropped": tally.reasons(unit)} for unit in Unit
-    }
-    return {"num_records": num_records, "units": units}
-
-
-def drop_fields(drop: Drop) -> dict[str, Any]:
-    """A drop in JSON types.
-
-    Args:
-        drop: What does not train.
-    """
-    return {
-        "unit": str(drop.unit),
-        "path": drop.path,
-        "line": drop.line,
-        "reason": str(drop.reason),
-        "detail": drop.detail,
-    }
+    if query is None:
+        path.touch()
+        return None
+    tally = TelemetryTally()
+    write_jsonl(path, telemetry_pairs(read_telemetry(query), tally, query.table))
+    assert tally.adds_up(), "a row was neither kept nor dropped"  # noqa: S101 - our own impossibility
+    return {"table": query.table, **tally.as_json()}

@@ -41,6 +41,15 @@ def resolve_includes(block: str, page: Path, root: Path) -> tuple[str, tuple[Pat
     return "\n".join(lines) + "\n", tuple(files)
 
 
+def has_include(page: bytes) -> bool:
+    """Whether a page may include another file; some that say so only in passing count as well.
+
+    Args:
+        page: Its content.
+    """
+    return b"{{#include" in page
+
+
 def _inside(path: Path, root: Path) -> Path:
     try:
         resolved = path.resolve(strict=True)

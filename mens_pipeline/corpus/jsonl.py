@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.corpus.records import ExtractedRecord
+from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
 
 
@@ -26,10 +27,26 @@ def write_jsonl(path: Path, records: Iterable[BaseModel]) -> int:
     Raises:
         ConfigurationError: The folder cannot be written.
     """
+    return write_lines(path, (record.model_dump_json() for record in records))
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> int:
+    """Write lines through a temporary file beside the target.
+
+    Args:
+        path: The target; replaced when it exists, untouched when writing fails.
+        lines: What to write, without ends of lines, taken one at a time.
+
+    Returns:
+        How many were written.
+
+    Raises:
+        ConfigurationError: The folder cannot be written.
+    """
     written = 0
-    with _replacing(path) as lines:
-        for record in records:
-            lines.write(record.model_dump_json() + "\n")
+    with _replacing(path) as target:
+        for line in lines:
+            target.write(line + "\n")
             written += 1
     return written
 
@@ -60,7 +77,10 @@ def _replacing(path: Path) -> Iterator[TextIO]:
     try:
         with target:
             yield target
-        temporary.replace(path)
+        try:
+            temporary.replace(path)
+        except OSError as error:
+            raise ConfigurationError(f"{path}: {error.strerror}. Name a file that may be replaced.") from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -98,3 +118,24 @@ def read_records(lines: Iterable[bytes], path: Path) -> Iterator[ExtractedRecord
         except ValidationError as error:
             advice = "Run `mens corpus validate` on the file first."
             raise RefusedError(f"{path}:{number}: no extracted record ({mistakes_in(error)}). {advice}") from error
+
+
+def read_pairs(path: Path) -> Iterator[TrainingPair]:
+    """Training pairs, one a line; blank lines are passed over.
+
+    Args:
+        path: A file of pairs.
+
+    Raises:
+        SourceNotFoundError: It is not there or cannot be read.
+        RefusedError: A line is no pair.
+    """
+    with open_rows(path) as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                yield TrainingPair.model_validate_json(line)
+            except ValidationError as error:
+                advice = "Run `mens corpus validate` on the file first."
+                raise RefusedError(f"{path}:{number}: no pair ({mistakes_in(error)}). {advice}") from error

@@ -7,6 +7,9 @@ from mens_pipeline.corpus.frontmatter import comment_header
 from mens_pipeline.language import Token, tokenize
 
 _DIRECTIVE: Final = re.compile(r"^(?://|#)\s*(?:@training_prompt:|ANCHOR(?:_END)?:|vox:)")
+_LOOKS_LIKE_ONE: Final = re.compile(r"^[ \t]*(?://|#)\s*(?:@training_prompt:|ANCHOR|vox:)", re.MULTILINE)
+"""Found in every text with a directive, and sometimes in a string; texts without it need not be tokenised."""
+
 _PROMPT: Final = re.compile(r"^(?://|#)\s*@training_prompt:\s*(?P<prompt>.*\S)\s*$")
 _SKIP: Final = re.compile(r"^(?://|#)\s*vox:skip\b")
 
@@ -47,6 +50,8 @@ def training_prompt(source: str) -> str | None:
     Args:
         source: The program.
     """
+    if "@training_prompt:" not in source:
+        return None
     matches = (_PROMPT.match(comment) for _, comment in _whole_line_comments(source))
     return next((match["prompt"] for match in matches if match), None)
 
@@ -57,12 +62,14 @@ def has_skip_marker(source: str) -> bool:
     Args:
         source: The program.
     """
-    return any(_SKIP.match(comment) for _, comment in _whole_line_comments(source))
+    return "vox:skip" in source and any(_SKIP.match(comment) for _, comment in _whole_line_comments(source))
 
 
 def _whole_line_comments(source: str) -> list[tuple[int, str]]:
-    """Line (from 0) and text of the comments that stand alone on their lines."""
-    comments = []
+    """Line (from 0) and text of the comments that stand alone on their lines; none in a text without directives."""
+    comments: list[tuple[int, str]] = []
+    if _LOOKS_LIKE_ONE.search(source) is None:
+        return comments
     line = 0
     is_alone = True
     for token in tokenize(source):

@@ -1,25 +1,45 @@
 """The record that extraction writes: a piece of a workspace, where it came from, and what the front end said."""
 
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+MAX_TEXT: Final = 65_536
+"""Characters of a request or an answer; longer ones would never fit a context."""
+
+MAX_CONTEXT: Final = 400
+"""Characters of what a text is about."""
+
 
 class SourceKind(StrEnum):
-    """What a record was cut from."""
+    """What a row was made from."""
 
     VOX_FILE = "vox_file"
     VOX_DECLARATION = "vox_declaration"
     DOC_BLOCK = "doc_block"
     DOC_SECTION = "doc_section"
+    TELEMETRY = "telemetry"
+    SYNTHETIC = "synthetic"
+    """A template; no file stands behind it."""
+    DERIVED = "derived"
+    """A program of the workspace that was changed on purpose."""
 
 
 class Lane(StrEnum):
-    """Which kind of training a row is for."""
+    """Which kind of training a row is for; the names are upstream's."""
 
     CODEGEN = "vox_codegen"
     DOCS_QA = "vox_docs_qa"
+    TOOLING = "vox_tooling"
+    SPEECH = "vox_speech"
+    TRAJECTORY_REPAIR = "vox_trajectory_repair"
+    RETRIEVAL_GROUNDED = "vox_retrieval_grounded"
+    LANG_TIER_B = "vox_lang_tier_b"
+    RUST_EXPERT_CROSS = "vox_rust_expert_cross"
+    RUST_CONTEXT = "rust_context"
+    RESEARCH_EXPERT = "vox_research_expert"
+    DOGFOOD_AGENT = "vox_dogfood_agent"
 
 
 class Source(BaseModel):
@@ -42,7 +62,7 @@ class ExtractedRecord(BaseModel):
 
     source: Source
     lane: Lane
-    text: str = Field(min_length=1, description="Vox code, or Markdown prose in the docs lane.")
+    text: str = Field(min_length=1, max_length=MAX_TEXT, description="Vox code, or Markdown prose in the docs lane.")
     text_sha256: str = Field(description="SHA-256 of the text, hexadecimal.")
     verdict: Literal["accepted", "prose"] = Field(description="What the front end said; prose is not judged.")
     prompt: str | None = Field(description="The request that the source itself states for this text, if it does.")

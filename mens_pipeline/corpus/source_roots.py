@@ -1,5 +1,6 @@
 """Which folders of a workspace hold what: `examples.ssot.v1.yaml`."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -38,6 +39,12 @@ class SourceRoots:
     workspace: Path | None = None
     negative: tuple[Path, ...] = ()
 
+    def fingerprint(self) -> str:
+        """What the roots are, relative to the workspace and thus the same on every machine."""
+        if self.workspace is None:
+            return "none"
+        return " ".join(sorted(os.path.relpath(root, self.workspace) for root in self.negative))
+
     def is_negative(self, path: Path) -> bool:
         """Whether a file lies below a negative root.
 
@@ -72,8 +79,8 @@ def find_source_roots(folder: Path) -> SourceRoots:
 def _load(path: Path, workspace: Path) -> SourceRoots:
     try:
         roots = _Roots.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigurationError(f"{path}: cannot be read as YAML ({error}). Correct the file.") from error
     except ValidationError as error:
         raise ConfigurationError(f"{path}: {mistakes_in(error)}. Correct the file.") from error
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:  # YAML reads dates, and nests without bound
+        raise ConfigurationError(f"{path}: cannot be read as YAML ({error}). Correct the file.") from error
     return SourceRoots(workspace, tuple((workspace / root).resolve() for root in roots.negative_roots))

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,6 @@ _CACHE_TAG: Final = "CACHEDIR.TAG"
 _TAG_TEXT: Final = (
     "Signature: 8a477f597d28d172789f06886806bc55\n# Outputs of mens-pipeline; not a source of anything.\n"
 )
-_BLOCK: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +106,31 @@ class ArtifactStore:
         finally:
             shutil.rmtree(draft.path, ignore_errors=True)
 
+    def built(
+        self, kind: str, inputs: Mapping[str, Any], write: Callable[[Path], dict[str, Any]]
+    ) -> tuple[Artifact, bool]:
+        """The artifact of these inputs, written if there is none; `latest` names it from now on.
+
+        Args:
+            kind: What it is.
+            inputs: JSON values that decide what it holds.
+            write: Fills a folder, and returns what the manifest shall say besides.
+
+        Returns:
+            The artifact, and whether it was there.
+
+        Raises:
+            ConfigurationError: The store cannot be written.
+        """
+        found = self.find(kind, inputs)
+        if found is None:
+            with self.writing(kind, inputs) as draft:
+                draft.extra = write(draft.path)
+        artifact = found or self.find(kind, inputs)
+        assert artifact is not None, "what was just written is there"  # noqa: S101 - our own impossibility
+        self.point("latest", artifact)
+        return artifact, found is not None
+
     def point(self, name: str, artifact: Artifact) -> None:
         """Let a pointer name an artifact.
 
@@ -153,9 +177,15 @@ def key_of(inputs: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _described(path: Path) -> dict[str, Any]:
-    digest = hashlib.sha256()
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, hexadecimal.
+
+    Args:
+        path: A file of any size.
+    """
     with path.open("rb") as content:
-        while block := content.read(_BLOCK):
-            digest.update(block)
-    return {"sha256": digest.hexdigest(), "bytes": path.stat().st_size}
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _described(path: Path) -> dict[str, Any]:
+    return {"sha256": digest_of(path), "bytes": path.stat().st_size}

@@ -4,11 +4,9 @@ from typing import Final, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from mens_pipeline.corpus.records import Lane, Source
+from mens_pipeline.corpus.records import MAX_TEXT, Lane, Source
 
 SCHEMA_VERSION: Final = "vox_dogfood_v1"
-MAX_TEXT: Final = 65_536
-"""Characters of a prompt or a response; longer ones would never fit a context."""
 
 
 class TrainingPair(BaseModel):
@@ -32,4 +30,5 @@ class TrainingPair(BaseModel):
     response_mode: Literal["code_only", "prose_only"] = "code_only"
     task_family: str = Field(default="vox_codegen", min_length=1)
     difficulty: int = Field(default=5, ge=1, le=10, strict=True)
+    template: str | None = Field(default=None, description="What made it, for a synthetic row: `mutation/rename`.")
     source: Source | None = Field(default=None, description="Where the response stands; None for rows from elsewhere.")

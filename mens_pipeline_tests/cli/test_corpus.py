@@ -63,19 +63,22 @@ def _invoke(*arguments: str | Path) -> Result:
 
 
 def test_the_commands_chain_as_the_seeds_show(tmp_path: Path) -> None:
-    """extract, validate, pairs with docs, validate: nothing is lost and the second validation changes nothing."""
+    """extract, validate, pairs with docs, validate: rows that repeat others go, and nothing else is lost."""
     data = PROJECT_ROOT / "data"
-    names = ("validated.jsonl", "checked.jsonl", "train.jsonl", "again.jsonl")
-    extracted, checked, train, again = (tmp_path / name for name in names)
+    names = ("extracted.jsonl", "checked.jsonl", "pairs.jsonl", "train.jsonl", "again.jsonl")
+    extracted, checked, made, train, again = (tmp_path / name for name in names)
 
     assert _invoke("extract", data, "-o", extracted).exit_code == 0
-    assert _invoke("validate", extracted, "--no-recheck", "-o", checked).exit_code == 0
-    num_records = len(extracted.read_text().splitlines())
-    made = _invoke("pairs", checked, "-o", train, "--docs", data / "docs", "--docs", data / "docs" / "tutorials")
-    assert _invoke("validate", train, "-o", again).stdout.startswith("kept ")
-    assert made.stdout == f"{len(train.read_text().splitlines())} pairs in {train}, from {num_records} records\n"
+    counts = json.loads(_invoke("validate", extracted, "--no-recheck", "-o", checked, "--json").stdout)
+    assert counts["seen"] == len(extracted.read_text().splitlines())
+    assert {reason for reason, count in counts["rejected"].items() if count} == {"near_duplicate"}
+    paired = _invoke("pairs", checked, "-o", made, "--docs", data / "docs", "--docs", data / "docs" / "tutorials")
+    num_pairs = len(made.read_text().splitlines())
+    assert paired.stdout == f"{num_pairs} pairs in {made}, from {counts['kept']} records\n"
+    assert _invoke("validate", made, "-o", train).stdout.startswith("kept ")
+    assert num_pairs > len(train.read_text().splitlines()) > 1500
+    assert _invoke("validate", train, "-o", again).exit_code == 0
     assert again.read_bytes() == train.read_bytes()
-    assert len(train.read_text().splitlines()) > 1500
 
 
 def test_validate_prints_and_writes_its_account(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mens_pipeline.corpus.dependencies import needed_with
-from mens_pipeline.language import analyze, declaration_spans
+from mens_pipeline.corpus.dependencies import BETWEEN, Dependencies, declared_names
+from mens_pipeline.language import DeclarationSpan, analyze, declaration_spans
 
 _SOURCE = """import std.fs
 let limit = 3
@@ -23,6 +23,13 @@ routes { "/" to Rack }
 """
 
 
+def _spans(source: str) -> tuple[DeclarationSpan, ...]:
+    module = analyze(source).module
+
+    assert module is not None
+    return declaration_spans(source, module)
+
+
 @pytest.mark.parametrize(
     ("name", "needed"),
     [
@@ -39,9 +46,31 @@ routes { "/" to Rack }
 )
 def test_what_is_named_comes_along(name: str | None, needed: list[str | None]) -> None:
     """Types, variants, constants, functions in a circle, tables, components: in source order."""
-    module = analyze(_SOURCE).module
-    assert module is not None
-    spans = declaration_spans(_SOURCE, module)
+    spans = _spans(_SOURCE)
     index = next(index for index, span in enumerate(spans) if span.name == name)
+    found = Dependencies(spans, _SOURCE).needed_with(index, 10_000)
 
-    assert [spans[other].name for other in needed_with(index, spans, _SOURCE)] == needed
+    assert found is not None
+    assert [spans[other].name for other in found] == needed
+
+
+def test_what_is_too_long_together_is_nothing() -> None:
+    """The limit is on all of it, with what stands between."""
+    source = "fn a() { b() }\nfn b() { c() }\nfn c() { }\n"
+    dependencies = Dependencies(_spans(source), source)
+    sizes = [len(text) + len(BETWEEN) for text in ("fn a() { b() }", "fn b() { c() }", "fn c() { }")]
+
+    assert dependencies.needed_with(0, sum(sizes)) == (0, 1, 2)
+    assert dependencies.needed_with(0, sum(sizes) - 1) is None
+    assert dependencies.needed_with(1, sum(sizes[1:])) == (1, 2)
+    assert dependencies.needed_with(2, sizes[2] - 1) is None
+
+
+def test_a_name_that_many_declare_brings_all_of_them_or_nothing() -> None:
+    """Which one is meant is not known."""
+    source = "fn f() { }\n" * 3 + "fn g() { f() }\n"
+    dependencies = Dependencies(_spans(source), source)
+
+    assert dependencies.needed_with(3, 1_000) == (0, 1, 2, 3)
+    assert dependencies.needed_with(3, 30) is None
+    assert declared_names(_spans(source)) == {"f": [0, 1, 2], "g": [3]}

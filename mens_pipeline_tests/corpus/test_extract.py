@@ -1,24 +1,27 @@
 """A workspace to records, with nothing unaccounted for."""
 
-import json
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
+from mens_pipeline.corpus import batches
 from mens_pipeline.corpus.drops import Drop, DropReason, Tally, Unit
 from mens_pipeline.corpus.extract import MAX_FILE_BYTES, commit_of, extract_workspace
-from mens_pipeline.corpus.jsonl import write_jsonl
+from mens_pipeline.corpus.file_outcome import FileOutcome
 from mens_pipeline.corpus.records import ExtractedRecord
-from mens_pipeline.corpus.source_roots import find_source_roots
-from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
+from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.settings import PROJECT_ROOT
 
 
 def _extract(root: Path) -> tuple[list[ExtractedRecord], list[Drop], Tally]:
     tally = Tally()
-    drops: list[Drop] = []
-    return list(extract_workspace(root, tally, drops.append)), drops, tally
+    outcomes = list(extract_workspace(root))
+    for outcome in outcomes:
+        outcome.count(tally)
+    records = [ExtractedRecord.model_validate_json(line) for outcome in outcomes for line in outcome.lines]
+    return records, [drop for outcome in outcomes for drop in outcome.drops], tally
 
 
 @pytest.fixture
@@ -89,63 +92,64 @@ def test_a_tally_that_does_not_add_up_says_so() -> None:
     assert not tally.adds_up()
 
 
-def test_two_extractions_of_the_seed_data_are_the_same_bytes(tmp_path: Path) -> None:
-    """Same workspace, same file; every seed record is there."""
-    for name in ("first.jsonl", "second.jsonl"):
-        assert write_jsonl(tmp_path / name, _extract(PROJECT_ROOT / "data")[0]) > 1000
+def test_a_page_that_includes_does_not_stand_alone(workspace: Path) -> None:
+    """Whatever its fate; programs and other pages do."""
+    (workspace / "docs" / "out.md").write_text("# Page\n\n```vox\n{{#include ../golden/a.vox}}\n```\n")
+    outcomes = {outcome.path: outcome.stands_alone for outcome in extract_workspace(workspace)}
 
-    assert (tmp_path / "first.jsonl").read_bytes() == (tmp_path / "second.jsonl").read_bytes()
+    assert {path for path, stands_alone in outcomes.items() if not stands_alone} == {"docs/out.md"}
+
+
+def test_what_is_known_is_not_extracted(workspace: Path) -> None:
+    """It takes its place among the others."""
+    found = list(extract_workspace(workspace))
+    known = FileOutcome("golden/bad.vox", "00", ("known",), {Unit.VOX_FILE: 1}, ())
+    again = list(extract_workspace(workspace, known=lambda file: known if file.path == known.path else None))
+
+    assert [known if outcome.path == known.path else outcome for outcome in found] == again
+
+
+def test_the_seed_data_is_the_same_whatever_the_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several batches, one process or more: the same outcomes in the same order, and every seed record is there."""
+    monkeypatch.setattr(batches, "BATCH_BYTES", 32 * 1024)
+    alone, *others = (
+        list(extract_workspace(PROJECT_ROOT / "data", "c0ffee", workers=workers)) for workers in (1, 2, 3)
+    )
+
+    assert [alone, alone] == others
+    assert sum(len(outcome.lines) for outcome in alone) > 1000
+
+
+def test_a_large_workspace_is_worked_on_by_several_processes(tmp_path: Path) -> None:
+    """More than two batches of the real size."""
+    for number in range(4):
+        comments = "// a long story\n" * (batches.BATCH_BYTES // 16)
+        (tmp_path / f"{number}.vox").write_text(f"{comments}\nfn f{number}() {{ }}\n\nfn g() {{ f{number}() }}\n")
+
+    alone, together = (list(extract_workspace(tmp_path, workers=workers)) for workers in (1, 2))
+
+    assert alone == together
+    assert [len(outcome.lines) for outcome in alone] == [1] * 4
+
+
+@pytest.mark.parametrize(("line", "num_records"), [("fn f{0}() {{ }}\n", 20_000), ("fn f() {{ }}\n", 0)])
+def test_a_program_with_very_many_declarations_is_extracted_in_seconds(
+    tmp_path: Path, line: str, num_records: int
+) -> None:
+    """Each has a record of its own; where all have one name each would need all others, which is too much."""
+    (tmp_path / "a.vox").write_text("".join(line.format(number) for number in range(20_000)))
+    start = time.monotonic()
+    (outcome,) = extract_workspace(tmp_path)
+
+    assert time.monotonic() - start < 30
+    assert len(outcome.lines) == num_records
+    assert len(outcome.drops) == (num_records == 0)
 
 
 def test_a_missing_workspace_is_an_error(tmp_path: Path) -> None:
     """It is never an empty one."""
     with pytest.raises(SourceNotFoundError, match="Name a Vox workspace"):
         _extract(tmp_path / "nowhere")
-
-
-def test_roots_govern_the_folders_below_them(workspace: Path, tmp_path: Path) -> None:
-    """A folder deep in a workspace obeys its file, also one in `examples/`; without a file nothing is negative."""
-    examples = tmp_path / "repository" / "examples"
-    (examples / "inventory" / "deep").mkdir(parents=True)
-    (examples / "examples.ssot.v1.yaml").write_text("schema_version: 1\nnegative_roots: [examples/inventory]\n")
-
-    assert find_source_roots(workspace / "golden").is_negative(workspace / "negative" / "n.vox")
-    assert find_source_roots(examples / "inventory" / "deep").is_negative(examples / "inventory" / "deep" / "x.vox")
-    assert not find_source_roots(tmp_path).is_negative(workspace / "negative" / "n.vox")
-
-
-@pytest.mark.parametrize("content", ["a: [", "negative_roots: 3\n", "- a\n", b"\xff"])
-def test_a_roots_file_that_does_not_fit_is_an_error(tmp_path: Path, content: str | bytes) -> None:
-    """The rule that keeps negative examples out is never skipped quietly."""
-    path = tmp_path / "examples.ssot.v1.yaml"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-
-    with pytest.raises(ConfigurationError, match="Correct the file"):
-        find_source_roots(tmp_path)
-
-
-def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
-    """A failure leaves the old file and no rest."""
-    path = tmp_path / "out" / "records.jsonl"
-    records, _, _ = _extract(PROJECT_ROOT / "data" / "docs")
-    write_jsonl(path, records[:2])
-
-    def failing() -> list[ExtractedRecord]:
-        raise SourceNotFoundError("gone")
-
-    with pytest.raises(SourceNotFoundError, match="gone"):
-        write_jsonl(path, (record for _ in (1,) for record in failing()))
-    assert len(path.read_text().splitlines()) == 2
-    assert [file.name for file in path.parent.iterdir()] == ["records.jsonl"]
-    assert ExtractedRecord.model_validate(json.loads(path.read_text().splitlines()[0])) == records[0]
-
-
-def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    """The message says what to do."""
-    (tmp_path / "file").touch()
-
-    with pytest.raises(ConfigurationError, match="Name a file in a folder you may write"):
-        write_jsonl(tmp_path / "file" / "out.jsonl", [])
 
 
 def test_the_commit_is_that_of_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

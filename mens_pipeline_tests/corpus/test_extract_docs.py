@@ -6,7 +6,7 @@ import pytest
 
 from mens_pipeline.corpus.drops import Drop, DropReason, Unit
 from mens_pipeline.corpus.extract_docs import PageExtraction, extract_docs
-from mens_pipeline.corpus.records import Lane, SourceKind
+from mens_pipeline.corpus.records import MAX_CONTEXT, MAX_TEXT, Lane, SourceKind
 from mens_pipeline.corpus.source_file import SourceFile
 
 _HEADER = '---\ntitle: "Actors"\ntraining_eligible: true\ndifficulty: beginner\n---\n'
@@ -113,6 +113,19 @@ def test_each_reason_to_drop_a_block(tmp_path: Path, info: str, block: str, reas
     (drop,) = _extract(f"{_HEADER}\n```{info}\n{block}\n```\n", root).drops
 
     assert (drop.unit, drop.reason, drop.line) == (Unit.BLOCK, reason, line)
+
+
+def test_what_is_too_long_is_counted(tmp_path: Path) -> None:
+    """A block and a section beyond the limit are dropped, and what stands beside them is kept."""
+    block = f"```vox\nfn f() to str {{ return '{'x' * MAX_TEXT}' }}\n```\n"
+    page = f"{_HEADER}\n## Long\n\n{block}\n{'word ' * (MAX_TEXT // 4)}\n\n## {'T' * 900}\n\n{'word ' * 40}\n"
+    found = _extract(page, tmp_path)
+
+    assert [(drop.unit, drop.reason) for drop in found.drops] == [
+        (Unit.BLOCK, DropReason.TOO_LARGE),
+        (Unit.SECTION, DropReason.TOO_LARGE),
+    ]
+    assert [len(str(record.context)) for record in found.records] == [MAX_CONTEXT]
 
 
 def test_an_include_brings_in_the_part_without_its_metadata(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from mens_pipeline.corpus.drops import Drop, DropReason
 from mens_pipeline.corpus.extract_vox import extract_vox
-from mens_pipeline.corpus.records import ExtractedRecord, SourceKind
+from mens_pipeline.corpus.records import MAX_TEXT, ExtractedRecord, SourceKind
 from mens_pipeline.corpus.source_file import SourceFile
 from mens_pipeline.language import analyze
 from mens_pipeline_tests.language.examples import golden_programs
@@ -102,6 +102,47 @@ def test_each_reason_to_drop_a_program(data: bytes, reason: DropReason, line: in
     assert isinstance(drop, Drop)
     assert (drop.reason, drop.line, drop.path) == (reason, line, "a.vox")
     assert drop.detail
+
+
+def test_a_file_that_is_too_long_still_gives_its_declarations() -> None:
+    """The whole does not fit, and neither does what needs most of it."""
+    source = "".join(f"// A comment of a function.\nfn f{number}() {{ }}\n\n" for number in range(2_000))
+    calls = " ".join(f"f{number}()" for number in range(2_000))
+    records = _records(f"{source}fn all() {{ {calls} }}\n\nfn huge() to str {{ return '{'x' * MAX_TEXT}' }}\n")
+
+    assert [record.name for record in records] == [f"f{number}" for number in range(2_000)]
+    assert {record.source.kind for record in records} == {SourceKind.VOX_DECLARATION}
+
+
+def test_a_text_as_long_as_may_be_is_kept() -> None:
+    """One character more is too many."""
+    frame = "let x = ''\n"
+    (kept,) = _records(frame.replace("''", f"'{'x' * (MAX_TEXT - len(frame))}'"))
+    drop = extract_vox(SourceFile("a.vox", frame.replace("''", f"'{'x' * (MAX_TEXT - len(frame) + 1)}'").encode()))
+
+    assert len(kept.text) == MAX_TEXT
+    assert isinstance(drop, Drop)
+    assert (drop.reason, drop.detail) == (DropReason.TOO_LARGE, "no piece of at most 65536 characters")
+
+
+@pytest.mark.parametrize("second", ["", "fn g() { }\n"])
+def test_a_prompt_that_is_too_long_is_a_mistake_of_the_file(second: str) -> None:
+    """It could not be asked."""
+    prompt = f"// @training_prompt: {'x' * (MAX_TEXT + 1)}\n"
+    drop = extract_vox(SourceFile("a.vox", f"{prompt}fn f() {{ }}\n\n{second}".encode()))
+
+    assert isinstance(drop, Drop)
+    assert (drop.reason, drop.detail) == (
+        DropReason.BAD_FRONTMATTER,
+        "a training prompt of 65537 characters, more than 65536",
+    )
+
+
+def test_long_words_about_a_text_are_cut() -> None:
+    """A context is short."""
+    whole = _records(f"// ---\n// title: {'x' * 900}\n// ---\n// {'y' * 900}\nfn f() {{ }}\n\nfn g() {{ }}\n")
+
+    assert [record.context and len(record.context) for record in whole] == [400, 400, None]
 
 
 def test_every_record_of_the_golden_programs_is_accepted() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.includes import MAX_INCLUDED_BYTES, IncludeError, resolve_includes
+from mens_pipeline.corpus.includes import MAX_INCLUDED_BYTES, IncludeError, has_include, resolve_includes
 
 
 @pytest.fixture
@@ -58,3 +58,10 @@ def test_what_cannot_be_included_is_refused(root: Path, target: str, problem: st
     """No path, link or size leads out of the workspace or past the limits."""
     with pytest.raises(IncludeError, match=problem):
         _resolve(f"{{{{#include {target}}}}}\n", root)
+
+
+def test_a_page_says_when_it_may_include() -> None:
+    """Also where it only speaks of it: too often is no harm."""
+    assert has_include(b"```vox\n{{#include ../a.vox}}\n```\n")
+    assert has_include(b"Write `{{#include`.\n")
+    assert not has_include(b"include a.vox\n")

@@ -104,3 +104,24 @@ def test_the_store_is_tagged_as_a_cache(store: ArtifactStore) -> None:
     _fill(store)
 
     assert (store.root / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55")
+
+
+def test_what_is_built_is_built_once_and_is_the_latest(store: ArtifactStore) -> None:
+    """The second time it is found; the pointer follows whatever was asked for last."""
+    written = []
+
+    def write(folder: Path) -> dict[str, int]:
+        written.append(folder)
+        (folder / "rows.txt").write_text("hello\n")
+        return {"num_rows": 1}
+
+    first, was_there = store.built("corpus", _INPUTS, write)
+    other, _ = store.built("corpus", {"a": 1}, write)
+    assert store.pointed("corpus", "latest") == other.key
+    again, is_there = store.built("corpus", _INPUTS, write)
+
+    assert (was_there, is_there) == (False, True)
+    assert again == first
+    assert first.manifest["num_rows"] == 1
+    assert store.pointed("corpus", "latest") == first.key
+    assert len(written) == 2

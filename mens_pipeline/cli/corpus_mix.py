@@ -1,0 +1,98 @@
+"""`mens corpus mix` and `mens corpus stats`: from sources of pairs to a train set, and what is in it."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mens_pipeline.corpus.shares import share_text
+
+
+def mix(
+    *,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What is mixed [default: config/mix.yaml].")
+    ] = None,
+    data_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where the paths of the mix begin.")] = Path(),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON document.")] = False,
+) -> None:
+    """Mix sources of pairs into one train set, in the shares that their weights ask for.
+
+    Before that, rows that repeat others are set aside, whole source files are held out to judge the model by, and
+    whatever is too near to them is kept out of training. Beside the train set stand the same rows as Parquet, the
+    report, `heldout.jsonl`, and `aside.jsonl` with the reasons.
+
+    Exit code 0: the train set is written. 1: a source that is not optional gives nothing. 2: the command was misused.
+    """
+    from mens_pipeline.corpus.jsonl import write_jsonl  # noqa: PLC0415 - pydantic and datasketch can wait
+    from mens_pipeline.corpus.mix import mix_sources  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.mix_config import load_mix_config  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.mix_files import read_sources, write_mix  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.pipeline_config import load_pipeline_config  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.repetition import Repetition  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.split import split_pairs  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG  # noqa: PLC0415 - likewise
+
+    config_path = config or MIX_CONFIG
+    wanted = load_mix_config(config_path)
+    policy = load_pipeline_config(PIPELINE_CONFIG)
+    sources = read_sources(wanted, data_dir)
+    used = [source.path for source in wanted.sources if source.weight > 0]  # others must not shadow their rows
+    present = {path: pairs for path in used if (pairs := sources[path].pairs) is not None}
+    split = split_pairs(present, Repetition(policy.validate_), policy.split)
+    for path, pairs in split.train.items():
+        sources[path].pairs = pairs
+    mixed = mix_sources(wanted, sources)
+    output = data_dir / wanted.output
+    about = {"config_path": str(config_path), "output_path": str(output), "config": wanted.model_dump(mode="json")}
+    report = write_mix(mixed, output, {**about, "split": split.account()})
+    write_jsonl(output.with_name("heldout.jsonl"), split.heldout)
+    write_jsonl(output.with_name("aside.jsonl"), split.aside)
+    if as_json:
+        typer.echo(json.dumps(report, indent=2))
+    else:
+        _print_mix(report, output)
+
+
+def _print_mix(report: dict[str, Any], output: Path) -> None:
+    split = report["split"]
+    typer.echo(f"held out {share_text(split['num_heldout_groups'], split['num_groups'])} source files")
+    typer.echo(f"held out {split['heldout']} pairs; set aside:")
+    for reason, count in split["aside"].items():
+        if count:
+            typer.echo(f"{count:>6}  {reason}")
+    for source in report["sources"]:
+        shares = f"share {source['share_of_output']:.3f} of {source['requested_share']:.3f} requested"
+        note = f"  {source['skipped_reason']}" if source["skipped_reason"] else ""
+        typer.echo(f"{source['path']:<20} {source['distinct_lines']:>6} distinct, {shares}{note}")
+    typer.echo(f"{report['total_emitted']} rows in {output}, {report['total_distinct']} of them distinct")
+
+
+def stats(
+    rows: Annotated[Path, typer.Argument(metavar="IN", help="Records or pairs, as JSON lines.")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as one JSON document.")] = False,
+) -> None:
+    """Count what is in training data: lanes, kinds, constructs, ratings, difficulty, lengths, repetition.
+
+    Exit code 0: the figures are printed. 2: the command was misused.
+    """
+    from mens_pipeline.corpus.jsonl import open_rows  # noqa: PLC0415 - pydantic can wait
+    from mens_pipeline.corpus.statistics import statistics_of  # noqa: PLC0415 - likewise
+
+    with open_rows(rows) as lines:
+        figures = statistics_of(lines).as_json()
+    if as_json:
+        typer.echo(json.dumps(figures, indent=2))
+        return
+    typer.echo(f"rows {figures['num_rows']}, distinct {share_text(figures['num_distinct'], figures['num_rows'])}")
+    typer.echo(f"source files {figures['num_sources']}, unreadable rows {figures['num_unreadable_rows']}")
+    for name, lengths in figures["characters"].items():
+        typer.echo(
+            f"{name} characters: median {lengths['median']}, 95 % {lengths['p95']}, longest {lengths['longest']}"
+        )
+    for name, counts in figures["counts"].items():
+        typer.echo(name)
+        for value, count in counts.items():
+            typer.echo(f"{count:>8}  {value}")

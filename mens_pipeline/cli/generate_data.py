@@ -1,0 +1,51 @@
+"""`mens generate-data`: synthetic pairs."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mens_pipeline.corpus.shares import share_text
+
+
+def generate_data(  # noqa: PLR0913 - one parameter an option
+    *,
+    limit: Annotated[int, typer.Option(min=0, metavar="N", help="How many pairs; exactly so many are written.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where they go, as JSON lines.")],
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same bytes.")] = 0,
+    corpus: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Extracted records: programs to change, and what there is already."),
+    ] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the shares go, as JSON.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the shares as one JSON document.")] = False,
+) -> None:
+    """Write synthetic pairs: templates, combinations, mutations and repairs, all accepted by the front end.
+
+    Constructs of which --corpus shows least come first. Half of the rows come from templates, a tenth are combinations,
+    a fifth each mutations and repairs.
+
+    Exit code 0: exactly N pairs are written. 1: there are not as many different ones. 2: the command was misused.
+    """
+    from mens_pipeline.corpus.jsonl import open_rows, read_records, write_text  # noqa: PLC0415 - pydantic can wait
+    from mens_pipeline.corpus.pipeline_config import SynthesizePolicy  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.synthetic_corpus import write_synthetic  # noqa: PLC0415 - likewise
+
+    records = []
+    if corpus is not None:
+        with open_rows(corpus) as lines:
+            records = list(read_records(lines, corpus))
+    account = write_synthetic(output, records, SynthesizePolicy(limit=limit, seed=seed))
+    text = json.dumps(account, indent=2)
+    if report is not None:
+        write_text(report, text + "\n")
+    if as_json:
+        typer.echo(text)
+        return
+    for kind, share in account["kinds"].items():
+        typer.echo(f"{kind:<12} {share_text(share['count'], limit)}")
+    typer.echo("construct         before  made")
+    for name, share in account["constructs"].items():
+        typer.echo(f"{name:<16} {share['before']:>7}  {share_text(share['count'], limit)}")
+    typer.echo(f"{account['num_pairs']} pairs in {output}")

@@ -1,0 +1,75 @@
+"""Work on many files in several processes: results in order, in bounded memory, whatever the number of workers."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Final, Generic, TypeVar
+
+BATCH_BYTES: Final = 512 * 1024
+"""How much a process is handed at once: half a second of work, and little to keep in memory."""
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+@dataclass
+class _Batch(Generic[Job, Result]):
+    """Some items in order: results that are there already, and jobs."""
+
+    items: list[Result | None] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
+    future: Future[list[Result]] | None = None
+
+    def results(self, work: Callable[[list[Job]], list[Result]]) -> Iterator[Result]:
+        done = iter(self.future.result() if self.future is not None else work(self.jobs))
+        return (next(done) if item is None else item for item in self.items)
+
+
+def in_batches(
+    items: Iterable[tuple[Job | None, Result | None, int]],
+    work: Callable[[list[Job]], list[Result]],
+    workers: int,
+) -> Iterator[Result]:
+    """Results in the order of the items; at most a few batches are in memory.
+
+    Other processes are started only when there is work for more than one batch.
+
+    Args:
+        items: A job, or a result that is there already; and its size in bytes.
+        work: What gives the results of jobs, in order; importable by name when there are several workers.
+        workers: Processes; 1 works in this one.
+    """
+    waiting: deque[_Batch[Job, Result]] = deque()
+    with ExitStack() as stack:
+        pool: ProcessPoolExecutor | None = None
+        for batch in _batches(items):
+            waiting.append(batch)
+            busy = [waited for waited in waiting if waited.jobs and waited.future is None]
+            if pool is None and workers > 1 and len(busy) > 1:
+                # A forked copy of a process with threads may hang.
+                pool = stack.enter_context(ProcessPoolExecutor(workers, mp_context=get_context("spawn")))
+            if pool is not None:
+                for waited in busy:
+                    waited.future = pool.submit(work, waited.jobs)
+            while len(waiting) > 2 * workers:
+                yield from waiting.popleft().results(work)
+        while waiting:
+            yield from waiting.popleft().results(work)
+
+
+def _batches(items: Iterable[tuple[Job | None, Result | None, int]]) -> Iterator[_Batch[Job, Result]]:
+    batch: _Batch[Job, Result] = _Batch()
+    size = 0
+    for job, result, num_bytes in items:
+        batch.items.append(result)
+        if job is not None:
+            batch.jobs.append(job)
+        size += num_bytes
+        if size >= BATCH_BYTES:
+            yield batch
+            batch, size = _Batch(), 0
+    if batch.items:
+        yield batch

@@ -1,0 +1,273 @@
+"""Secrets and personal data taken out of a text, before it is written anywhere.
+
+Every rule is a pattern without nested repetition: a text of any kind is read in linear time. Names of people and
+places are not recognised; that would need a language model.
+
+A placeholder such as `REDACTED_EMAIL` is one identifier: a program that was accepted stays accepted, whether the
+secret stood in a string, in a comment or in running code. Redacting a second time changes nothing.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import ip_address
+from typing import Final
+
+
+class SensitiveKind(StrEnum):
+    """What is taken out."""
+
+    PRIVATE_KEY = "private_key"
+    """A PEM block; one without its end goes as far as its base64."""
+    ACCESS_TOKEN = "access_token"  # noqa: S105 - a name
+    """A key whose form says which service it opens."""
+    JWT = "jwt"
+    AUTHORIZATION = "authorization"
+    """What follows `Bearer` or `Authorization: Basic`."""
+    URL_CREDENTIALS = "url_credentials"
+    SECRET = "secret"  # noqa: S105 - a name
+    """The value of something that is called a password, secret, token or key."""
+    EMAIL = "email"
+    """Any address but those of reserved domains (`ada@example.org`), which are nobody's."""
+    CARD_NUMBER = "card_number"
+    PHONE = "phone"
+    IP_ADDRESS = "ip_address"
+    """Only a globally routable one: loopback, private and documentation addresses lead to nobody."""
+    HOME_PATH = "home_path"
+    """The name of the user in the path of a home folder; it becomes `user`."""
+    CHAT_MARKER = "chat_marker"
+    """`<|im_start|>` and its like, which would forge a turn; a space behind the `<` makes it plain text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """A text without what it must not tell.
+
+    Attributes:
+        text: The text with placeholders.
+        counts: Kind -> how many were replaced; kinds that did not occur are absent.
+    """
+
+    text: str
+    counts: Mapping[SensitiveKind, int]
+
+
+def redact(text: str) -> Redacted:
+    """Replace secrets, personal data and chat markers.
+
+    Args:
+        text: Prose or code.
+
+    Returns:
+        The text with placeholders, and what was replaced; the same object's text if nothing was.
+    """
+    counts: Counter[SensitiveKind] = Counter()
+    for rule in _RULES:
+        text, replaced = _apply(rule, text)
+        if replaced:
+            counts[rule.kind] += replaced
+    return Redacted(text, dict(counts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """How one form of sensitive text looks.
+
+    Attributes:
+        kind: What it is.
+        pattern: Finds candidates; each match is bounded, or ends where the next can start.
+            Its group `keep`, if it has one, stays in front of the replacement.
+        replacement: What stands for it.
+        accepts: Whether a candidate is one.
+    """
+
+    kind: SensitiveKind
+    pattern: re.Pattern[str]
+    replacement: str
+    accepts: Callable[[re.Match[str]], bool] = bool
+
+
+def _apply(rule: _Rule, text: str) -> tuple[str, int]:
+    pieces: list[str] = []
+    done = position = 0
+    keeps = "keep" in rule.pattern.groupindex
+    while (match := rule.pattern.search(text, position)) is not None:
+        if not rule.accepts(match):
+            position = match.start() + 1
+            continue
+        pieces += text[done : match.end("keep") if keeps else match.start()], rule.replacement
+        done = position = match.end()
+    return ("".join((*pieces, text[done:])), len(pieces) // 2) if pieces else (text, 0)
+
+
+_PRIVATE_KEY: Final = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+    # The body holds no five hyphens, so that many headings without an end are not read again and again.
+    r"(?:(?:(?!-----)[\s\S])*+-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+    r"|(?:\s|\\[nr]|[A-Za-z0-9+/=]{24,}+)*+)"
+)
+_JWT: Final = re.compile(r"(?<![\w.-])eyJ[\w-]{6,}+\.[\w-]{6,}+\.[\w-]*+")
+_ACCESS_TOKEN: Final = re.compile(
+    r"(?<![A-Za-z0-9])(?:"
+    r"(?:AKIA|ASIA)[0-9A-Z]{16}(?![0-9A-Z])"  # AWS
+    r"|gh[oprsu]_[0-9A-Za-z]{36,255}|github_pat_\w{22,255}"  # GitHub
+    r"|gl(?:pat|dt|rt|ptt|soat|cbt)-[\w-]{20,255}"  # GitLab
+    r"|(?:xox[abeoprs]|xapp)-[0-9A-Za-z-]{10,255}|hooks\.slack\.com/services/[\w/]{20,100}"  # Slack
+    r"|AIza[\w-]{35}|ya29\.[\w-]{20,255}|GOCSPX-[\w-]{20,60}"  # Google
+    r"|(?<![\w-])sk-(?=[A-Za-z_-]{0,80}[0-9])[\w-]{20,255}"  # OpenAI, Anthropic
+    r"|[rs]k_(?:live|test)_[0-9A-Za-z]{10,255}|whsec_[0-9A-Za-z+/]{20,255}"  # Stripe
+    r"|npm_[0-9A-Za-z]{36}|pypi-[\w-]{50,255}"  # Registries
+    r"|hf_[0-9A-Za-z]{30,255}|gsk_[0-9A-Za-z]{40,255}"  # Hugging Face, Groq
+    r"|SG\.[\w-]{16,64}\.[\w-]{16,64}|dop_v1_[0-9a-f]{64}|dckr_pat_[\w-]{20,64}"  # SendGrid, DigitalOcean, Docker
+    r")"
+)
+_AUTHORIZATION: Final = re.compile(
+    r"(?P<keep>bearer\s{1,8}(?=[A-Za-z._~+/-]{0,80}[0-9])|authorization\\{0,3}[\"']?\s{0,8}[:=]\s{0,8}\\{0,3}[\"']?(?:basic|token)\s{1,8})"
+    r"(?P<value>[\w.~+/-]{12,4096}+=*+)",
+    re.IGNORECASE,
+)
+_URL_CREDENTIALS: Final = re.compile(r"(?P<keep>://)[^\s/?#:@\"'`<>]*+:[^\s/?#\"'`<>]*(?=@)")
+
+_KEY: Final = r"(?:pass(?:word|wd|phrase)|pwd|secret(?:[_-]?key)?|(?:api|access|private)[_-]?key|token|credentials?)"
+_QUOTED_SECRET: Final = re.compile(
+    rf"(?P<keep>(?P<key>{_KEY})(?:_?hash)?\\{{0,3}}[\"'`]?\s{{0,8}}(?::\s{{0,4}}str(?:ing)?\s{{0,4}})?"
+    r"(?P<sign>=>|:=|=|:)\s{0,8}(?P<quote>\\{0,3}[\"'`]))"
+    r"(?P<value>(?:(?!(?P=quote))(?:[^\n\\]|\\.)){4,512}+)(?=(?P=quote))",
+    re.IGNORECASE,
+)
+_VARIABLE: Final = re.compile(
+    r"(?<!\w)(?P<keep>[A-Z0-9_]{0,60}"
+    r"(?:PASSWORD|PASSWD|SECRET(?:_KEY(?:_BASE)?)?|TOKEN|API_?KEY|ACCESS_KEY|PRIVATE_KEY)=(?!=))"
+    r"(?P<value>[^\s\"'`(){}]{4,512}+)(?!\()"
+)
+_UNQUOTED_SECRET: Final = re.compile(
+    r"(?P<keep>(?<![^\W_])(?:pass(?:word|wd|phrase)|pwd|aws_secret_access_key|aws_session_token)"
+    r"(?: is\b|\s?[:=])\s{0,4})"
+    r"(?=[^\s\"'`(){}\[\],;0-9]{0,60}[0-9])(?P<value>[^\s\"'`(){}\[\],;]{6,512}+)(?![(\[{])",
+    re.IGNORECASE,
+)
+_PARAMETER: Final = re.compile(
+    r"(?P<keep>[?&](?:(?:access_|auth_)?token|api_?key|key|sig(?:nature)?|password|secret)=)"
+    r"(?=[^\s&#\"'`<>{}]{0,60}[0-9])(?P<value>[^\s&#\"'`<>{}]{8,2048}+)",
+    re.IGNORECASE,
+)
+_NO_SECRET: Final = re.compile(
+    r"[A-Z][A-Z0-9]*+(?:_[A-Z0-9]++)++"  # the name of a variable, or a placeholder of ours
+    r"|<[^>]*>|\$\{?[\w.]+\}?|\{+[\w. ]*\}+|\*+|\.{3,}|[xX]{3,}|(?i:your)[ _-][\w -]*"
+)
+
+
+def _is_secret(match: re.Match[str]) -> bool:
+    return _NO_SECRET.fullmatch(match["value"]) is None
+
+
+def _is_quoted_secret(match: re.Match[str]) -> bool:
+    """A password may hold blanks where it is assigned; after a colon that is a label. A lexer has short tokens."""
+    value = match["value"]
+    if not _is_secret(match) or (match["sign"] == ":" and re.search(r"\s", value)):
+        return False
+    return match["key"].lower() != "token" or _is_random(value)
+
+
+def _is_random(value: str) -> bool:
+    return re.fullmatch(r"\S{20,}|(?=\D*[0-9])\S{8,}", value) is not None
+
+
+_EMAIL: Final = re.compile(r"(?<![\w.%+-])(?P<who>[\w.%+-]++)@(?!\d+\.\d)(?P<domain>(?:[\w-]++\.)+[^\W\d_]{2,})")
+_RESERVED_DOMAIN: Final = re.compile(
+    r"(?:.*\.)?(?:example(?:\.(?:com|net|org|edu))?|test|invalid|localhost)", re.IGNORECASE
+)
+_NOBODY: Final = frozenset(("git", "REDACTED_URL_CREDENTIALS"))
+
+
+def _is_somebody(match: re.Match[str]) -> bool:
+    return match["who"] not in _NOBODY and _RESERVED_DOMAIN.fullmatch(match["domain"]) is None
+
+
+_CARD_NUMBER: Final = re.compile(
+    r"(?<![\w.])(?:[0-9]{4}(?P<gap>[ -])[0-9]{4}(?P=gap)[0-9]{4}(?P=gap)[0-9]{1,4}(?:(?P=gap)[0-9]{1,3})?"
+    r"|[0-9]{4}[ -][0-9]{6}[ -][0-9]{4,5}|[0-9]{13,19})(?!\w)"
+)
+_ISSUED: Final = re.compile(
+    r"4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2(?:(?:2[2-9]|[3-6]\d|7[01])\d|720)\d{12}|3[47]\d{13}"
+    r"|6(?:011|4[4-9]\d|5\d\d)\d{12}|3(?:0[0-5]|[68]\d)\d{11}|35\d{14}|62\d{14,17}"
+)
+
+_DOUBLED: Final = str.maketrans("0123456789", "0246813579")
+"""Digit -> the sum of the digits of its double."""
+
+
+def _is_card_number(match: re.Match[str]) -> bool:
+    """Issued by somebody, and with the right check digit (Luhn)."""
+    digits = match[0].replace(" ", "").replace("-", "")
+    if _ISSUED.fullmatch(digits) is None:
+        return False
+    return sum(map(int, digits[::-2] + digits[-2::-2].translate(_DOUBLED))) % 10 == 0
+
+
+_INTERNATIONAL_PHONE: Final = re.compile(r"(?<![\w+.])\+[1-9](?:[ ./-]?\(?[0-9]\)?){7,14}(?!\w)")
+_AMERICAN_PHONE: Final = re.compile(
+    r"(?<![\w.+-])(?:1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .-])[2-9][0-9]{2}[ .-][0-9]{4}(?![\w-]|\.[0-9])"
+)
+_TRUNK_PHONE: Final = re.compile(
+    r"(?<![\w.+-])(?![0-9]{2}[./-][0-9]{2}[./-][0-9]{4})"  # a date is none
+    r"\(?00?[1-9][0-9]{0,4}\)?(?:[ ./-][0-9]{2,8}){1,5}(?![\w:])"
+)
+_FEWEST_DIGITS: Final = 9
+_MOST_DIGITS: Final = 15
+
+
+def _has_digits_of_a_phone(match: re.Match[str]) -> bool:
+    return _FEWEST_DIGITS <= sum(map(str.isdigit, match[0])) <= _MOST_DIGITS
+
+
+_IPV4: Final = re.compile(r"(?<![\w.-])(?<![Vv]ersion )[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![\w-]|\.[0-9])")
+_IPV6: Final = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{1,4}(?:::?[0-9A-Fa-f]{1,4}){1,7}(?:::)?(?![\w:])")
+
+
+def _is_global(match: re.Match[str]) -> bool:
+    try:
+        return ip_address(match[0]).is_global
+    except ValueError:
+        return False
+
+
+_NAME: Final = r"(?P<name>\w(?:[\w.-]*\w)?)"
+_UNIX_HOME: Final = re.compile(rf"(?<![\w.~-])(?P<keep>(?:(?:/mnt)?/[a-z]|/var|/export|/usr)?/(?:home|Users)/){_NAME}")
+_WINDOWS_HOME: Final = re.compile(
+    rf"(?P<keep>[A-Za-z]:(?P<slash>\\{{1,4}}|/)(?i:users)(?P=slash))"
+    rf"(?:(?P<full>\w[\w.-]{{0,40}}(?: [\w.-]{{1,40}}){{1,3}})(?=[\\/])|{_NAME})"
+)
+_NOBODYS_HOME: Final = frozenset(("user", "username", "shared", "public", "default"))
+
+
+def _is_somebodys_home(match: re.Match[str]) -> bool:
+    return (match["name"] or "").lower() not in _NOBODYS_HOME
+
+
+_CHAT_MARKER: Final = re.compile(r"(?P<keep><)(?=\|[\w-]{1,64}\|>)")
+
+# What has a clear form goes first: what is left of it does not look like a secret to the general rules behind it.
+_RULES: Final = (
+    _Rule(SensitiveKind.PRIVATE_KEY, _PRIVATE_KEY, "REDACTED_PRIVATE_KEY"),
+    _Rule(SensitiveKind.JWT, _JWT, "REDACTED_JWT"),
+    _Rule(SensitiveKind.ACCESS_TOKEN, _ACCESS_TOKEN, "REDACTED_ACCESS_TOKEN"),
+    _Rule(SensitiveKind.AUTHORIZATION, _AUTHORIZATION, "REDACTED_AUTHORIZATION", _is_secret),
+    _Rule(SensitiveKind.URL_CREDENTIALS, _URL_CREDENTIALS, "REDACTED_URL_CREDENTIALS"),
+    _Rule(SensitiveKind.SECRET, _QUOTED_SECRET, "REDACTED_SECRET", _is_quoted_secret),
+    _Rule(SensitiveKind.SECRET, _VARIABLE, "REDACTED_SECRET", _is_secret),
+    _Rule(SensitiveKind.SECRET, _UNQUOTED_SECRET, "REDACTED_SECRET", _is_secret),
+    _Rule(SensitiveKind.SECRET, _PARAMETER, "REDACTED_SECRET", _is_secret),
+    _Rule(SensitiveKind.EMAIL, _EMAIL, "REDACTED_EMAIL", _is_somebody),
+    _Rule(SensitiveKind.CARD_NUMBER, _CARD_NUMBER, "REDACTED_CARD_NUMBER", _is_card_number),
+    _Rule(SensitiveKind.PHONE, _INTERNATIONAL_PHONE, "REDACTED_PHONE"),
+    _Rule(SensitiveKind.PHONE, _AMERICAN_PHONE, "REDACTED_PHONE"),
+    _Rule(SensitiveKind.PHONE, _TRUNK_PHONE, "REDACTED_PHONE", _has_digits_of_a_phone),
+    _Rule(SensitiveKind.IP_ADDRESS, _IPV4, "REDACTED_IP_ADDRESS", _is_global),
+    _Rule(SensitiveKind.IP_ADDRESS, _IPV6, "REDACTED_IP_ADDRESS", _is_global),
+    _Rule(SensitiveKind.HOME_PATH, _UNIX_HOME, "user", _is_somebodys_home),
+    _Rule(SensitiveKind.HOME_PATH, _WINDOWS_HOME, "user", _is_somebodys_home),
+    _Rule(SensitiveKind.CHAT_MARKER, _CHAT_MARKER, " "),
+)

@@ -1,0 +1,69 @@
+"""Fixtures of more than one folder."""
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+_PASSWORD: Final = "hunter2hunter2"  # noqa: S105 - of a server that lives as long as the tests
+_UNPRIVILEGED: Final = ("postgres", "nobody")
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """An empty PostgreSQL server of our own on this machine, gone after the tests."""
+    initdb, pg_ctl = _server_command("initdb"), _server_command("pg_ctl")
+    if initdb is None or pg_ctl is None:
+        pytest.skip("no PostgreSQL server: initdb and pg_ctl are not on the path nor where Debian puts them")
+    folder = Path(tempfile.mkdtemp(prefix="mens-postgres-"))
+    (folder / "password").write_text(_PASSWORD)
+    as_user = _as_unprivileged(folder)
+    data, port = folder / "data", _free_port()
+    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+    stop = [*as_user, pg_ctl, "stop", "-D", str(data), "-m", "immediate"]
+    try:
+        access = ["-U", "mens", "-A", "scram-sha-256", f"--pwfile={folder / 'password'}"]
+        _run(*as_user, initdb, "-D", str(data), "-E", "UTF8", "--locale=C", *access)
+        _run(*as_user, pg_ctl, "start", "-w", "-D", str(data), "-l", str(folder / "log"), "-o", options)
+        yield f"postgresql://mens:{_PASSWORD}@127.0.0.1:{port}/postgres"
+    finally:
+        subprocess.run(stop, cwd=folder, capture_output=True, check=False)
+        shutil.rmtree(folder)
+
+
+def _run(*command: str) -> None:
+    """A step of starting the server; what it printed if it fails."""
+    done = subprocess.run(command, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def _server_command(name: str) -> str | None:
+    installed = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    return shutil.which(name) or next((str(path) for path in reversed(installed)), None)
+
+
+def _as_unprivileged(folder: Path) -> list[str]:
+    """What to put before a command so that it does not run as root, to whom PostgreSQL says no."""
+    if os.geteuid() != 0:
+        return []
+    known = {entry.pw_name: entry for entry in pwd.getpwall()}
+    user = next((known[name] for name in _UNPRIVILEGED if name in known), None)
+    runuser = shutil.which("runuser")
+    if user is None or runuser is None:
+        pytest.skip("PostgreSQL does not run as root, and there is no other user to run it as")
+    for path in (folder, *folder.iterdir()):
+        os.chown(path, user.pw_uid, user.pw_gid)
+    return [runuser, "-u", user.pw_name, "--"]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,96 @@
+"""Batches: results in order, wherever they are worked out."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from mens_pipeline.corpus import batches
+from mens_pipeline.corpus.batches import in_batches
+
+_Item = tuple[int | None, str | None, int]
+
+
+def _worked(jobs: list[int]) -> list[str]:
+    return [f"{job} in {os.getpid()}" for job in jobs]
+
+
+def _refused(jobs: list[int]) -> list[str]:
+    raise ValueError(f"cannot work on {jobs}")
+
+
+def _numbers(results: Iterator[str]) -> tuple[list[str], set[int]]:
+    """What came out, and the processes it came from; 0 for what was there already."""
+    found = [result.split(" in ") for result in results]
+    return [number for number, _ in found], {int(process) for _, process in found}
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of ten bytes."""
+    monkeypatch.setattr(batches, "BATCH_BYTES", 10)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_results_come_in_the_order_of_the_items(workers: int) -> None:
+    """Whatever the number of workers, and also where some results are there already."""
+    for number in (50, 51):  # the last batch is full, or not
+        items: list[_Item] = [(None, f"{n} in 0", 4) if n % 3 == 0 else (n, None, 4) for n in range(number)]
+        numbers, _ = _numbers(in_batches(items, _worked, workers))
+        assert numbers == [str(n) for n in range(number)]
+
+
+@pytest.mark.usefixtures("small")
+def test_other_processes_work_when_there_is_enough_to_do() -> None:
+    """Two batches of jobs leave nothing to this process."""
+    numbers, processes = _numbers(in_batches([(n, None, 10) for n in range(4)], _worked, 2))
+
+    assert numbers == ["0", "1", "2", "3"]
+    assert os.getpid() not in processes
+
+
+@pytest.mark.parametrize(
+    ("items", "workers"),
+    [
+        ([(n, None, 9) for n in range(1)], 2),
+        ([(n, None, 10) for n in range(4)], 1),
+        ([(1, None, 10), *((None, "0 in 0", 10) for _ in range(9))], 2),
+    ],
+    ids=["one batch", "one worker", "one batch with jobs"],
+)
+@pytest.mark.usefixtures("small")
+def test_no_process_is_started_for_little(items: list[_Item], workers: int) -> None:
+    """Starting one costs more than the work."""
+    _, processes = _numbers(in_batches(items, _worked, workers))
+
+    assert processes <= {0, os.getpid()}
+
+
+@pytest.mark.usefixtures("small")
+def test_items_are_taken_as_they_are_needed() -> None:
+    """A few batches are in memory, not all."""
+    taken = []
+
+    def items() -> Iterator[_Item]:
+        for number in range(1000):
+            taken.append(number)
+            yield number, None, 10
+
+    results = in_batches(items(), _worked, 1)
+    next(results)
+
+    assert len(taken) <= 4
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_failure_of_the_work_is_a_failure_of_the_whole(workers: int) -> None:
+    """Nothing is passed over, in this process or in another."""
+    with pytest.raises(ValueError, match="cannot work on"):
+        list(in_batches([(n, None, 10) for n in range(4)], _refused, workers))
+
+
+def test_no_items_give_no_results() -> None:
+    """Nothing is started for them."""
+    assert list(in_batches(iter(()), _worked, 2)) == []

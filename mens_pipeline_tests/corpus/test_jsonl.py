@@ -1,0 +1,84 @@
+"""JSON lines on disk."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.jsonl import open_rows, read_pairs, read_records, write_jsonl, write_lines, write_text
+from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
+from mens_pipeline_tests.corpus.rows import pair_at, records_of
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    """Pairs and records; blank lines are passed over."""
+    pairs = [pair_at("a.vox", "p\n\u2028", "ä"), pair_at(None, "q", "r")]
+    records = records_of("fn f() { }\n\nfn g() { f() }\n")
+
+    assert write_jsonl(tmp_path / "new" / "pairs.jsonl", pairs) == 2
+    assert write_jsonl(tmp_path / "records.jsonl", records) == len(records)
+    with (tmp_path / "new" / "pairs.jsonl").open("ab") as file:
+        file.write(b"\n  \n")
+    assert list(read_pairs(tmp_path / "new" / "pairs.jsonl")) == pairs
+    with open_rows(tmp_path / "records.jsonl") as lines:
+        assert tuple(read_records([b"\n", *lines], tmp_path)) == records
+
+
+def test_ends_of_lines_are_the_same_everywhere(tmp_path: Path) -> None:
+    """One character, UTF-8."""
+    write_text(tmp_path / "text", "ä\n")
+
+    assert write_lines(tmp_path / "lines", ["ä", "b"]) == 2
+    assert (tmp_path / "lines").read_bytes() == "ä\nb\n".encode()
+    assert (tmp_path / "text").read_bytes() == "ä\n".encode()
+
+
+def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
+    """A failure leaves the old file and no rest."""
+    path = tmp_path / "out" / "rows.jsonl"
+    write_lines(path, ["old"])
+
+    def failing() -> Iterator[str]:
+        yield "new"
+        raise SourceNotFoundError("gone")
+
+    with pytest.raises(SourceNotFoundError, match="gone"):
+        write_lines(path, failing())
+    assert path.read_text() == "old\n"
+    assert [file.name for file in path.parent.iterdir()] == ["rows.jsonl"]
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    """The message says what to do."""
+    (tmp_path / "file").touch()
+
+    with pytest.raises(ConfigurationError, match=r"out\.jsonl: .*Name a file in a folder you may write"):
+        write_jsonl(tmp_path / "file" / "out.jsonl", [])
+
+
+def test_a_folder_in_the_place_of_the_file_is_an_error(tmp_path: Path) -> None:
+    """Nothing is left beside it."""
+    (tmp_path / "out.jsonl").mkdir()
+
+    with pytest.raises(ConfigurationError, match=r"out\.jsonl: .*Name a file that may be replaced"):
+        write_lines(tmp_path / "out.jsonl", ["a"])
+    assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
+
+
+@pytest.mark.parametrize("name", ["missing.jsonl", "."])
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, name: str) -> None:
+    """Missing, or a folder."""
+    with pytest.raises(SourceNotFoundError, match="Name a readable file of JSON lines"):
+        list(read_pairs(tmp_path / name))
+
+
+@pytest.mark.parametrize("line", [b"{}", b"[1]", b"nope", b'{"prompt": "\\ud800", "response": "r"}'])
+def test_a_line_of_another_kind_is_refused_with_its_place(tmp_path: Path, line: bytes) -> None:
+    """Pairs and records alike."""
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"\n" + line + b"\n")
+
+    with pytest.raises(RefusedError, match=r"rows\.jsonl:2: no pair \(.*\)\. Run `mens corpus validate`"):
+        list(read_pairs(path))
+    with pytest.raises(RefusedError, match=r"rows\.jsonl:2: no extracted record \(.*\)\. Run `mens corpus validate`"):
+        list(read_records([b"\n", line], path))

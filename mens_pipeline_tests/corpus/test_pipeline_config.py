@@ -1,0 +1,71 @@
+"""`config/pipeline.yaml`."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mens_pipeline.corpus.pipeline_config import load_pipeline_config
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.settings import PIPELINE_CONFIG
+
+
+def test_the_configuration_of_the_project_holds_together() -> None:
+    """Every key has its place."""
+    config = load_pipeline_config(PIPELINE_CONFIG)
+
+    assert 0 < config.split.heldout_share < 1
+    assert config.validate_.max_per_source > 1
+    assert config.synthesize.limit > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"split": {"heldout_share": 1}}, "split.heldout_share: Input should be less than 1"),
+        ({"split": {"max_overlap": 0}}, "split.max_overlap: Input should be greater than 0"),
+        ({"split": {"min_nodes": 0}}, "split.min_nodes"),
+        ({"validate": {"near_duplicate_threshold": 1.1}}, "validate.near_duplicate_threshold"),
+        ({"validate": {"max_per_source": 0}}, "validate.max_per_source"),
+        ({"synthesize": {"limit": -1}}, "synthesize.limit"),
+        ({"synthesize": {"limt": 1}}, "synthesize.limt: Extra inputs are not permitted"),
+        ({"mix": {}}, "mix: Extra inputs are not permitted"),
+        ({"split": {"seed": None}, "validate": {"max_per_source": "x"}}, r"max_per_source: .*; split.seed: "),
+    ],
+)
+def test_mistakes_are_named_with_their_places(tmp_path: Path, change: dict[str, Any], problem: str) -> None:
+    """All of them, and what to do."""
+    values = yaml.safe_load(PIPELINE_CONFIG.read_text())
+    for key, part in change.items():
+        values[key] = {**values.get(key, {}), **part}
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(values))
+
+    with pytest.raises(ConfigurationError, match=rf"pipeline.yaml: .*{problem}.*Correct the file"):
+        load_pipeline_config(tmp_path / "pipeline.yaml")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"a: [", "not YAML"),
+        (b"\xff", "not YAML"),
+        (b"a: 2001-13-45\n", "not YAML"),
+        (b"[" * 1200, "not YAML"),
+        (b"", "the whole: Input should be"),
+        (b"- 1\n", "the whole: Input should be"),
+        (b"split: 3\n", "validate: Field required; synthesize: Field required; .*split: Input should be"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_an_error(tmp_path: Path, content: bytes, problem: str) -> None:
+    """The message names the file."""
+    (tmp_path / "pipeline.yaml").write_bytes(content)
+
+    with pytest.raises(ConfigurationError, match=rf"(?s)pipeline.yaml: {problem}.*Correct the file"):
+        load_pipeline_config(tmp_path / "pipeline.yaml")
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    """It is never a default."""
+    with pytest.raises(ConfigurationError, match=r"No such file or directory\. Restore the file"):
+        load_pipeline_config(tmp_path / "pipeline.yaml")

@@ -1,0 +1,49 @@
+"""Which folders of a workspace hold what."""
+
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.source_roots import find_source_roots
+from mens_pipeline.errors import ConfigurationError
+
+_FILE = "examples.ssot.v1.yaml"
+
+
+def test_roots_govern_the_folders_below_them(tmp_path: Path) -> None:
+    """A folder deep in a workspace obeys its file, also one in `examples/`; without a file nothing is negative."""
+    workspace = tmp_path / "workspace"
+    examples = tmp_path / "repository" / "examples"
+    (workspace / "golden").mkdir(parents=True)
+    (examples / "inventory" / "deep").mkdir(parents=True)
+    (workspace / _FILE).write_text("golden_roots: [golden]\nnegative_roots: [negative]\n")
+    (examples / _FILE).write_text("schema_version: 1\nnegative_roots: [examples/inventory]\n")
+
+    assert find_source_roots(workspace / "golden").is_negative(workspace / "negative" / "n.vox")
+    assert not find_source_roots(workspace / "golden").is_negative(workspace / "negatives" / "n.vox")
+    assert find_source_roots(examples / "inventory" / "deep").is_negative(examples / "inventory" / "deep" / "x.vox")
+    assert not find_source_roots(tmp_path).is_negative(workspace / "negative" / "n.vox")
+
+
+def test_the_fingerprint_is_that_of_the_roots_wherever_they_lie(tmp_path: Path) -> None:
+    """The order does not matter, another root does, and so does none."""
+    fingerprints = []
+    for name, roots in (("a", "[x, y/z]"), ("b", "[y/z, x]"), ("c", "[x]"), ("d", "[]")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / _FILE).write_text(f"negative_roots: {roots}\n")
+        fingerprints.append(find_source_roots(tmp_path / name).fingerprint())
+    (tmp_path / "e").mkdir()
+
+    assert fingerprints == ["x y/z", "x y/z", "x", ""]
+    assert find_source_roots(tmp_path / "e").fingerprint() == "none"
+
+
+@pytest.mark.parametrize(
+    "content", [b"a: [", b"negative_roots: 3\n", b"- a\n", b"\xff", b"a: 2001-13-45\n", b"[" * 1200]
+)
+def test_a_roots_file_that_does_not_fit_is_an_error(tmp_path: Path, content: bytes) -> None:
+    """The rule that keeps negative examples out is never skipped quietly."""
+    (tmp_path / _FILE).write_bytes(content)
+
+    with pytest.raises(ConfigurationError, match="Correct the file"):
+        find_source_roots(tmp_path)
