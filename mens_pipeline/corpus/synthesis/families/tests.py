@@ -1,0 +1,254 @@
+"""Families of tests and properties."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from mens_pipeline.corpus.synthesis.families import decision_kernels, list_kernels, number_kernels, text_kernels
+from mens_pipeline.corpus.synthesis.families.draft import Draft, block, family
+from mens_pipeline.corpus.synthesis.families.kernel import Kernel, signature_sentence
+from mens_pipeline.corpus.synthesis.families.variants import sum_type_of
+from mens_pipeline.corpus.synthesis.phrasing import ask, listed, one_in, pick
+from mens_pipeline.corpus.synthesis.sample import Family
+
+Makers = tuple[Callable[[Random], Kernel], ...]
+
+_CALCULATIONS: Final = (*number_kernels.RECURSIVE, *number_kernels.LOOPS, *number_kernels.ARITHMETIC)
+_DECISIONS: Final = (*decision_kernels.LADDERS, *decision_kernels.LOOKUPS)
+
+
+def _test_name(random: Random, kernel: Kernel) -> str:
+    return pick(random, f"test_{kernel.name}", f"{kernel.name}_of_known_values", f"checks_{kernel.name}")
+
+
+def _header(random: Random, kernel: Kernel) -> tuple[str, str]:
+    label = f"known results of {kernel.name}"
+    return random.choice((("@test", ""), ("@test", ""), (f'@test("{label}")', f'The label of the test is "{label}".')))
+
+
+def _told_cases(kernel: Kernel, chosen: list[int]) -> str:
+    pairs = [kernel.cases[case] for case in chosen]
+    return listed([f"`{kernel.name}({arguments})` is `{expected}`" for arguments, expected in pairs])
+
+
+def _with_test(makers: Makers) -> Callable[[Random], Draft]:
+    def write(random: Random) -> Draft:
+        kernel = random.choice(makers)(random)
+        chosen = sorted(random.sample(range(len(kernel.cases)), random.randint(1, len(kernel.cases))))
+        name, (header, label) = _test_name(random, kernel), _header(random, kernel)
+        test = block(f"{header}\nfn {name}() to Unit", *(kernel.check(case) for case in chosen))
+        checks = pick(random, "checks that", "asserts that")
+        details = (
+            signature_sentence(random, kernel),
+            kernel.behaviour,
+            f"The test `{name}` {checks} {_told_cases(kernel, chosen)}.",
+            label,
+        )
+        return Draft(ask(random, f"a function `{kernel.name}` with a test", *details), (kernel.code, test))
+
+    return write
+
+
+def _given(random: Random) -> Draft:
+    makers = (*_CALCULATIONS, *_DECISIONS, *text_kernels.TEXTS, *list_kernels.LIST_LOOPS)
+    kernel = random.choice(makers)(random)
+    chosen = sorted(random.sample(range(len(kernel.cases)), random.randint(1, len(kernel.cases))))
+    name, (header, label) = _test_name(random, kernel), _header(random, kernel)
+    test = block(f"{header}\nfn {name}() to Unit", *(kernel.check(case) for case in chosen))
+    opening = pick(
+        random,
+        f"Write a test `{name}` for this Vox function",
+        f"I have the Vox function below. Add a test `{name}`",
+        f"Please write the Vox test `{name}` for the following function",
+        f"This Vox function needs a test `{name}`",
+        f"How do I test this function in Vox? Name the test `{name}`",
+    )
+    told = pick(random, f"It checks that {_told_cases(kernel, chosen)}.", f"Assert that {_told_cases(kernel, chosen)}.")
+    alone = pick(
+        random, "Answer with the test alone.", "Only the test, not the function.", "Do not repeat the function."
+    )
+    sentences = " ".join(part for part in (told, label, alone) if part)
+    return Draft(f"{opening}.\n\n```vox\n{kernel.code}\n```\n\n{sentences}", (test,))
+
+
+def _result_tests(random: Random) -> Draft:
+    kernel = random.choice(decision_kernels.RESULTS)(random)
+    good = [case for case, (_, expected) in enumerate(kernel.cases) if expected.startswith("Ok")]
+    bad = [case for case in range(len(kernel.cases)) if case not in good]
+    first, second = random.choice(
+        (
+            ("accepts_good_values", "explains_bad_values"),
+            ("answers_with_ok", "answers_with_error"),
+            (f"{kernel.name}_succeeds", f"{kernel.name}_fails"),
+        )
+    )
+    tests = [
+        block(f"@test\nfn {name}() to Unit", *(kernel.check(case) for case in cases))
+        for name, cases in ((first, good), (second, bad))
+    ]
+    details = (
+        signature_sentence(random, kernel),
+        kernel.behaviour,
+        f"`{first}` checks that {_told_cases(kernel, good)}; `{second}` checks that {_told_cases(kernel, bad)}.",
+    )
+    return Draft(ask(random, f"a function `{kernel.name}` with two tests", *details), (kernel.code, *tests))
+
+
+def _variant_test(random: Random) -> Draft:
+    chosen = sum_type_of(random)
+    function = random.choice(("describe", "caption", f"{chosen.variable}_text"))
+    name = f"every_{chosen.variable}_has_a_text" if one_in(random, 2) else f"test_{function}"
+    test = block(
+        f"@test\nfn {name}() to Unit",
+        *(f"assert({function}({variant.sample}) is {variant.sample_text})" for variant in chosen.variants),
+    )
+    told = listed([f"`{variant.sample}` gives `{variant.sample_text}`" for variant in chosen.variants])
+    details = (
+        f"The variants of `{chosen.name}` are {chosen.told}.",
+        (
+            f"`{function}({chosen.variable}: {chosen.name}) to str` matches on it: "
+            f"{listed([variant.told for variant in chosen.variants])}."
+        ),
+        f"The test `{name}` checks one of each: {told}.",
+    )
+    what = f"a sum type `{chosen.name}`, a function `{function}` and a test"
+    return Draft(ask(random, what, *details), (chosen.code, chosen.describe(function), test))
+
+
+def _property(random: Random, label: str) -> tuple[str, str]:
+    if one_in(random, 2):
+        return "@forall", ""
+    return f'@forall("{label}")', f'Label the property "{label}".'
+
+
+def _bounds(random: Random) -> Draft:
+    low, width = random.randint(0, 50), random.randint(5, 300)
+    high = low + width
+    name, value = random.choice((
+        ("clamp_volume", "volume"), ("legal_speed", "speed"), ("safe_level", "level"), ("valid_dose", "dose"),
+        ("kept_in_range", "reading"), ("limited", "amount"),
+    ))  # fmt: skip
+    code = block(
+        f"fn {name}({value}: int) to int",
+        block(f"if {value} < {low}", f"return {low}"),
+        block(f"if {value} > {high}", f"return {high}"),
+        f"return {value}",
+    )
+    title = f"{name}_stays_in_bounds"
+    header, label = _property(random, f"{name} stays between {low} and {high}")
+    again = one_in(random, 2)
+    checks = [f"let kept = {name}({value})", f"assert(kept >= {low} and kept <= {high})"]
+    checks += [f"assert({name}(kept) is kept)"] if again else []
+    details = (
+        f"`{name}({value}: int) to int` keeps `{value}` between {low} and {high}.",
+        f"The property `{title}({value}: int)` says that the result is never outside of these bounds"
+        + (" and that applying it twice changes nothing more." if again else "."),
+        label,
+    )
+    property_code = block(f"{header}\nfn {title}({value}: int) to Unit", *checks)
+    return Draft(ask(random, f"a function `{name}` and a property test for it", *details), (code, property_code))
+
+
+_SYMMETRIC: Final = (
+    ("distance", ("if {a} > {b}", "return {a} - {b}"), "return {b} - {a}", "the distance between its two arguments"),
+    ("larger", ("if {a} > {b}", "return {a}"), "return {b}", "the larger one of its two arguments"),
+    ("smaller", ("if {a} < {b}", "return {a}"), "return {b}", "the smaller one of its two arguments"),
+    ("spread", ("if {a} < {b}", "return {b} - {a}"), "return {a} - {b}", "the difference without its sign"),
+)
+
+
+def _symmetric(random: Random) -> Draft:
+    name, (condition, early), late, told = random.choice(_SYMMETRIC)
+    a, b = random.choice((("a", "b"), ("x", "y"), ("first", "second"), ("left", "right"), ("from_km", "to_km")))
+    code = block(
+        f"fn {name}({a}: int, {b}: int) to int",
+        block(condition.format(a=a, b=b), early.format(a=a, b=b)),
+        late.format(a=a, b=b),
+    )
+    header, label = _property(random, f"{name} does not mind the order")
+    title = random.choice((f"{name}_is_symmetric", "order_does_not_matter", f"{name}_commutes"))
+    checks = [f"assert({name}({a}, {b}) is {name}({b}, {a}))"]
+    equal = one_in(random, 2)
+    at_equal = "0" if name in ("distance", "spread") else a
+    checks += [f"assert({name}({a}, {a}) is {at_equal})"] if equal else []
+    details = (
+        f"`{name}({a}: int, {b}: int) to int` returns {told}.",
+        f"The property `{title}({a}: int, {b}: int)` says that swapping the arguments changes nothing"
+        + (f" and that `{name}({a}, {a})` is `{at_equal}`." if equal else "."),
+        label,
+    )
+    property_code = block(f"{header}\nfn {title}({a}: int, {b}: int) to Unit", *checks)
+    return Draft(ask(random, f"a function `{name}` and a property for it", *details), (code, property_code))
+
+
+def _round_trip(random: Random) -> Draft:
+    factor, offset = random.randint(2, 60), random.randint(0, 90)
+    there, back = random.choice((
+        ("encode", "decode"), ("to_ticks", "from_ticks"), ("pack", "unpack"), ("to_code", "from_code"),
+        ("scale_up", "scale_down"),
+    ))  # fmt: skip
+    plus, minus = (f" + {offset}", f" - {offset}") if offset else ("", "")
+    first = block(f"fn {there}(n: int) to int", f"return n * {factor}{plus}")
+    returned = f"(n{minus}) / {factor}" if offset else f"n / {factor}"
+    second = block(f"fn {back}(n: int) to int", f"return {returned}")
+    title = random.choice(("round_trip", f"{back}_undoes_{there}", "there_and_back"))
+    header, label = _property(random, f"{back} undoes {there}")
+    sample = random.randint(2, 400)
+    pipe = one_in(random, 3)
+    check = f"assert((n |> {there} |> {back}) is n)" if pipe else f"assert({back}({there}(n)) is n)"
+    details = (
+        f"`{there}(n: int) to int` multiplies by {factor}"
+        + (f" and adds {offset}" if offset else "")
+        + f", so `{there}({sample})` is {sample * factor + offset}; `{back}(n: int) to int` undoes that.",
+        f"The property `{title}(n: int)` says that `{back}` after `{there}` gives `n` again"
+        + (", written with the pipe operator." if pipe else "."),
+        label,
+    )
+    property_code = block(f"{header}\nfn {title}(n: int) to Unit", check)
+    what = f"two functions (`{there}` and `{back}`) and a property"
+    return Draft(ask(random, what, *details), (first, second, property_code))
+
+
+_LENGTH_LAWS: Final = (
+    ("doubled", "values.map(n => n * {k})", "multiplies every element by {k}", "is"),
+    ("shifted", "values.map(n => n + {k})", "adds {k} to every element", "is"),
+    ("large_ones", "values.filter(n => n > {k})", "keeps the elements above {k}", "<="),
+    ("small_ones", "values.filter(n => n < {k})", "keeps the elements below {k}", "<="),
+    ("with_marker", "values.push({k})", "appends {k}", ">"),
+)
+
+
+def _length_law(random: Random) -> Draft:
+    name, formula, told, sign = random.choice(_LENGTH_LAWS)
+    k, items = random.randint(2, 90), random.choice(("values", "readings", "scores", "prices"))
+    code = block(
+        f"fn {name}(values: List[int]) to List[int]".replace("values", items),
+        f"return {formula.format(k=k)}".replace("values", items),
+    )
+    law = {"is": "the length stays the same", "<=": "the result is never longer", ">": "the result is longer"}[sign]
+    title = f"{name}_and_length"
+    header, label = _property(random, f"{name}: {law}")
+    details = (
+        f"`{name}({items}: List[int]) to List[int]` {told.format(k=k)}.",
+        f"The property `{title}({items}: List[int])` says that {law}, measured with `len`.",
+        label,
+    )
+    check = f"assert(len({name}({items})) {sign} len({items}))"
+    property_code = block(f"{header}\nfn {title}({items}: List[int]) to Unit", check)
+    return Draft(ask(random, f"a list function `{name}` and a property", *details), (code, property_code))
+
+
+FAMILIES: Final[tuple[Family, ...]] = (
+    family("test/calculation", _with_test(_CALCULATIONS)),
+    family("test/decision", _with_test(_DECISIONS)),
+    family("test/text", _with_test(text_kernels.TEXTS)),
+    family("test/list", _with_test((*list_kernels.LIST_LOOPS, *list_kernels.LIST_CALLS))),
+    family("test/given", _given),
+    family("test/result", _result_tests),
+    family("test/variant", _variant_test),
+    family("forall/bounds", _bounds),
+    family("forall/symmetric", _symmetric),
+    family("forall/round_trip", _round_trip),
+    family("forall/length_law", _length_law),
+)
+"""Tests beside the function, tests alone, and properties."""

@@ -1,0 +1,183 @@
+"""Synthetic pairs: exactly as many as wanted, all different, the constructs with least coverage first."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final, TypeVar
+
+from mens_pipeline.corpus.records import ExtractedRecord, Lane, Source, SourceKind
+from mens_pipeline.corpus.synthesis.families import FAMILIES
+from mens_pipeline.corpus.synthesis.mutations import MUTATIONS
+from mens_pipeline.corpus.synthesis.program import Program, read_program
+from mens_pipeline.corpus.synthesis.repairs import BREAKAGES, repair
+from mens_pipeline.corpus.synthesis.sample import Family, Sample
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.language import CONSTRUCTS, Mode, analyze, difficulty, mode_of
+
+Choice = TypeVar("Choice")
+
+KINDS: Final = ("template", "combination", "mutation", "repair")
+"""What a synthetic pair can be; its `task_family`."""
+
+_CYCLE: Final = (
+    *("template", "mutation", "template", "repair", "template"),
+    *("combination", "template", "mutation", "template", "repair"),
+)
+"""Which kinds follow one another: half templates, a fifth each mutations and repairs, a tenth combinations."""
+
+_COMBINATION: Final = "combination/"
+_RATING: Final = 4
+_MOST_TRIES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A program of the workspace that may be changed.
+
+    Attributes:
+        program: The program.
+        source: Where it stands.
+    """
+
+    program: Program
+    source: Source
+
+
+def bases_of(records: Sequence[ExtractedRecord]) -> tuple[Base, ...]:
+    """The records that may be changed: short accepted programs, with all they need.
+
+    Args:
+        records: What was extracted.
+    """
+    programs = (
+        (read_program(record.text, mode_of(record.source.path), record.source.path), record.source)
+        for record in records
+        if record.lane is Lane.CODEGEN
+    )
+    return tuple(Base(program, source) for program, source in programs if program is not None and program.is_short)
+
+
+def generate(limit: int, seed: int, coverage: Mapping[str, int], bases: Sequence[Base] = ()) -> Iterator[TrainingPair]:
+    """Synthetic pairs; the same arguments give the same pairs on every machine.
+
+    Args:
+        limit: How many.
+        seed: Another one gives others.
+        coverage: Construct -> examples there are already; those with fewest come first.
+        bases: Programs of the workspace to change, beside programs made from templates.
+
+    Returns:
+        Exactly `limit` pairs, no two with the same prompt and response, all accepted by the front end.
+
+    Raises:
+        RefusedError: There are not as many different ones.
+    """
+    maker = _Maker(seed, coverage, bases)
+    for number in range(limit):
+        yield maker.next_pair(_CYCLE[number % len(_CYCLE)], limit)
+
+
+class _Maker:
+    """The state of a generation: what was made, and what is still scarce."""
+
+    def __init__(self, seed: int, coverage: Mapping[str, int], bases: Sequence[Base]) -> None:
+        self.random = Random(seed)  # noqa: S311 - a reproducible draw, no secret
+        self.counts = Counter({name: coverage.get(name, 0) for name in CONSTRUCTS})
+        self.bases = bases
+        self.seen: set[bytes] = set()
+        self.turns: Counter[str] = Counter()
+        self.families = {kind: _families(kind) for kind in ("template", "combination")}
+
+    def next_pair(self, kind: str, limit: int) -> TrainingPair:
+        """A pair that was not there before: of this kind, or from a template when the kind has nothing new."""
+        for attempted in (kind, "template"):
+            for _ in range(_MOST_TRIES):
+                made = self._make(attempted)
+                pair = None if made is None else self._judged(attempted, *made)
+                if pair is not None:
+                    return pair
+        message = f"only {len(self.seen)} different pairs could be made, {limit} were wanted. Ask for fewer."
+        raise RefusedError(message)
+
+    def _make(self, kind: str) -> tuple[Sample, Source | None] | None:
+        if kind in self.families:
+            return self._scarcest(kind).make(self.random), None
+        base = self._base()
+        if kind == "mutation":
+            name = self._turn("mutation", tuple(MUTATIONS))
+            sample = MUTATIONS[name](base.program, self.random)
+        else:
+            name = self._turn("repair", tuple(BREAKAGES))
+            sample = repair(base.program, name, self.random)
+        if sample is None:
+            return None
+        self.counts[sample.construct] += 1
+        return sample, base.source if base.program.origin else None
+
+    def _scarcest(self, kind: str) -> Family:
+        """A family of the construct with the fewest examples; its families take turns."""
+        families = self.families[kind]
+        construct = min(families, key=lambda name: (self.counts[name], list(CONSTRUCTS).index(name)))
+        # A construct whose families are used up must not block the others.
+        self.counts[construct] += 1
+        return self._turn(f"{kind} {construct}", families[construct])
+
+    def _base(self) -> Base:
+        """A program to change: now one of the workspace, now one from a template."""
+        if self.bases and self.random.random() < 0.5:  # noqa: PLR2004 - half and half
+            return self.random.choice(self.bases)
+        kind = self.random.choice(("template", "combination"))
+        sample = self._any(kind).make(self.random)
+        program = read_program(sample.response, sample.mode)
+        assert program is not None, f"{sample.template}: rejected: {sample.response!r}"  # noqa: S101 - our own impossibility
+        return Base(program, _template_source(sample))
+
+    def _any(self, kind: str) -> Family:
+        families = self.families[kind]
+        return self.random.choice(families[self.random.choice(tuple(families))])
+
+    def _turn(self, what: str, choices: Sequence[Choice]) -> Choice:
+        self.turns[what] += 1
+        return choices[(self.turns[what] - 1) % len(choices)]
+
+    def _judged(self, kind: str, sample: Sample, origin: Source | None) -> TrainingPair | None:
+        """The sample as a pair; None when it was there before."""
+        key = hashlib.sha256(f"{sample.prompt}\0{sample.response}".encode()).digest()
+        if key in self.seen:
+            return None
+        self.seen.add(key)
+        module = analyze(sample.response, sample.mode).module
+        assert module is not None, f"{sample.template}: rejected: {sample.response!r}"  # noqa: S101 - our own impossibility
+        source = _template_source(sample) if origin is None else origin.model_copy(update={"kind": SourceKind.DERIVED})
+        return TrainingPair(
+            prompt=sample.prompt,
+            response=sample.response,
+            category=sample.construct,
+            rating=_RATING,
+            task_family=kind,
+            difficulty=difficulty(module),
+            template=sample.template,
+            source=source,
+        )
+
+
+def _families(kind: str) -> dict[str, tuple[Family, ...]]:
+    """Construct -> its families of a kind, in the order of CONSTRUCTS."""
+    of_kind = [family for family in FAMILIES if family.name.startswith(_COMBINATION) == (kind == "combination")]
+    grouped = {name: tuple(family for family in of_kind if family.construct == name) for name in CONSTRUCTS}
+    return {name: families for name, families in grouped.items() if families}
+
+
+def _template_source(sample: Sample) -> Source:
+    """The template as the source of what it made."""
+    suffix = ".vox.ui" if sample.mode is Mode.UI else ".vox"
+    return Source(
+        path=f"synthetic/{sample.template}{suffix}",
+        blob=hashlib.sha256(sample.response.encode()).hexdigest(),
+        span=(0, len(sample.response)),
+        lines=(1, sample.response.count("\n")),
+        kind=SourceKind.SYNTHETIC,
+    )

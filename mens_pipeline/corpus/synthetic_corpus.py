@@ -1,0 +1,78 @@
+"""The synthetic pairs as an artifact: made for a corpus, what it shows least first."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import mens_pipeline.language
+from mens_pipeline.corpus.extracted_corpus import RECORDS
+from mens_pipeline.corpus.jsonl import open_rows, read_records, write_jsonl, write_text
+from mens_pipeline.corpus.pipeline_config import SynthesizePolicy
+from mens_pipeline.corpus.records import ExtractedRecord
+from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.corpus.synthesis.account import SynthesisAccount, coverage_of
+from mens_pipeline.corpus.synthesis.generate import bases_of, generate
+from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
+
+KIND: Final = "synthetic_corpus"
+PAIRS: Final = "synthetic.jsonl"
+REPORT: Final = "report.json"
+
+_MAKERS: Final = ("records.py", "training_pair.py", "synthesis/**/*.py")
+
+
+def build_synthetic_corpus(corpus: Artifact, policy: SynthesizePolicy, store: ArtifactStore) -> tuple[Artifact, bool]:
+    """Make the synthetic pairs for a corpus, unless the same were made before.
+
+    Args:
+        corpus: An extracted corpus.
+        policy: How many, and the seed.
+        store: Where they are kept.
+
+    Returns:
+        The pairs, and whether they were reused. The folder holds `synthetic.jsonl` and `report.json`; the manifest
+        holds the report without the single templates.
+
+    Raises:
+        RefusedError: There are not as many different pairs.
+        ConfigurationError: The store cannot be written.
+    """
+    inputs = {
+        "extracted_corpus": corpus.key,
+        "policy": policy.model_dump(),
+        "grammar": grammar_fingerprint(),
+        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
+        "requests": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, ("outline.py", "requests.py")),
+    }
+    return store.built(KIND, inputs, lambda folder: _write(corpus, policy, folder))
+
+
+def _write(corpus: Artifact, policy: SynthesizePolicy, folder: Path) -> dict[str, Any]:
+    path = corpus.path / RECORDS
+    with open_rows(path) as lines:
+        records = list(read_records(lines, path))
+    report = write_synthetic(folder / PAIRS, records, policy)
+    write_text(folder / REPORT, json.dumps(report, indent=2) + "\n")
+    return {key: value for key, value in report.items() if key != "templates"}
+
+
+def write_synthetic(path: Path, records: Sequence[ExtractedRecord], policy: SynthesizePolicy) -> dict[str, Any]:
+    """Generate pairs into a file.
+
+    Args:
+        path: The target.
+        records: What was extracted; may be empty.
+        policy: How many, and the seed.
+
+    Returns:
+        The account: counts and shares by kind, template and construct.
+
+    Raises:
+        RefusedError: There are not as many different pairs; nothing is written.
+        ConfigurationError: The folder cannot be written.
+    """
+    coverage = coverage_of(record.constructs for record in records)
+    account = SynthesisAccount()
+    write_jsonl(path, map(account.add, generate(policy.limit, policy.seed, coverage, bases_of(records))))
+    return {**policy.model_dump(), **account.as_json(coverage)}

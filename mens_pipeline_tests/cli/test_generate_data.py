@@ -1,0 +1,33 @@
+"""`mens generate-data`."""
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner, Result
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.settings import PROJECT_ROOT
+
+
+def _invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_it_writes_exactly_as_many_and_prints_the_shares(tmp_path: Path) -> None:
+    """Kinds and constructs, what there was before, and where the pairs are."""
+    records, output = tmp_path / "records.jsonl", tmp_path / "synthetic.jsonl"
+    assert _invoke("corpus", "extract", PROJECT_ROOT / "data" / "golden" / "core", "-o", records).exit_code == 0
+    result = _invoke("generate-data", "--limit", "100", "-o", output, "--corpus", records)
+
+    assert result.exit_code == 0
+    assert len(output.read_text().splitlines()) == 100
+    assert "template     50/100 (50.0 %)" in result.stdout
+    assert result.stdout.endswith(f"100 pairs in {output}\n")
+
+
+def test_the_report_is_the_account(tmp_path: Path) -> None:
+    """The same on stdout and in the file."""
+    result = _invoke("generate-data", "--limit", "10", "-o", tmp_path / "s", "--json", "--report", tmp_path / "r")
+
+    assert json.loads(result.stdout) == json.loads((tmp_path / "r").read_text())
+    assert json.loads(result.stdout)["num_pairs"] == 10

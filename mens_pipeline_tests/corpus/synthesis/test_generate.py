@@ -1,0 +1,108 @@
+"""Synthetic pairs: exactly as many as wanted, all different, the scarce first."""
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from mens_pipeline.corpus.extract import extract_workspace
+from mens_pipeline.corpus.pipeline_config import SynthesizePolicy
+from mens_pipeline.corpus.records import ExtractedRecord, SourceKind
+from mens_pipeline.corpus.synthesis import generate as module
+from mens_pipeline.corpus.synthesis.generate import KINDS, bases_of, generate
+from mens_pipeline.corpus.synthesis.sample import Family, Sample
+from mens_pipeline.corpus.synthetic_corpus import write_synthetic
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.language import CONSTRUCTS, analyze, mode_of
+from mens_pipeline.settings import PROJECT_ROOT
+
+
+@pytest.fixture(scope="module")
+def records() -> list[ExtractedRecord]:
+    """The records of the golden programs."""
+    outcomes = extract_workspace(PROJECT_ROOT / "data" / "golden")
+    return [ExtractedRecord.model_validate_json(line) for outcome in outcomes for line in outcome.lines]
+
+
+def test_there_are_exactly_as_many_as_wanted_and_all_differ(records: list[ExtractedRecord]) -> None:
+    """Every one is accepted, says what made it, and stands in one of the four kinds."""
+    pairs = list(generate(600, 0, {}, bases_of(records)))
+
+    assert len(pairs) == len({(pair.prompt, pair.response) for pair in pairs}) == 600
+    assert {pair.task_family for pair in pairs} == set(KINDS)
+    for pair in pairs:
+        assert pair.source is not None
+        assert pair.template is not None
+        parsed = analyze(pair.response, mode_of(pair.source.path)).module
+        assert parsed is not None, pair.template
+        assert parsed.declarations
+        assert "```" not in pair.response
+
+
+def test_the_same_seed_gives_the_same_bytes(records: list[ExtractedRecord], tmp_path: Path) -> None:
+    """Another seed gives others, and a longer run begins with the shorter one."""
+    for name, limit, seed in (("a", 200, 7), ("b", 200, 7), ("c", 200, 8), ("d", 260, 7)):
+        write_synthetic(tmp_path / name, records, SynthesizePolicy(limit=limit, seed=seed))
+    a, b, c, d = ((tmp_path / name).read_bytes() for name in "abcd")
+
+    assert a == b
+    assert a != c
+    assert d.startswith(a)
+
+
+def test_without_a_corpus_every_construct_is_made() -> None:
+    """Two hundred rows show all thirty."""
+    shown = {pair.category for pair in generate(200, 0, {})}
+
+    assert shown == set(CONSTRUCTS)
+
+
+def test_constructs_with_least_coverage_come_first() -> None:
+    """What there is plenty of already is not made from templates of its own."""
+    plenty = {name: 1000 for name in CONSTRUCTS if name not in {"push", "actor"}}
+    templates = [pair for pair in generate(60, 0, plenty) if pair.task_family == "template"]
+
+    assert {pair.category for pair in templates} == {"push", "actor"}
+
+
+def test_what_was_changed_on_purpose_names_the_file_it_came_from(records: list[ExtractedRecord]) -> None:
+    """So that changes of a held-out file never train; templates name themselves."""
+    pairs = list(generate(300, 0, {}, bases_of(records)))
+    paths = {record.source.path for record in records}
+    derived = [pair.source for pair in pairs if pair.source is not None and pair.source.kind is SourceKind.DERIVED]
+    others = [pair.source for pair in pairs if pair.source is not None and pair.source.kind is SourceKind.SYNTHETIC]
+
+    assert derived
+    assert all(source.path in paths for source in derived)
+    assert all(source.path.startswith("synthetic/") for source in others)
+    assert len(derived) + len(others) == 300
+
+
+def test_the_account_adds_up(tmp_path: Path) -> None:
+    """By kind, by template, by construct; before and after."""
+    output = tmp_path / "s.jsonl"
+    account = write_synthetic(output, [], SynthesizePolicy(limit=100, seed=3))
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+
+    assert account["num_pairs"] == len(rows) == 100
+    for part in ("kinds", "templates", "constructs"):
+        assert sum(entry["count"] for entry in account[part].values()) == 100
+        assert sum(entry["share"] for entry in account[part].values()) == pytest.approx(1)
+    assert list(account["constructs"]) == list(CONSTRUCTS)
+    assert write_synthetic(tmp_path / "none.jsonl", [], SynthesizePolicy(limit=0, seed=0))["kinds"] == {}
+
+
+def test_more_than_there_can_be_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With a single family of two programs, the third cannot be made; nothing is written."""
+
+    def make(random: Random) -> Sample:
+        name = random.choice(("f", "g"))
+        return Sample("function/two", "function", f"Write {name}.", f"fn {name}() {{ }}\n")
+
+    monkeypatch.setattr(module, "FAMILIES", (Family("function/two", "function", make),))
+    monkeypatch.setattr(module, "_CYCLE", ("template",))
+
+    with pytest.raises(RefusedError, match=r"only 2 different pairs could be made, 3 were wanted\. Ask for fewer"):
+        write_synthetic(tmp_path / "s.jsonl", [], SynthesizePolicy(limit=3, seed=0))
+    assert not (tmp_path / "s.jsonl").exists()
