@@ -1,34 +1,22 @@
 """Rows of a JSONL file, one by one: kept as they should be, or quarantined with the reason."""
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic_core import from_json
 
 from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.corpus.records import ExtractedRecord
+from mens_pipeline.corpus.reject_reasons import RejectReason
+from mens_pipeline.corpus.repetition import Repetition
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.language import Mode, analyze, mode_of
 
 MAX_LINE_BYTES: Final = 1_048_576
 """A longer line is no row."""
-
-
-class RejectReason(StrEnum):
-    """Why a row is quarantined."""
-
-    TOO_LARGE = "too_large"
-    MALFORMED_JSON = "malformed_json"
-    NOT_AN_OBJECT = "not_an_object"
-    SCHEMA = "schema"
-    COMPILER_REJECTED = "compiler_rejected"
-    DUPLICATE = "duplicate"
-    """Prompt and response, or the text of a record, were there before."""
 
 
 class Quarantined(BaseModel):
@@ -62,22 +50,25 @@ class ValidationReport:
 
 
 def validate_rows(
-    lines: Iterable[bytes], report: ValidationReport, quarantine: Callable[[Quarantined], None]
+    lines: Iterable[bytes],
+    report: ValidationReport,
+    quarantine: Callable[[Quarantined], None],
+    repetition: Repetition,
 ) -> Iterator[ExtractedRecord | TrainingPair]:
     """The good rows, in canonical form and in order; blank lines are passed over.
 
     Args:
         lines: Extracted records (they have a `text`) or pairs, one a line.
         report: Counts every row; it adds up once all rows have been taken. Its `recheck` says whether code is
-            judged by the front end again; schema and duplicates are checked in any case.
+            judged by the front end again; schema and repetition are checked in any case.
         quarantine: Takes each row that is not kept.
+        repetition: Knows the rows so far; takes up those that are kept.
     """
-    seen: set[bytes] = set()
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         report.seen += 1
-        row = _validated(line, number, seen, recheck=report.recheck)
+        row = _validated(line, number, repetition, recheck=report.recheck)
         if isinstance(row, Quarantined):
             report.rejected[row.reason] += 1
             quarantine(row)
@@ -97,8 +88,8 @@ def read_row(line: bytes, number: int) -> ExtractedRecord | TrainingPair | Quara
         detail = f"{len(line)} bytes, more than {MAX_LINE_BYTES}"
         return Quarantined(line=number, reason=RejectReason.TOO_LARGE, detail=detail, record=None)
     try:
-        content = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        content = from_json(line)
+    except ValueError as error:
         text = line.decode("utf-8", "replace").strip()
         return Quarantined(line=number, reason=RejectReason.MALFORMED_JSON, detail=str(error), record=text)
     if not isinstance(content, dict):
@@ -111,23 +102,16 @@ def read_row(line: bytes, number: int) -> ExtractedRecord | TrainingPair | Quara
 
 
 def _validated(
-    line: bytes, number: int, seen: set[bytes], *, recheck: bool
+    line: bytes, number: int, repetition: Repetition, *, recheck: bool
 ) -> ExtractedRecord | TrainingPair | Quarantined:
     row = read_row(line, number)
     if isinstance(row, Quarantined):
         return row
-
-    def refuse(reason: RejectReason, detail: str) -> Quarantined:
-        return Quarantined(line=number, reason=reason, detail=detail, record=json.loads(line))
-
     problem = _compiler_problem(row) if recheck else None
-    if problem is not None:
-        return refuse(RejectReason.COMPILER_REJECTED, problem)
-    key = _identity(row)
-    if key in seen:
-        return refuse(RejectReason.DUPLICATE, "the same row was there before")
-    seen.add(key)
-    return row
+    objection = (RejectReason.COMPILER_REJECTED, problem) if problem else repetition.objection(row, f"line {number}")
+    if objection is None:
+        return row
+    return Quarantined(line=number, reason=objection[0], detail=objection[1], record=from_json(line))
 
 
 def judged_code(row: ExtractedRecord | TrainingPair) -> tuple[str, Mode] | None:
@@ -155,12 +139,3 @@ def _compiler_problem(row: ExtractedRecord | TrainingPair) -> str | None:
         first = analysis.errors[0]
         return f"line {first.start.line}: {first.code}: {first.message}"
     return None if analysis.module.declarations else "nothing is declared"
-
-
-def _identity(row: ExtractedRecord | TrainingPair) -> bytes:
-    """What makes two rows the same: a record's place and text, a pair's prompt and response."""
-    if isinstance(row, ExtractedRecord):
-        parts = [row.source.path, *map(str, row.source.span), row.text]
-    else:
-        parts = [row.prompt, row.response]
-    return hashlib.sha256(json.dumps(parts).encode()).digest()

@@ -1,79 +1,110 @@
-"""The validated pairs as an artifact: made from an extracted corpus, every row judged again."""
+"""The validated pairs as an artifact: records judged again and made into pairs, synthetic and told ones beside them."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import mens_pipeline.language
 from mens_pipeline.corpus.extracted_corpus import RECORDS
-from mens_pipeline.corpus.jsonl import open_rows, read_records, write_jsonl
+from mens_pipeline.corpus.jsonl import open_rows, write_jsonl
 from mens_pipeline.corpus.pairs import make_pairs
-from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.corpus.pipeline_config import ValidatePolicy
+from mens_pipeline.corpus.records import ExtractedRecord
+from mens_pipeline.corpus.repetition import Repetition
+from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.corpus.validate import Quarantined, ValidationReport, validate_rows
 from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
+
+Row = TypeVar("Row", ExtractedRecord, TrainingPair)
 
 KIND: Final = "validated_pairs"
 PAIRS: Final = "pairs.jsonl"
 QUARANTINE: Final = "quarantine.jsonl"
 
-_MAKERS: Final = ("jsonl.py", "pairs.py", "training_pair.py", "validate.py")
+_MAKERS: Final = (
+    *("near_duplicates.py", "pairs.py", "records.py", "reject_reasons.py", "repetition.py"),
+    *("shingles.py", "training_pair.py", "validate.py"),
+)
 """The files that decide what pairs a corpus gives, beside the wording of requests."""
 
 
-def build_validated_pairs(corpus: Artifact, store: ArtifactStore) -> tuple[Artifact, bool]:
-    """Make and validate the pairs of a corpus, unless the same was done before.
+def build_validated_pairs(
+    corpus: Artifact, others: Iterable[Path], policy: ValidatePolicy, store: ArtifactStore
+) -> tuple[Artifact, bool]:
+    """Validate a corpus and make its pairs, and validate pairs from elsewhere, unless the same was done before.
 
     Args:
         corpus: An extracted corpus.
+        others: Files of pairs, `synthetic.jsonl` or `telemetry.jsonl`; each is validated under its own name.
+        policy: Which records repeat others, and how many a source may give.
         store: Where the pairs are kept.
 
     Returns:
-        The pairs, and whether they were reused. The folder holds `pairs.jsonl` and `quarantine.jsonl`; the manifest
-        holds the counts.
+        The pairs, and whether they were reused. The folder holds `pairs.jsonl`, a file for each of the others, and
+        `quarantine.jsonl`; the manifest holds the counts.
 
     Raises:
-        RefusedError: The corpus holds a row that is no record.
         ConfigurationError: The store cannot be written.
     """
+    files = {path.name: path for path in others}
     inputs = {
         "extracted_corpus": corpus.key,
+        "others": {name: digest_of(path) for name, path in files.items()},
+        "policy": policy.model_dump(),
         "grammar": grammar_fingerprint(),
         "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
         "requests": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, ("requests.py",)),
     }
-    found = store.find(KIND, inputs)
-    if found is None:
-        with store.writing(KIND, inputs) as draft:
-            draft.extra = _write(corpus, draft.path)
-    built = found or store.find(KIND, inputs)
-    assert built is not None, "what was just written is there"  # noqa: S101 - our own impossibility
-    store.point("latest", built)
-    return built, found is not None
+    return store.built(KIND, inputs, lambda folder: _Writing(folder, policy).write(corpus.path / RECORDS, files))
 
 
-def _write(corpus: Artifact, folder: Path) -> dict[str, Any]:
-    report = ValidationReport(recheck=True)
-    refused: list[Quarantined] = []
-    lanes: Counter[str] = Counter()
-    categories: Counter[str] = Counter()
+class _Writing:
+    """The files of one artifact in the making."""
 
-    def counted(rows: Iterable[object]) -> Iterator[TrainingPair]:
-        for row in rows:
-            assert isinstance(row, TrainingPair), "pairs stay pairs"  # noqa: S101 - our own impossibility
-            lanes[row.lane] += 1
-            categories[row.category] += 1
-            yield row
+    def __init__(self, folder: Path, policy: ValidatePolicy) -> None:
+        self.folder = folder
+        self.policy = policy
+        self.refused: list[Quarantined] = []
+        self.lanes: Counter[str] = Counter()
+        self.categories: Counter[str] = Counter()
+        self.num_pairs: dict[str, int] = {}
+        self.validation: dict[str, Any] = {}
 
-    path = corpus.path / RECORDS
-    with open_rows(path) as lines:
-        rows = (pair.model_dump_json().encode() for pair in make_pairs(read_records(lines, path)))
-        num_pairs = write_jsonl(folder / PAIRS, counted(validate_rows(rows, report, refused.append)))
-    write_jsonl(folder / QUARANTINE, refused)
-    return {
-        "num_pairs": num_pairs,
-        "validation": report.as_json(),
-        "lanes": dict(sorted(lanes.items())),
-        "categories": dict(sorted(categories.items())),
-    }
+    def write(self, records: Path, others: dict[str, Path]) -> dict[str, Any]:
+        rows = self._validated(records, RECORDS, Repetition(self.policy))
+        self._write(PAIRS, make_pairs(_all_of(ExtractedRecord, rows)))
+        for name, path in others.items():
+            # Whether they repeat pairs of other files is seen when all are there: when they are split.
+            rows = self._validated(path, name, Repetition(None))
+            self._write(name, _all_of(TrainingPair, rows))
+        write_jsonl(self.folder / QUARANTINE, self.refused)
+        return {
+            "num_pairs": self.num_pairs,
+            "validation": self.validation,
+            "lanes": dict(sorted(self.lanes.items())),
+            "categories": dict(sorted(self.categories.items())),
+        }
+
+    def _validated(self, path: Path, name: str, repetition: Repetition) -> Iterator[ExtractedRecord | TrainingPair]:
+        report = ValidationReport(recheck=True)
+        with open_rows(path) as lines:
+            yield from validate_rows(lines, report, self.refused.append, repetition)
+        self.validation[name] = report.as_json()
+
+    def _write(self, name: str, pairs: Iterable[TrainingPair]) -> None:
+        self.num_pairs[name] = write_jsonl(self.folder / name, self._counted(pairs))
+
+    def _counted(self, pairs: Iterable[TrainingPair]) -> Iterator[TrainingPair]:
+        for pair in pairs:
+            self.lanes[pair.lane] += 1
+            self.categories[pair.category] += 1
+            yield pair
+
+
+def _all_of(kind: type[Row], rows: Iterable[ExtractedRecord | TrainingPair]) -> Iterator[Row]:
+    """The rows of a file of ours, which holds one kind alone."""
+    for row in rows:
+        assert isinstance(row, kind), f"a {type(row).__name__} among {kind.__name__}s"  # noqa: S101 - our own impossibility
+        yield row

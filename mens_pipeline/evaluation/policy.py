@@ -20,6 +20,9 @@ class GatePolicy(BaseModel):
     min_corpus_coverage: float = Field(
         ge=0, le=1, description="Share of the constructs that the extracted corpus must show."
     )
+    max_share_error: float = Field(
+        ge=0, le=1, description="How far the share of a source in the train set may be from what the mix asks for."
+    )
     min_pairs: int = Field(ge=1, description="Pairs without which training does not begin.")
 
 

@@ -6,27 +6,32 @@ from typing import Any
 import pytest
 
 from mens_pipeline.corpus.extract_vox import extract_vox
-from mens_pipeline.corpus.records import ExtractedRecord
+from mens_pipeline.corpus.pipeline_config import ValidatePolicy
+from mens_pipeline.corpus.records import MAX_TEXT, ExtractedRecord
+from mens_pipeline.corpus.reject_reasons import RejectReason
+from mens_pipeline.corpus.repetition import Repetition
 from mens_pipeline.corpus.source_file import SourceFile
-from mens_pipeline.corpus.training_pair import MAX_TEXT, TrainingPair
+from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.corpus.validate import (
     MAX_LINE_BYTES,
     Quarantined,
-    RejectReason,
     ValidationReport,
+    judged_code,
     validate_rows,
 )
+from mens_pipeline.language import Mode
+from mens_pipeline_tests.corpus.rows import pair_at
 
 _PAIR = {"prompt": "p", "response": "fn f() { }", "rating": 5, "category": "function"}
 
 
 def _validate(
-    *rows: object, recheck: bool = True
+    *rows: object, recheck: bool = True, policy: ValidatePolicy | None = None
 ) -> tuple[list[ExtractedRecord | TrainingPair], list[Quarantined], ValidationReport]:
     report = ValidationReport(recheck=recheck)
     quarantined: list[Quarantined] = []
     lines = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
-    return list(validate_rows(lines, report, quarantined.append)), quarantined, report
+    return list(validate_rows(lines, report, quarantined.append, Repetition(policy))), quarantined, report
 
 
 def test_a_good_pair_is_kept_in_canonical_form() -> None:
@@ -61,8 +66,16 @@ def test_an_extracted_record_is_kept() -> None:
 @pytest.mark.parametrize(
     ("row", "reason", "detail"),
     [
-        (b"nope", RejectReason.MALFORMED_JSON, "Expecting value"),
-        (b'"\xff"', RejectReason.MALFORMED_JSON, "utf-8"),
+        (b"nope", RejectReason.MALFORMED_JSON, "expected ident"),
+        (b'"\xff"', RejectReason.MALFORMED_JSON, "invalid unicode"),
+        (b'["\\ud800"]', RejectReason.MALFORMED_JSON, "hex escape"),
+        (b'{"prompt": "\\ud800", "response": "fn f() { }"}', RejectReason.MALFORMED_JSON, "hex escape"),
+        (b'{"x": ' + b"[" * 500 + b"]" * 500 + b"}", RejectReason.MALFORMED_JSON, "recursion"),
+        (
+            b'{"prompt": ' + b"[" * 150 + b"]" * 150 + b"}",
+            RejectReason.SCHEMA,
+            "prompt: Input should be a valid string",
+        ),
         (b"[" * 100_000, RejectReason.MALFORMED_JSON, "recursion"),
         (b" " * 9 + b"[1]", RejectReason.NOT_AN_OBJECT, "found list"),
         ({**_PAIR, "rating": 6}, RejectReason.SCHEMA, "rating: Input should be less than or equal to 5"),
@@ -85,6 +98,7 @@ def test_each_reason_to_quarantine(row: object, reason: RejectReason, detail: st
     assert kept == []
     assert (quarantined.line, quarantined.reason) == (1, reason)
     assert detail in quarantined.detail
+    assert json.loads(quarantined.model_dump_json())["reason"] == reason
     assert report.adds_up()
     assert report.rejected[reason] == 1
 
@@ -119,6 +133,9 @@ def test_without_recheck_only_the_compiler_is_skipped() -> None:
             "schema": 1,
             "compiler_rejected": 0,
             "duplicate": 1,
+            "near_duplicate": 0,
+            "source_cap": 0,
+            "template_cap": 0,
         },
     }
 
@@ -126,3 +143,37 @@ def test_without_recheck_only_the_compiler_is_skipped() -> None:
 def test_a_report_that_does_not_add_up_says_so() -> None:
     """The check can fail."""
     assert not ValidationReport(recheck=True, seen=2, kept=1).adds_up()
+
+
+def test_rows_that_hardly_differ_are_quarantined_with_the_row_they_repeat() -> None:
+    """The policy of the repetition is that of the validation."""
+    policy = ValidatePolicy(near_duplicate_threshold=0.9, max_per_source=2, max_per_template=1)
+    words = " ".join(f"w{number}" for number in range(80))
+    prose = {"response_mode": "prose_only", "lane": "vox_docs_qa"}
+    rows = [{"prompt": "p", "response": text, **prose} for text in (words, words + " x", "other")]
+    templates = [{"prompt": f"q{n}", "response": f"r{n}", "template": "t", **prose} for n in range(2)]
+    kept, quarantined, report = _validate(*rows, *templates, policy=policy)
+
+    assert [(row.line, row.reason, row.detail) for row in quarantined] == [
+        (2, RejectReason.NEAR_DUPLICATE, "nearly the same as line 1"),
+        (5, RejectReason.TEMPLATE_CAP, "t has given 1 rows"),
+    ]
+    assert len(kept) == 3
+    assert report.adds_up()
+    assert quarantined[0].record == rows[1]
+
+
+def test_rejected_code_is_not_counted_as_seen_before() -> None:
+    """Only rows that are kept are repeated by others."""
+    bad = {**_PAIR, "response": "fn ("}
+
+    assert [row.reason for row in _validate(bad, bad)[1]] == [RejectReason.COMPILER_REJECTED] * 2
+
+
+@pytest.mark.parametrize(("path", "mode"), [(None, Mode.SOURCE), ("a/b.vox", Mode.SOURCE), ("a/b.vox.ui", Mode.UI)])
+def test_code_is_judged_as_its_file_is(path: str | None, mode: Mode) -> None:
+    """A pair without a source is read as a plain program; prose is not code."""
+    pair = pair_at(path, "p", "fn f() { }")
+
+    assert judged_code(pair) == ("fn f() { }", mode)
+    assert judged_code(pair.model_copy(update={"response_mode": "prose_only"})) is None

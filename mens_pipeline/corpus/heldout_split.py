@@ -1,0 +1,62 @@
+"""The split as an artifact: what trains, what judges, and what does neither."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import mens_pipeline.language
+from mens_pipeline.corpus.jsonl import read_pairs, write_jsonl
+from mens_pipeline.corpus.pipeline_config import SplitPolicy, ValidatePolicy
+from mens_pipeline.corpus.repetition import Repetition
+from mens_pipeline.corpus.split import split_pairs
+from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
+
+KIND: Final = "heldout_split"
+HELDOUT: Final = "heldout.jsonl"
+ASIDE: Final = "aside.jsonl"
+
+_MAKERS: Final = (
+    *("near_duplicates.py", "overlap.py", "records.py", "repetition.py", "shingles.py", "split.py"),
+    *("training_pair.py", "validate.py"),
+)
+"""The files that decide what is held out, beside the structure of programs."""
+
+
+def build_heldout_split(
+    pairs: Artifact, repeats: ValidatePolicy, policy: SplitPolicy, store: ArtifactStore
+) -> tuple[Artifact, bool]:
+    """Split validated pairs, unless the same was done before.
+
+    Args:
+        pairs: Validated pairs of one or more sources.
+        repeats: Which pairs repeat others, and how many one origin may give.
+        policy: What is held out, and what is too near to it.
+        store: Where the split is kept.
+
+    Returns:
+        The split, and whether it was reused. The folder holds what trains under the names of the sources,
+        `heldout.jsonl` and `aside.jsonl`; the manifest holds the counts.
+
+    Raises:
+        ConfigurationError: The store cannot be written.
+    """
+    names = list(pairs.manifest["num_pairs"])
+    inputs = {
+        "validated_pairs": {name: pairs.manifest["outputs"][name]["sha256"] for name in names},
+        "repeats": repeats.model_dump(),
+        "policy": policy.model_dump(),
+        "grammar": grammar_fingerprint(),
+        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
+        "structure": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, ("structure.py",)),
+    }
+
+    def write(folder: Path) -> dict[str, Any]:
+        sources = {name: list(read_pairs(pairs.path / name)) for name in names}
+        split = split_pairs(sources, Repetition(repeats), policy)
+        for name, rows in split.train.items():
+            write_jsonl(folder / name, rows)
+        write_jsonl(folder / HELDOUT, split.heldout)
+        write_jsonl(folder / ASIDE, split.aside)
+        return split.account()
+
+    return store.built(KIND, inputs, write)

@@ -1,0 +1,44 @@
+"""The train set as an artifact."""
+
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.corpus.mix import mix_sources
+from mens_pipeline.corpus.mix_config import MixConfig
+from mens_pipeline.corpus.mix_files import read_sources, write_mix
+from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.language.fingerprint import rules_fingerprint
+
+KIND: Final = "mixed_train_set"
+TRAIN: Final = "train.jsonl"
+
+_MAKERS: Final = ("mix*.py", "record_formats.py", "training_pair.py")
+
+
+def build_mixed_train_set(split: Artifact, config: MixConfig, store: ArtifactStore) -> tuple[Artifact, bool]:
+    """Mix what trains, unless the same was done before.
+
+    Args:
+        split: A split; the paths of the mix are relative to its folder.
+        config: What is mixed, and how much of each; its `output` is not looked at.
+        store: Where the train set is kept.
+
+    Returns:
+        The train set, and whether it was reused. The folder holds `train.jsonl`, `train.parquet` and
+        `train.mix_report.json`; the manifest holds the report.
+
+    Raises:
+        RefusedError: A source that is not optional gives nothing.
+        ConfigurationError: The store cannot be written.
+    """
+    inputs = {
+        "heldout_split": split.key,
+        "mix": config.model_dump(mode="json"),
+        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
+    }
+
+    def write(folder: Path) -> dict[str, Any]:
+        mix = mix_sources(config, read_sources(config, split.path))
+        return write_mix(mix, folder / TRAIN, {"config": config.model_dump(mode="json")})
+
+    return store.built(KIND, inputs, write)

@@ -1,0 +1,21 @@
+"""Why a row is not kept."""
+
+from enum import StrEnum
+
+
+class RejectReason(StrEnum):
+    """Why a row is quarantined."""
+
+    TOO_LARGE = "too_large"
+    MALFORMED_JSON = "malformed_json"
+    NOT_AN_OBJECT = "not_an_object"
+    SCHEMA = "schema"
+    COMPILER_REJECTED = "compiler_rejected"
+    DUPLICATE = "duplicate"
+    """Prompt and response, or place and text of a record, were there before."""
+    NEAR_DUPLICATE = "near_duplicate"
+    """Hardly anything in it is new."""
+    SOURCE_CAP = "source_cap"
+    """Its source file has given as many rows as one may give."""
+    TEMPLATE_CAP = "template_cap"
+    """Its template has given as many rows as one may give."""

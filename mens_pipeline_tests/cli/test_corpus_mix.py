@@ -1,0 +1,199 @@
+"""`mens corpus mix` and `mens corpus stats`."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from mens_pipeline.cli.main import app, main
+from mens_pipeline.corpus.jsonl import read_pairs, write_jsonl
+from mens_pipeline.corpus.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.records import Lane
+from mens_pipeline.corpus.split import is_held_out
+from mens_pipeline.settings import PIPELINE_CONFIG
+from mens_pipeline_tests.corpus.rows import pair_at
+
+_POLICY = load_pipeline_config(PIPELINE_CONFIG).split
+_PATHS = [f"{number}.vox" for number in range(60)]
+_HELD = [path for path in _PATHS if is_held_out(path, _POLICY)]
+_PROGRAM = "fn f{0}(a{0}: int) to int {{ return g{0}(a{0}, {0}) + h{0}(a{0}, k{0}(a{0}), m{0}({0}, a{0})) }}\n"
+_MIX = """
+sources:
+  - path: pairs.jsonl
+    weight: 3
+  - path: told.jsonl
+    optional: true
+include_lanes: [vox_codegen]
+output: out/train.jsonl
+"""
+
+
+def _invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["corpus", *map(str, arguments)])
+
+
+def _main(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> object:
+    """The exit code of the entry point."""
+    monkeypatch.setattr(sys, "argv", ["mens", "corpus", *map(str, arguments)])
+    with pytest.raises(SystemExit) as exit_info:
+        main()
+    return exit_info.value.code
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Sixty pairs of as many files, one of prose, and a mix of them."""
+    pairs = [pair_at(path, f"Write f{n}.", _PROGRAM.format(n)) for n, path in enumerate(_PATHS)]
+    prose = pair_at("p.md", "What is it?", "Prose.").model_copy(update={"lane": Lane.DOCS_QA})
+    write_jsonl(tmp_path / "pairs.jsonl", [*pairs, pairs[0], prose.model_copy(update={"response_mode": "prose_only"})])
+    (tmp_path / "mix.yaml").write_text(_MIX)
+    return tmp_path
+
+
+def _mix(folder: Path, *options: str) -> Result:
+    return _invoke("mix", "--config", folder / "mix.yaml", "--data-dir", folder, *options)
+
+
+def test_mix_writes_the_train_set_and_says_how_it_came_about(folder: Path) -> None:
+    """Rows, report, what judges and what was set aside; every pair is in one of them."""
+    result = _mix(folder)
+    output = folder / "out" / "train.jsonl"
+    num_train = 60 - len(_HELD)
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        f"held out {len(_HELD)}/61 ({100 * len(_HELD) / 61:.1f} %) source files",
+        f"held out {len(_HELD)} pairs; set aside:",
+        "     1  duplicate",
+        f"pairs.jsonl              {num_train} distinct, share 1.000 of 1.000 requested",
+        "told.jsonl                0 distinct, share 0.000 of 0.000 requested  missing_file_optional",
+        f"{num_train} rows in {output}, {num_train} of them distinct",
+    ]
+    judged = [pair.source and pair.source.path for pair in read_pairs(output.with_name("heldout.jsonl"))]
+    trained = [pair.source and pair.source.path for pair in read_pairs(output)]
+    assert sorted(judged, key=str) == sorted(_HELD)
+    assert sorted([*judged, *trained], key=str) == sorted(_PATHS)
+    assert json.loads((folder / "out" / "aside.jsonl").read_text())["reason"] == "duplicate"
+    assert {path.name for path in output.parent.iterdir()} == {
+        *("train.jsonl", "train.parquet", "train.mix_report.json", "heldout.jsonl", "aside.jsonl"),
+    }
+
+
+def test_mix_prints_its_report_for_machines(folder: Path) -> None:
+    """The same as in the file: paths, configuration, split, sources."""
+    report = json.loads(_mix(folder, "--json").stdout)
+
+    assert report == json.loads((folder / "out" / "train.mix_report.json").read_text())
+    assert report["config_path"] == str(folder / "mix.yaml")
+    assert report["output_path"] == str(folder / "out" / "train.jsonl")
+    assert report["config"]["include_lanes"] == ["vox_codegen"]
+    assert report["split"]["heldout"] == len(_HELD)
+    assert report["sources"][0]["dropped"]["lane"] == 1
+
+
+def test_mix_gives_the_same_bytes_twice(folder: Path) -> None:
+    """All files of it."""
+    _mix(folder)
+    first = {path.name: path.read_bytes() for path in (folder / "out").iterdir()}
+    _mix(folder)
+
+    assert {path.name: path.read_bytes() for path in (folder / "out").iterdir()} == first
+
+
+def test_a_source_of_weight_zero_hides_nothing(folder: Path) -> None:
+    """Its rows are no duplicates, and nothing of it is held out."""
+    (folder / "zero.jsonl").write_bytes((folder / "pairs.jsonl").read_bytes())
+    (folder / "mix.yaml").write_text(_MIX.replace("sources:", "sources:\n  - path: zero.jsonl\n    weight: 0"))
+    report = json.loads(_mix(folder, "--json").stdout)
+
+    assert report["split"]["aside"]["duplicate"] == 1
+    assert report["split"]["heldout"] == len(_HELD)
+    assert report["sources"][0]["skipped_reason"] == "weight_zero"
+
+
+def test_the_mix_of_the_project_is_used_when_none_is_named(folder: Path) -> None:
+    """Its paths begin where they are told to."""
+    result = _invoke("mix", "--data-dir", folder)
+
+    assert result.exit_code == 0
+    assert result.stdout.endswith("of them distinct\n")
+    assert (folder / "train.jsonl").is_file()
+
+
+def test_mix_refuses_a_source_that_is_missing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 1, one message, and no file."""
+    (folder / "pairs.jsonl").unlink()
+
+    assert _main(monkeypatch, "mix", "--config", folder / "mix.yaml", "--data-dir", folder) == 1
+    error = capsys.readouterr().err
+    assert error == ("mens: pairs.jsonl: the file is missing. Make it, or mark the source optional in the mix.\n")
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("sources: [", "not YAML"),
+        ("sources: 3\n", "sources: Input should be"),
+        ("sources: [{path: a, weigth: 2}]\n", "sources.0.weigth: Extra inputs"),
+        ("sources: [{path: .}]\n", "Name a readable file of JSON lines"),
+        (None, "No such file or directory"),
+    ],
+)
+def test_a_mix_that_does_not_hold_together_is_misuse(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    content: str | None,
+    problem: str,
+) -> None:
+    """Exit code 2 and one message."""
+    (folder / "mix.yaml").unlink()
+    if content is not None:
+        (folder / "mix.yaml").write_text(content)
+
+    assert _main(monkeypatch, "mix", "--config", folder / "mix.yaml", "--data-dir", folder) == 2
+    error = capsys.readouterr().err
+    assert problem in error
+    assert "Traceback" not in error
+
+
+def test_stats_print_what_is_in_a_file(folder: Path) -> None:
+    """Counts, lengths, and each value with its number."""
+    with (folder / "pairs.jsonl").open("a") as rows:
+        rows.write("nope\n")
+    lines = _invoke("stats", folder / "pairs.jsonl").stdout.splitlines()
+
+    assert lines[:2] == ["rows 62, distinct 61/62 (98.4 %)", "source files 61, unreadable rows 1"]
+    assert lines[2].startswith("prompt characters: median 10, 95 % 10, longest 11")
+    assert lines[3].startswith("response characters: median ")
+    assert lines[4:7] == ["lane", "      61  vox_codegen", "       1  vox_docs_qa"]
+
+
+def test_stats_print_one_document_for_machines(folder: Path) -> None:
+    """The same figures."""
+    figures = json.loads(_invoke("stats", folder / "pairs.jsonl", "--json").stdout)
+
+    assert (figures["num_rows"], figures["num_distinct"], figures["num_sources"]) == (62, 61, 61)
+    assert figures["counts"]["lane"] == {"vox_codegen": 61, "vox_docs_qa": 1}
+
+
+def test_stats_of_an_empty_file_are_no_error(tmp_path: Path) -> None:
+    """There is nothing to divide by."""
+    (tmp_path / "rows.jsonl").touch()
+    result = _invoke("stats", tmp_path / "rows.jsonl")
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0] == "rows 0, distinct 0/0"
+
+
+def test_stats_of_a_missing_file_are_misuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2 and one message."""
+    assert _main(monkeypatch, "stats", tmp_path / "missing.jsonl") == 2
+    assert capsys.readouterr().err.endswith("Name a readable file of JSON lines.\n")

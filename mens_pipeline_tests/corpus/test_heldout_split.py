@@ -1,0 +1,47 @@
+"""The split as an artifact."""
+
+import json
+from pathlib import Path
+
+from mens_pipeline.corpus.extracted_corpus import build_extracted_corpus
+from mens_pipeline.corpus.heldout_split import ASIDE, HELDOUT, build_heldout_split
+from mens_pipeline.corpus.jsonl import read_pairs, write_jsonl
+from mens_pipeline.corpus.pipeline_config import SplitPolicy, ValidatePolicy
+from mens_pipeline.corpus.split import SplitReason, is_held_out
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.corpus.validated_pairs import PAIRS, build_validated_pairs
+from mens_pipeline_tests.corpus.rows import pair_at
+
+_REPEATS = ValidatePolicy(near_duplicate_threshold=0.9, max_per_source=9, max_per_template=9)
+_POLICY = SplitPolicy(heldout_share=0.5, seed=0, max_overlap=0.5, min_nodes=5)
+_PROGRAM = "fn f{0}(a{0}: int, b{0}: str) to int {{ return a{0} {1} len(b{0}) + {0} }}\n"
+
+
+def test_validated_pairs_are_split_once_and_counted(tmp_path: Path) -> None:
+    """Every pair is in one of the files; another policy makes another split."""
+    root = tmp_path / "workspace"
+    root.mkdir()
+    operators = ("+", "-", "*", "/", "<", ">", "is", "isnt")
+    for number, operator in enumerate(operators):
+        (root / f"{number}.vox").write_text(_PROGRAM.format(number, operator))
+    held = next(number for number in range(8) if is_held_out(f"{number}.vox", _POLICY))
+    leak = pair_at(None, "q", _PROGRAM.format(99, operators[held]))
+    write_jsonl(tmp_path / "synthetic.jsonl", [leak, pair_at(None, "r", "let xyz = [1, 2, 3, 4, 5, 6, 7]\n")])
+    store = ArtifactStore(tmp_path / "store")
+    corpus, _ = build_extracted_corpus(root, store)
+    pairs, _ = build_validated_pairs(corpus, [tmp_path / "synthetic.jsonl"], _REPEATS, store)
+    split, was_there = build_heldout_split(pairs, _REPEATS, _POLICY, store)
+    again, is_there = build_heldout_split(pairs, _REPEATS, _POLICY, store)
+    other, was_the_same = build_heldout_split(pairs, _REPEATS, _POLICY.model_copy(update={"seed": 1}), store)
+
+    judged = {str(pair.source and pair.source.path) for pair in read_pairs(split.path / HELDOUT)}
+    trained = {str(pair.source and pair.source.path) for pair in read_pairs(split.path / PAIRS)}
+    aside = [json.loads(line) for line in (split.path / ASIDE).read_text().splitlines()]
+    assert judged == {path.name for path in root.iterdir() if is_held_out(path.name, _POLICY)}
+    assert judged | trained == {path.name for path in root.iterdir()}
+    assert [(row["reason"], row["detail"]) for row in aside] == [(SplitReason.STRUCTURE, f"{held}.vox")]
+    assert split.manifest["train"] == {PAIRS: len(trained), "synthetic.jsonl": 1}
+    assert split.manifest["heldout"] + len(trained) == pairs.manifest["num_pairs"][PAIRS] == 8
+    assert (was_there, is_there, was_the_same) == (False, True, False)
+    assert again == split
+    assert other.key != split.key

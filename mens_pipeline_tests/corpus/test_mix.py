@@ -1,0 +1,209 @@
+"""Sources of pairs to one train set, in the shares that were asked for."""
+
+import math
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mens_pipeline.corpus.mix import Mix, MixDrop, MixedSource, SkippedReason, SourceRows, mix_sources
+from mens_pipeline.corpus.mix_config import MixConfig, MixSource
+from mens_pipeline.corpus.records import Lane
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.errors import RefusedError
+
+
+def _pairs(name: str, number: int, lane: Lane = Lane.CODEGEN) -> list[TrainingPair]:
+    return [TrainingPair(prompt=f"{name} {n}", response="fn f() { }", lane=lane) for n in range(number)]
+
+
+def _rows(name: str, number: int) -> SourceRows:
+    return SourceRows(_pairs(name, number), sha256="00")
+
+
+def _mix(rows: dict[str, SourceRows], weights: dict[str, float] | None = None, **options: Any) -> Mix:
+    per_source = options.pop("per_source", {})
+    sources = tuple(
+        MixSource(path=path, weight=(weights or {}).get(path, 1.0), **per_source.get(path, {})) for path in rows
+    )
+    return mix_sources(MixConfig(sources=sources, **options), rows)
+
+
+def _emitted(mix: Mix) -> dict[str, int]:
+    return {source.source.path: source.emitted for source in mix.sources}
+
+
+def test_weights_are_shares() -> None:
+    """Whatever the sizes: the set is as small as it can be with every row in it."""
+    mix = _mix({"a": _rows("a", 100), "b": _rows("b", 40)}, {"a": 4, "b": 1})
+    report = mix.as_json()
+
+    assert _emitted(mix) == {"a": 160, "b": 40}
+    assert [source["requested_share"] for source in report["sources"]] == [0.8, 0.2]
+    assert [source["share_of_output"] for source in report["sources"]] == [0.8, 0.2]
+    assert [source["repeats"] for source in report["sources"]] == [1.6, 1.0]
+    assert (report["total_emitted"], report["total_distinct"]) == (200, 140)
+
+
+def test_a_source_that_is_too_small_falls_short_of_its_share() -> None:
+    """It is not repeated without end, and the report shows what was asked for."""
+    mix = _mix({"a": _rows("a", 10), "b": _rows("b", 100)}, max_repeats=2.5)
+    (small, _) = mix.as_json()["sources"]
+
+    assert _emitted(mix) == {"a": 25, "b": 100}
+    assert (small["requested_share"], small["share_of_output"]) == (0.5, 0.2)
+
+
+_SOURCES = st.lists(st.tuples(st.integers(1, 40), st.floats(0.01, 100)), min_size=1, max_size=5)
+
+
+@given(_SOURCES, st.floats(1, 8), st.integers(0, 9))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_shares_are_met_for_any_sizes_and_weights(
+    sources: list[tuple[int, float]], max_repeats: float, seed: int
+) -> None:
+    """Every row is used, none too often, and only the limit on repeats keeps a source from its share."""
+    rows = {str(n): _rows(str(n), size) for n, (size, _) in enumerate(sources)}
+    weights = {str(n): weight for n, (_, weight) in enumerate(sources)}
+    mix = _mix(rows, weights, max_repeats=max_repeats, seed=seed)
+    uses = Counter(pair.prompt for pair in mix.rows)
+    total = max(size * sum(weights.values()) / weight for size, weight in sources)
+
+    assert set(uses) == {pair.prompt for source in rows.values() for pair in source.pairs or []}
+    assert max(uses.values()) <= math.ceil(max_repeats)
+    assert sum(_emitted(mix).values()) == len(mix.rows)
+    for source, (size, weight) in zip(mix.sources, sources, strict=True):
+        wanted = total * weight / sum(weights.values())
+        assert abs(source.emitted - min(wanted, math.floor(size * max_repeats))) <= 0.51
+        counts = [uses[pair.prompt] for pair in source.distinct]
+        assert max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize("weights", [(1e308, 1e308), (5e-324, 1e308), (5e-324, 5e-324)])
+def test_weights_may_be_worlds_apart(weights: tuple[float, float]) -> None:
+    """No overflow, no division by zero."""
+    mix = _mix({"a": _rows("a", 3), "b": _rows("b", 3)}, dict(zip("ab", weights, strict=True)))
+
+    assert _emitted(mix)["a"] >= 3
+    assert _emitted(mix)["b"] >= 3
+
+
+def test_the_seed_decides_order_and_repeats() -> None:
+    """The same seed gives the same rows; another one the same numbers."""
+    rows = {"a": _rows("a", 30), "b": _rows("b", 20)}
+    first, second, other = (_mix(rows, {"a": 1, "b": 1}, seed=seed).rows for seed in (0, 0, 1))
+
+    assert first == second
+    assert first != other
+    assert len(first) == len(other)
+    assert [pair.prompt[0] for pair in first] != sorted(pair.prompt[0] for pair in first)
+
+
+def test_a_sample_is_drawn_by_the_seed() -> None:
+    """A row is in it or not; what is left out is counted, and other sources do not change it."""
+    options: dict[str, Any] = {"per_source": {"a": {"sample_rate": 0.3}}}
+    one, again = (_mix({"a": _rows("a", 400)}, **options) for _ in range(2))
+    beside = _mix({"b": _rows("b", 9), "a": _rows("a", 400)}, **options)
+    other = _mix({"a": _rows("a", 400)}, **options, seed=1)
+    chosen = [pair.prompt for pair in one.sources[0].distinct]
+
+    assert 0.2 < len(chosen) / 400 < 0.4
+    assert one.sources[0].dropped == {MixDrop.UNREADABLE: 0, MixDrop.SAMPLED_OUT: 400 - len(chosen)}
+    assert chosen == [pair.prompt for pair in again.sources[0].distinct]
+    assert chosen == [pair.prompt for pair in beside.sources[1].distinct]
+    assert chosen != [pair.prompt for pair in other.sources[0].distinct]
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "left"),
+    [
+        ((), (), {Lane.CODEGEN}),
+        ((Lane.CODEGEN, Lane.DOCS_QA), (), {Lane.CODEGEN, Lane.DOCS_QA}),
+        ((Lane.CODEGEN, Lane.DOCS_QA), (Lane.CODEGEN,), {Lane.DOCS_QA}),
+    ],
+)
+def test_only_rows_of_the_lanes_train(include: tuple[Lane, ...], exclude: tuple[Lane, ...], left: set[Lane]) -> None:
+    """Others are counted."""
+    lanes = (Lane.CODEGEN, Lane.DOCS_QA, Lane.TOOLING)
+    rows = SourceRows([pair for lane in lanes for pair in _pairs(lane, 3, lane)])
+    mix = _mix({"a": rows}, include_lanes=include, exclude_lanes=exclude)
+
+    assert {pair.lane for pair in mix.rows} == left
+    assert mix.sources[0].dropped[MixDrop.LANE] == 9 - 3 * len(left)
+
+
+def test_a_pair_of_several_sources_comes_from_the_first() -> None:
+    """And one that comes twice in a source is one; the counts add up."""
+    a = SourceRows(_pairs("x", 4) + _pairs("x", 2), unreadable=3, sha256="00")
+    mix = _mix({"a": a, "b": SourceRows(_pairs("x", 6), sha256="11")})
+    first, second = mix.as_json()["sources"]
+
+    assert (first["input_lines"], first["distinct_lines"], second["distinct_lines"]) == (9, 4, 2)
+    assert first["dropped"] == {"unreadable": 3, "lane": 0, "sampled_out": 0, "duplicate": 2}
+    assert second["dropped"]["duplicate"] == 4
+    assert all(source.adds_up() for source in mix.sources)
+
+
+def test_sources_that_give_nothing_say_why() -> None:
+    """A weight of zero, a missing, an empty, a useless file; they have no share, and the others have all."""
+    nothing = {
+        "zero": _rows("z", 3),
+        "missing": SourceRows(None),
+        "empty": SourceRows([], sha256="00"),
+        "lane": SourceRows(_pairs("d", 2, Lane.DOCS_QA), sha256="00"),
+        "bad": SourceRows([], unreadable=2, sha256="00"),
+    }
+    optional = {path: {"optional": True} for path in nothing if path != "zero"}
+    mix = _mix({**nothing, "a": _rows("a", 3)}, {"zero": 0}, per_source=optional)
+    reasons = {source["path"]: source["skipped_reason"] for source in mix.as_json()["sources"]}
+
+    assert reasons == {
+        "zero": SkippedReason.WEIGHT_ZERO,
+        "missing": SkippedReason.MISSING_FILE_OPTIONAL,
+        "empty": SkippedReason.EMPTY_FILE,
+        "lane": SkippedReason.NO_LINES_PASSED_FILTERS,
+        "bad": SkippedReason.NO_LINES_PASSED_FILTERS,
+        "a": None,
+    }
+    assert _emitted(mix) == {**dict.fromkeys(nothing, 0), "a": 3}
+    assert mix.sources[-1].requested_share == 1.0
+
+
+def test_a_source_of_weight_zero_hides_nothing() -> None:
+    """A pair that it shares with another source is that one's."""
+    mix = _mix({"zero": _rows("x", 3), "a": _rows("x", 3)}, {"zero": 0})
+
+    assert _emitted(mix) == {"zero": 0, "a": 3}
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        (SourceRows(None), "b: the file is missing"),
+        (SourceRows([], sha256="00"), r"b: no row of 0 is used\."),
+        (
+            SourceRows(_pairs("a", 2) + _pairs("d", 3, Lane.DOCS_QA), unreadable=1, sha256="00"),
+            r"b: no row of 6 is used \(1 unreadable, 2 duplicate, 3 lane\)",
+        ),
+    ],
+)
+def test_a_source_that_is_needed_is_refused_when_it_gives_nothing(rows: SourceRows, problem: str) -> None:
+    """The message says what to do."""
+    with pytest.raises(RefusedError, match=rf"{problem}.*Make it, or mark the source optional"):
+        _mix({"a": _rows("a", 3), "b": rows})
+
+
+def test_a_mix_of_nothing_is_refused() -> None:
+    """Even where every source may be missing."""
+    with pytest.raises(RefusedError, match="no source gives any row"):
+        _mix({"a": SourceRows(None), "b": _rows("b", 2)}, {"b": 0}, per_source={"a": {"optional": True}})
+
+
+def test_a_report_that_does_not_add_up_says_so() -> None:
+    """The check can fail; a train set of nothing has no shares."""
+    source = MixedSource(MixSource(path="a"), num_rows=1)
+
+    assert not source.adds_up()
+    assert source.as_json(0)["share_of_output"] == 0.0

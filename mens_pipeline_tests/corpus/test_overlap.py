@@ -1,0 +1,117 @@
+"""Whether a training row repeats a held-out task."""
+
+import pytest
+
+from mens_pipeline.corpus.overlap import HeldoutTasks, Overlap, structures_in
+from mens_pipeline_tests.corpus.rows import pair_at
+
+_ANSWER = """fn total(prices: List[int], limit: int) to int {
+    let mut sum = 0
+    for price in prices {
+        if price < limit { sum = sum + price }
+    }
+    return sum
+}
+"""
+_RENAMED = """// What is owed.
+fn owed(debts: List[int], most: int) to int {
+    let mut all = 100
+    for debt in debts { if debt < most { all = all + debt } }
+    return (all)
+}
+"""
+_OTHER = 'fn greet(name: str) to str { return "Good morning to you, " + name + ", and welcome" }\n'
+_TASK = pair_at("held.vox", "Write a function `total`.", _ANSWER)
+
+
+def _overlap(prompt: str, response: str, max_overlap: float = 0.5) -> tuple[Overlap, str] | None:
+    return HeldoutTasks([_TASK], max_overlap, 12).overlap(pair_at("train.vox", prompt, response))
+
+
+def test_another_task_is_no_overlap() -> None:
+    """Nothing of it is known."""
+    assert _overlap("Write a greeting.", _OTHER) is None
+    assert HeldoutTasks([], 0.5, 12).overlap(_TASK) is None
+
+
+def test_the_same_request_is_an_overlap_whatever_its_spacing_and_case() -> None:
+    """Even with another answer."""
+    assert _overlap("write  a Function\n`TOTAL` .", _OTHER) == (Overlap.PROMPT, "held.vox")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "response"),
+    [
+        ("Add up.", _ANSWER),
+        ("Add up.", f"// Adds.\n{_ANSWER}\n{_OTHER}"),
+        (f"What does this do?\n\n{_ANSWER}", _OTHER),
+        (f"Complete this.\n\n{_ANSWER[:120]}", _ANSWER[120:]),
+    ],
+    ids=["answer", "within an answer", "prompt", "one half each"],
+)
+def test_a_held_out_answer_in_a_row_is_an_overlap(prompt: str, response: str) -> None:
+    """In its prompt, its response, or both."""
+    assert _overlap(prompt, response) == (Overlap.WORDS, "held.vox")
+
+
+def test_how_much_may_be_repeated_is_asked_for() -> None:
+    """More than the share is too much, the share itself is not."""
+    words = "a b c d e f g h i j k l m n o p"  # nine runs of eight
+    task = pair_at("held.vox", "p", words)
+    row = pair_at("train.vox", "q", "a b c d e f g h i j")  # three of them
+
+    assert HeldoutTasks([task], 3 / 9, 12).overlap(row) is None
+    assert HeldoutTasks([task], 0.33, 12).overlap(row) == (Overlap.WORDS, "held.vox")
+    assert HeldoutTasks([task], 1.0, 12).overlap(task.model_copy(update={"prompt": "other"})) is None
+
+
+def test_of_several_tasks_the_first_is_named() -> None:
+    """In the order of the tasks; a row without a source is called so."""
+    tasks = [pair_at(None, "p", _ANSWER), _TASK]
+
+    assert HeldoutTasks(tasks, 0.5, 12).overlap(pair_at("t.vox", "q", _ANSWER)) == (
+        *(Overlap.WORDS, "a row without a source"),
+    )
+    assert HeldoutTasks(tasks, 0.5, 12).overlap(pair_at("t.vox", "q", _RENAMED)) == (
+        *(Overlap.STRUCTURE, "a row without a source"),
+    )
+
+
+def test_a_renamed_copy_is_an_overlap() -> None:
+    """Other names, other literals, other spacing; alone or among others."""
+    assert _overlap("Add up.", _RENAMED) == (Overlap.STRUCTURE, "held.vox")
+    assert _overlap("Add up.", _OTHER + "\n" + _RENAMED) == (Overlap.STRUCTURE, "held.vox")
+
+
+def test_a_changed_copy_is_none() -> None:
+    """One other operator is another program."""
+    assert _overlap("Add up.", _RENAMED.replace("all + debt", "all * debt")) is None
+
+
+def test_a_renamed_copy_of_a_program_of_several_declarations_is_an_overlap() -> None:
+    """Also where each uses what another one declares."""
+    answer = (
+        "type Bid { lot: int, cents: int }\n\nfn best(bids: List[Bid], most: int) to int { return worth(bids[most]) }\n"
+    )
+    copy = "type Offer { thing: int, price: int }\n\nfn top(all: List[Offer], n: int) to int { return value(all[n]) }\n"
+    helper = "\nfn {}(x: {}) to int {{ return x.{} }}\n"
+    task = pair_at("held.vox", "p", answer + helper.format("worth", "Bid", "cents"))
+    row = pair_at("train.vox", "q", copy + helper.format("value", "Offer", "price"))
+
+    assert HeldoutTasks([task], 1.0, 12).overlap(row) == (Overlap.STRUCTURE, "held.vox")
+
+
+def test_small_declarations_are_not_compared() -> None:
+    """They are alike by chance."""
+    task, row = pair_at("held.vox", "p", "fn f() { }\n"), pair_at("train.vox", "q", "fn g() { }\n")
+
+    assert HeldoutTasks([task], 1.0, 12).overlap(row) is None
+    assert HeldoutTasks([task], 1.0, 1).overlap(row) == (Overlap.STRUCTURE, "held.vox")
+
+
+def test_prose_and_rejected_code_have_no_structure() -> None:
+    """Only programs have one."""
+    prose = _TASK.model_copy(update={"response_mode": "prose_only"})
+
+    assert len(structures_in(_TASK, 12)) == 1
+    assert structures_in(prose, 1) == structures_in(pair_at(None, "p", "fn ("), 1) == ()

@@ -1,0 +1,189 @@
+"""Which pairs train and which judge."""
+
+from collections.abc import Iterable
+from itertools import count
+
+import pytest
+
+from mens_pipeline.corpus.extract import extract_workspace
+from mens_pipeline.corpus.overlap import NGRAM
+from mens_pipeline.corpus.pairs import make_pairs
+from mens_pipeline.corpus.pipeline_config import SplitPolicy, ValidatePolicy
+from mens_pipeline.corpus.records import ExtractedRecord, Lane, SourceKind
+from mens_pipeline.corpus.repetition import Repetition
+from mens_pipeline.corpus.shingles import ngrams_of, words_of
+from mens_pipeline.corpus.split import Split, SplitReason, group_of, is_held_out, split_pairs
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.corpus.rows import pair_at
+
+_POLICY = SplitPolicy(heldout_share=0.25, seed=0, max_overlap=0.5, min_nodes=12)
+_PATHS = [f"golden/{number}.vox" for number in range(40)]
+_HELD = [path for path in _PATHS if is_held_out(path, _POLICY)]
+_FREE = [path for path in _PATHS if not is_held_out(path, _POLICY)]
+_ANSWER = (
+    "fn total(prices: List[int], limit: int) to int {{\n    return prices.filter(p => p < {0}).sum() + limit\n}}\n"
+)
+_RENAMED = (
+    _ANSWER.format(3).replace("total", "owed").replace("prices", "debts").replace("limit", "n").replace("3", "77")
+)
+_OTHER = 'fn greet(name: str) to str { return "Good morning to you, " + name + ", and welcome" }\n'
+_UNLIKE = '@test("{0}") fn t{0}() {{ assert(f{0}(["{0}", "b{0}"], {0}) is g{0}({0}, "c{0}") or h{0}({0}) < {0}) }}\n'
+
+
+def _split(
+    policy: SplitPolicy = _POLICY, repeats: ValidatePolicy | None = None, **rows: Iterable[TrainingPair]
+) -> Split:
+    sources = {label: list(pairs) for label, pairs in rows.items()}
+    split = split_pairs(sources, Repetition(repeats), policy)
+    everything = [*split.heldout, *(row.pair for row in split.aside), *(p for ps in split.train.values() for p in ps)]
+    given = [pair for pairs in sources.values() for pair in pairs]
+
+    assert sorted(map(repr, everything)) == sorted(map(repr, given)), "every pair is somewhere, and once"
+    return split
+
+
+def _reasons(split: Split) -> list[tuple[SplitReason, str]]:
+    return [(row.reason, row.detail) for row in split.aside]
+
+
+def test_whole_files_are_held_out() -> None:
+    """A file trains or judges, never both; the counts say how many."""
+    labels = count()
+    rows = [pair_at(path, f"{path} {n}", _UNLIKE.format(next(labels))) for path in _PATHS for n in range(2)]
+    policy = _POLICY.model_copy(update={"min_nodes": 5, "max_overlap": 1.0})
+    split = _split(policy, rows=rows[:40], more=rows[40:])
+    judged = {group_of(pair) for pair in split.heldout}
+    trained = {group_of(pair) for pairs in split.train.values() for pair in pairs}
+
+    assert judged == set(_HELD)
+    assert trained.isdisjoint(judged)
+    assert (split.num_groups, split.num_heldout_groups) == (40, len(_HELD))
+    assert list(split.train) == ["rows", "more"]
+
+
+def test_the_decision_depends_on_path_and_seed_alone() -> None:
+    """A file stays where it is when others come; another seed holds out others, another share more of the same."""
+    paths = [f"{number}.vox" for number in range(4000)]
+    held = {path for path in paths if is_held_out(path, _POLICY)}
+    other = {path for path in paths if is_held_out(path, _POLICY.model_copy(update={"seed": 1}))}
+    more = {path for path in paths if is_held_out(path, _POLICY.model_copy(update={"heldout_share": 0.5}))}
+    none = {path for path in paths if is_held_out(path, _POLICY.model_copy(update={"heldout_share": 0}))}
+
+    assert 0.22 < len(held) / len(paths) < 0.28
+    assert 0.15 < len(held & other) / len(held) < 0.35
+    assert held < more
+    assert none == set()
+
+
+def test_rows_of_no_file_never_judge() -> None:
+    """Rows of a template and rows from nowhere train, even where a path is held out."""
+    rows = [pair_at(_HELD[0], "p", _ANSWER.format(3), SourceKind.SYNTHETIC, template="t"), pair_at(None, "q", _OTHER)]
+    split = _split(rows=rows)
+
+    assert split.train == {"rows": rows}
+    assert (split.heldout, split.num_groups) == ([], 0)
+
+
+def test_what_was_derived_from_a_held_out_file_is_set_aside() -> None:
+    """It would tell the answer; one derived from another file trains."""
+    held = pair_at(_HELD[0], "p", _ANSWER.format(3))
+    derived = pair_at(_HELD[0], "q", _OTHER, SourceKind.DERIVED, template="mutation/x")
+    free = pair_at(_FREE[0], "r", _OTHER.replace("Good", "Fine"), SourceKind.DERIVED, template="mutation/x")
+    split = _split(_POLICY, None, rows=[held], synthetic=[derived, free])
+
+    assert _reasons(split) == [(SplitReason.DERIVED, _HELD[0])]
+    assert split.heldout == [held]
+    assert split.train == {"rows": [], "synthetic": [free]}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "response", "reason"),
+    [
+        ("Sum them.", _ANSWER.format(3), SplitReason.WORDS),
+        (f"Explain:\n{_ANSWER.format(3)}", _OTHER, SplitReason.WORDS),
+        ("Sum them.", _RENAMED, SplitReason.STRUCTURE),
+        ("Write   a TOTAL.", _OTHER, SplitReason.PROMPT),
+    ],
+    ids=["answer", "prompt", "renamed", "request"],
+)
+@pytest.mark.parametrize("path", [_FREE[0], None])
+def test_a_planted_leak_is_caught(prompt: str, response: str, reason: SplitReason, path: str | None) -> None:
+    """From another file or from nowhere; another row of it still trains."""
+    held = pair_at(_HELD[0], "Write a total.", _ANSWER.format(3))
+    leak, fine = pair_at(path, prompt, response), pair_at(path, "Greet me.", _UNLIKE.format(1))
+    split = _split(rows=[held], more=[leak, fine])
+
+    assert _reasons(split) == [(reason, _HELD[0])]
+    assert split.train == {"rows": [], "more": [fine]}
+    assert split.heldout == [held]
+
+
+def test_small_answers_judge_nothing() -> None:
+    """Others are like them by chance; prose is not measured so."""
+    small = pair_at(_HELD[0], "p", "fn f() { }\n")
+    prose = pair_at(_HELD[0], "q", "It is so.").model_copy(update={"response_mode": "prose_only", "lane": Lane.DOCS_QA})
+    split = _split(rows=[small, prose])
+
+    assert _reasons(split) == [(SplitReason.TOO_SMALL, _HELD[0])]
+    assert split.heldout == [prose]
+
+
+def test_a_held_out_request_comes_once() -> None:
+    """Two answers to one request would contradict each other, from one source or from two."""
+    one, other, third = (pair_at(_HELD[n], "p", text) for n, text in enumerate((_ANSWER.format(3), _OTHER, _RENAMED)))
+    split = _split(rows=[one, other], more=[third])
+
+    assert split.heldout == [one]
+    assert _reasons(split) == [(SplitReason.PROMPT, _HELD[1]), (SplitReason.PROMPT, _HELD[2])]
+
+
+def test_repetition_is_set_aside_before_anything_is_held_out() -> None:
+    """Whatever source it comes from; caps count as well."""
+    repeats = ValidatePolicy(near_duplicate_threshold=0.9, max_per_source=1, max_per_template=1)
+    first = pair_at(_FREE[0], "p", _OTHER)
+    again = pair_at(_HELD[0], "p", _OTHER)
+    near = pair_at(_FREE[1], "p", _OTHER + "\n\n")
+    many = pair_at(_FREE[0], "q", _ANSWER.format(3))
+    made = [pair_at(None, f"r{n}", _UNLIKE.format(n), SourceKind.SYNTHETIC, template="t") for n in range(2)]
+    split = _split(_POLICY, repeats, rows=[first], more=[again, near, many], synthetic=made)
+
+    assert _reasons(split) == [
+        (SplitReason.DUPLICATE, "the same as row 1 of rows"),
+        (SplitReason.NEAR_DUPLICATE, "nearly the same as row 1 of rows"),
+        (SplitReason.SOURCE_CAP, f"{_FREE[0]} has given 1 rows"),
+        (SplitReason.TEMPLATE_CAP, "t has given 1 rows"),
+    ]
+    assert split.train == {"rows": [first], "more": [], "synthetic": made[:1]}
+
+
+def test_the_account_counts_everything() -> None:
+    """Every reason is there, also those that no pair has."""
+    held = pair_at(_HELD[0], "p", _ANSWER.format(3))
+    account = _split(rows=[held, pair_at(_FREE[0], "q", _RENAMED), pair_at(_FREE[0], "r", _OTHER)]).account()
+
+    assert account["train"] == {"rows": 1}
+    assert (account["heldout"], account["num_groups"], account["num_heldout_groups"]) == (1, 2, 1)
+    assert account["aside"] == {**{str(reason): 0 for reason in SplitReason}, "same_structure": 1}
+
+
+def test_nothing_to_split_is_no_error() -> None:
+    """No sources, or empty ones."""
+    assert _split().train == {}
+    assert _split(rows=[]).train == {"rows": []}
+
+
+def test_the_seed_programs_are_split_without_a_leak() -> None:
+    """No training row has half of the runs of a held-out answer, and no file is on both sides."""
+    lines = [line for outcome in extract_workspace(PROJECT_ROOT / "data" / "golden" / "core") for line in outcome.lines]
+    pairs = list(make_pairs(ExtractedRecord.model_validate_json(line) for line in lines))
+    repeats = ValidatePolicy(near_duplicate_threshold=0.9, max_per_source=60, max_per_template=60)
+    split = _split(_POLICY, repeats, rows=pairs)
+    judges = [ngrams_of(words_of(pair.response), NGRAM) for pair in split.heldout]
+    assert len(judges) > 10
+    for pair in split.train["rows"]:
+        runs = ngrams_of(words_of(pair.response), NGRAM) | ngrams_of(words_of(pair.prompt), NGRAM)
+        assert all(len(runs & judge) <= 0.5 * len(judge) for judge in judges)
+
+    assert {group_of(p) for p in split.train["rows"]}.isdisjoint(group_of(p) for p in split.heldout)
+    assert len({pair.prompt for pair in split.heldout}) == len(split.heldout)
