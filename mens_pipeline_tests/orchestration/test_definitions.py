@@ -8,7 +8,18 @@ import pytest
 
 from mens_pipeline.definitions import defs
 
-_HEAVY = {"torch", "transformers", "peft", "trl", "bitsandbytes", "datasets", "accelerate", "pandas", "pyarrow"}
+_HEAVY = {
+    "torch",
+    "transformers",
+    "peft",
+    "trl",
+    "bitsandbytes",
+    "datasets",
+    "accelerate",
+    "pandas",
+    "pyarrow",
+    "scipy",
+}
 
 
 @pytest.fixture(scope="module")
@@ -24,13 +35,22 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
     assert sorted(key.to_user_string() for key in graph.get_all_asset_keys()) == [
         "docs_sources",
         "extracted_corpus",
+        "heldout_split",
+        "mixed_train_set",
+        "synthetic_corpus",
+        "telemetry_source",
         "validated_pairs",
         "vox_sources",
     ]
     assert sorted(key.to_user_string() for key in graph.asset_check_keys) == [
         "extracted_corpus:corpus_coverage",
         "extracted_corpus:everything_accounted_for",
-        "validated_pairs:enough_pairs",
+        "heldout_split:no_overlap",
+        "heldout_split:pairs_accounted_for",
+        "mixed_train_set:enough_pairs",
+        "mixed_train_set:mixed_rows_accounted_for",
+        "mixed_train_set:shares_as_asked",
+        "synthetic_corpus:as_many_as_asked",
         "validated_pairs:rows_accounted_for",
         "vox_sources:source_parse_rate",
     ]

@@ -2,25 +2,34 @@
 
 import json
 from base64 import b64decode
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import dagster as dg
 import pytest
+from typer.testing import CliRunner
 
+from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.extracted_corpus import KIND
+from mens_pipeline.corpus.jsonl import read_pairs
+from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
+from mens_pipeline.corpus.mixed_train_set import TRAIN
+from mens_pipeline.corpus.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.store import MANIFEST, ArtifactStore
-from mens_pipeline.corpus.validated_pairs import KIND as PAIRS_KIND
+from mens_pipeline.corpus.synthesis.generate import KINDS
 from mens_pipeline.definitions import defs
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.defs.extraction import everything_accounted_for
-from mens_pipeline.orchestration.defs.pairs import enough_pairs, rows_accounted_for
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
-from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
 
-_CHECKS = ("source_parse_rate", "everything_accounted_for", "corpus_coverage", "rows_accounted_for", "enough_pairs")
+_CHECKS = (
+    *("source_parse_rate", "everything_accounted_for", "corpus_coverage", "as_many_as_asked", "rows_accounted_for"),
+    *("no_overlap", "pairs_accounted_for", "enough_pairs", "mixed_rows_accounted_for", "shares_as_asked"),
+)
 
 
 def _run(root: Path, store: Path, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
@@ -38,14 +47,46 @@ def test_seed_data_passes_and_the_second_run_reuses_it(tmp_path: Path) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         first = _run(PROJECT_ROOT / "data", tmp_path / "store", instance)
         second = _run(PROJECT_ROOT / "data", tmp_path / "store", instance)
-    nodes = ("extracted_corpus", "validated_pairs")
-    metadata = [run.asset_materializations_for_node(node)[0].metadata for node in nodes for run in (first, second)]
+    nodes = ("extracted_corpus", "synthetic_corpus", "validated_pairs", "heldout_split", "mixed_train_set")
+    materializations = [[run.asset_materializations_for_node(node)[0] for run in (first, second)] for node in nodes]
 
     assert first.success
     assert _passed(first) == dict.fromkeys(_CHECKS, True)
-    assert [entry["reused"].value for entry in metadata] == [False, True, False, True]
-    assert metadata[0]["dagster/row_count"] == metadata[1]["dagster/row_count"]
-    assert metadata[2]["kept"] == metadata[3]["kept"]
+    for made, again in materializations:
+        assert (made.metadata["reused"].value, again.metadata["reused"].value) == (False, True)
+        assert made.metadata["dagster/row_count"] == again.metadata["dagster/row_count"]
+        assert made.tags is not None
+        assert again.tags is not None
+        assert made.tags["dagster/data_version"] == again.tags["dagster/data_version"]
+
+
+def test_the_commands_give_the_very_train_set_of_the_assets(tmp_path: Path) -> None:
+    """extract, validate, pairs --docs, generate-data, mix: the same bytes, as JSON lines and as Parquet."""
+    data = str(PROJECT_ROOT / "data")
+    limit = str(load_pipeline_config(PIPELINE_CONFIG).synthesize.limit)
+    records, valid, synthetic, pairs = (
+        str(tmp_path / f"{n}.jsonl") for n in ("records", "valid", "synthetic", "pairs")
+    )
+    for arguments in (
+        ["corpus", "extract", data, "-o", records],
+        ["corpus", "validate", records, "-o", valid],
+        ["corpus", "pairs", valid, "-o", pairs, "--docs", f"{data}/docs"],
+        ["generate-data", "--limit", limit, "--corpus", records, "-o", synthetic],
+        ["corpus", "mix", "--data-dir", str(tmp_path)],
+    ):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, result.output
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert _run(PROJECT_ROOT / "data", tmp_path / "store", instance).success
+    store = ArtifactStore(tmp_path / "store")
+    mixed = store.get(MIXED, store.pointed(MIXED, "latest") or "")
+    assert mixed is not None
+
+    for name in ("train.jsonl", "train.parquet"):
+        assert (mixed.path / name).read_bytes() == (tmp_path / name).read_bytes()
+    kinds = Counter(pair.task_family in KINDS for pair in set(read_pairs(mixed.path / TRAIN)))
+    assert kinds[False] >= 1500
+    assert kinds[True] >= 500
 
 
 def test_a_narrow_corpus_is_refused(tmp_path: Path) -> None:
@@ -88,36 +129,6 @@ def test_an_account_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
     assert not result.passed
     assert result.metadata["unaccounted_block"].value == 1
     assert json.loads((corpus.path / MANIFEST).read_text())["key"] == corpus.key
-
-
-@pytest.mark.parametrize(("num_pairs", "passed"), [(50, True), (49, False)])
-def test_too_few_pairs_are_refused(tmp_path: Path, num_pairs: int, passed: bool) -> None:  # noqa: FBT001 - a column
-    """Fifty are enough, forty-nine are not."""
-    store = ArtifactStore(tmp_path)
-    with store.writing(PAIRS_KIND, {}) as draft:
-        draft.extra = {"num_pairs": num_pairs}
-    pairs = store.find(PAIRS_KIND, {})
-    assert pairs is not None
-    store.point("latest", pairs)
-    result = enough_pairs(ArtifactStoreResource(root=str(tmp_path)))
-
-    assert isinstance(result, dg.AssetCheckResult)
-    assert result.passed is passed
-
-
-def test_a_lost_pair_is_refused(tmp_path: Path) -> None:
-    """The check on the rows can fail."""
-    store = ArtifactStore(tmp_path)
-    with store.writing(PAIRS_KIND, {}) as draft:
-        draft.extra = {"validation": {"seen": 3, "kept": 1, "rejected": {"schema": 1}}}
-    pairs = store.find(PAIRS_KIND, {})
-    assert pairs is not None
-    store.point("latest", pairs)
-    result = rows_accounted_for(ArtifactStoreResource(root=str(tmp_path)))
-
-    assert isinstance(result, dg.AssetCheckResult)
-    assert not result.passed
-    assert result.metadata["unaccounted"].value == 1
 
 
 def test_the_chart_is_a_picture_of_the_numbers() -> None:

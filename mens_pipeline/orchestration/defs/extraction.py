@@ -13,26 +13,38 @@ from mens_pipeline.evaluation.policy import load_gate_policy
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.resources.telemetry import Telemetry
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
-from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.settings import GATE_POLICY, load_settings
 
 _DROP_SCHEMA = dg.TableSchema([dg.TableColumn(name) for name in ("unit", "reason", "dropped")])
 
 
-@dg.asset(group_name="corpus", deps=["vox_sources", "docs_sources"], kinds={"json"}, code_version="1")
-def extracted_corpus(workspace: VoxWorkspace, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
+@dg.asset(
+    group_name="corpus", deps=["vox_sources", "docs_sources", "telemetry_source"], kinds={"json"}, code_version="1"
+)
+def extracted_corpus(
+    workspace: VoxWorkspace, telemetry: Telemetry, store: ArtifactStoreResource
+) -> dg.MaterializeResult[Any]:
     """Records of Vox code and prose cut from the workspace, each with its source, span, hash and verdict.
+
+    Where a telemetry database is named, its rows stand beside them as redacted pairs.
 
     Whatever does not train is counted with its reason. An unchanged workspace is not extracted again.
     """
-    corpus, reused = build_extracted_corpus(workspace.folder(), store.open())
+    corpus, reused = build_extracted_corpus(
+        workspace.folder(), store.open(), load_settings().num_workers, telemetry.query()
+    )
     return dg.MaterializeResult(
         data_version=dg.DataVersion(corpus.manifest["outputs"][RECORDS]["sha256"]),
         metadata={
             "dagster/row_count": corpus.manifest["num_records"],
-            "reused": reused,
+            "reused": reused.is_whole,
+            "files_known": reused.known,
+            "files_extracted": reused.extracted,
             "records": dg.MetadataValue.path(corpus.path / RECORDS),
             "report": dg.MetadataValue.path(corpus.path / REPORT),
+            "telemetry": dg.MetadataValue.json(corpus.manifest["telemetry"]),
             "commit": str(corpus.manifest["inputs"]["commit"]),
             "units": dg.MetadataValue.table(_unit_rows(corpus.manifest["units"])),
             "dropped": dg.MetadataValue.table(_drop_rows(corpus.manifest["units"]), schema=_DROP_SCHEMA),
@@ -53,7 +65,7 @@ def everything_accounted_for(store: ArtifactStoreResource) -> dg.AssetCheckResul
 @dg.asset_check(asset=extracted_corpus, blocking=True)
 def corpus_coverage(store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """The corpus shows at least `min_corpus_coverage` of the constructs that the parser can produce."""
-    required = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").min_corpus_coverage
+    required = load_gate_policy(GATE_POLICY).min_corpus_coverage
     counts = _construct_counts(store.latest(KIND))
     present = sum(count > 0 for count in counts.values())
     missing = [name for name, count in counts.items() if count == 0]

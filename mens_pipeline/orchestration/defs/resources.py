@@ -4,6 +4,7 @@ import dagster as dg
 
 from mens_pipeline.orchestration.progress import progress_logger
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.resources.telemetry import Telemetry
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
 
 
@@ -11,6 +12,6 @@ from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
 def resources() -> dg.Definitions:
     """The resources of every asset and check, and the loggers a run can select."""
     return dg.Definitions(
-        resources={"workspace": VoxWorkspace(), "store": ArtifactStoreResource()},
+        resources={"workspace": VoxWorkspace(), "store": ArtifactStoreResource(), "telemetry": Telemetry()},
         loggers={"console": dg.colored_console_logger, "progress": progress_logger},
     )

@@ -4,10 +4,12 @@ import dagster as dg
 
 from mens_pipeline.corpus.shares import share_text
 from mens_pipeline.corpus.source_report import SourceReport, report_sources
+from mens_pipeline.corpus.telemetry import telemetry_fingerprint
 from mens_pipeline.evaluation.policy import load_gate_policy
 from mens_pipeline.language.fingerprint import grammar_fingerprint
+from mens_pipeline.orchestration.resources.telemetry import Telemetry
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
-from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.settings import GATE_POLICY
 
 _MOST_ROWS = 50
 
@@ -43,10 +45,24 @@ def docs_sources(workspace: VoxWorkspace) -> dg.ObserveResult:
     )
 
 
+@dg.observable_source_asset(
+    group_name="sources",
+    description="The telemetry table that MENS_TELEMETRY_URL names; the hash of its newest rows is the data version.",
+)
+def telemetry_source(telemetry: Telemetry) -> dg.ObserveResult:
+    """Observe the telemetry table; without a database there is nothing to observe."""
+    query = telemetry.query()
+    fingerprint = "no database" if query is None else telemetry_fingerprint(query)
+    return dg.ObserveResult(
+        data_version=dg.DataVersion(fingerprint),
+        metadata={"is_configured": query is not None, "table": query.table if query is not None else "none"},
+    )
+
+
 @dg.asset_check(asset=vox_sources, blocking=True)
 def source_parse_rate(workspace: VoxWorkspace) -> dg.AssetCheckResult:
     """The front end accepts at least `min_source_parse_rate` of the files (config/gates.yaml); none is a failure."""
-    policy = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml")
+    policy = load_gate_policy(GATE_POLICY)
     report = report_sources(workspace.contents())
     rate = report.parse_rate
     return dg.AssetCheckResult(

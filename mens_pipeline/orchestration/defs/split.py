@@ -1,0 +1,78 @@
+"""What is held out to judge the model by, and the checks that nothing near to it trains."""
+
+from typing import Any
+
+import dagster as dg
+
+from mens_pipeline.corpus.heldout_split import ASIDE, HELDOUT, KIND, build_heldout_split
+from mens_pipeline.corpus.jsonl import read_pairs
+from mens_pipeline.corpus.overlap import HeldoutTasks
+from mens_pipeline.corpus.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.shares import share_text
+from mens_pipeline.corpus.split import group_of
+from mens_pipeline.corpus.store import Artifact
+from mens_pipeline.corpus.validated_pairs import KIND as PAIRS
+from mens_pipeline.orchestration.defs.pairs import validated_pairs
+from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.settings import PIPELINE_CONFIG
+
+
+@dg.asset(group_name="corpus", deps=[validated_pairs], kinds={"json"}, code_version="1")
+def heldout_split(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
+    """Pairs of held-out source files, which judge the model, and the others without those too near to them.
+
+    Which file is held out depends on its path alone, so it stays held out from night to night.
+    """
+    config = load_pipeline_config(PIPELINE_CONFIG)
+    split, reused = build_heldout_split(store.latest(PAIRS), config.validate_, config.split, store.open())
+    counts = split.manifest
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(split.key),
+        metadata={
+            "dagster/row_count": sum(counts["train"].values()),
+            "reused": reused,
+            "heldout": dg.MetadataValue.path(split.path / HELDOUT),
+            "aside": dg.MetadataValue.path(split.path / ASIDE),
+            "heldout_files": share_text(counts["num_heldout_groups"], counts["num_groups"]),
+            "num_heldout": counts["heldout"],
+            **{f"train/{name}": count for name, count in counts["train"].items()},
+            **{f"aside/{reason}": count for reason, count in counts["aside"].items()},
+        },
+    )
+
+
+@dg.asset_check(asset=heldout_split, blocking=True)
+def no_overlap(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """No training row shares a source file, a request, half of its eight-word runs or a structure with a held-out task.
+
+    The files are read again and compared anew.
+    """
+    split = store.latest(KIND)
+    policy = load_pipeline_config(PIPELINE_CONFIG).split
+    heldout = list(read_pairs(split.path / HELDOUT))
+    tasks = HeldoutTasks(heldout, policy.max_overlap, policy.min_nodes)
+    groups = {group_of(pair) for pair in heldout}
+    train = [pair for name in split.manifest["train"] for pair in read_pairs(split.path / name)]
+    shared = sum(group_of(pair) in groups for pair in train)
+    near = sum(tasks.overlap(pair) is not None for pair in train)
+    metadata = {
+        "num_train": len(train),
+        "num_heldout": len(heldout),
+        "pairs_of_heldout_files": shared,
+        "near_copies": near,
+    }
+    return dg.AssetCheckResult(passed=shared == 0 and near == 0, metadata=metadata)
+
+
+@dg.asset_check(asset=heldout_split, blocking=True)
+def pairs_accounted_for(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """Every validated pair trains, judges, or is set aside with a reason."""
+    split = store.latest(KIND)
+    seen = _num_pairs(store.latest(PAIRS), split)
+    counts = split.manifest
+    missing = seen - sum(counts["train"].values()) - counts["heldout"] - sum(counts["aside"].values())
+    return dg.AssetCheckResult(passed=missing == 0, metadata={"num_pairs": seen, "unaccounted": missing})
+
+
+def _num_pairs(pairs: Artifact, split: Artifact) -> int:
+    return sum(pairs.manifest["num_pairs"][name] for name in split.manifest["train"])

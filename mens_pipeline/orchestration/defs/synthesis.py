@@ -1,0 +1,53 @@
+"""The synthetic corpus: programs that nobody wrote, for what the workspace shows least."""
+
+from typing import Any
+
+import dagster as dg
+
+from mens_pipeline.corpus.extracted_corpus import KIND as CORPUS
+from mens_pipeline.corpus.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.shares import share_text
+from mens_pipeline.corpus.synthetic_corpus import KIND, PAIRS, REPORT, build_synthetic_corpus
+from mens_pipeline.orchestration.charts import bar_chart
+from mens_pipeline.orchestration.defs.extraction import extracted_corpus
+from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.settings import PIPELINE_CONFIG
+
+
+@dg.asset(group_name="corpus", deps=[extracted_corpus], kinds={"json"}, code_version="1")
+def synthetic_corpus(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
+    """Pairs from templates, combinations, mutations and repairs; each accepted by the front end.
+
+    Constructs that the workspace shows least come first. The same corpus and seed give the same bytes.
+    """
+    policy = load_pipeline_config(PIPELINE_CONFIG).synthesize
+    synthetic, reused = build_synthetic_corpus(store.latest(CORPUS), policy, store.open())
+    report = synthetic.manifest
+    constructs = {name: counts["count"] for name, counts in report["constructs"].items()}
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(report["outputs"][PAIRS]["sha256"]),
+        metadata={
+            "dagster/row_count": report["num_pairs"],
+            "reused": reused,
+            "pairs": dg.MetadataValue.path(synthetic.path / PAIRS),
+            "report": dg.MetadataValue.path(synthetic.path / REPORT),
+            **{f"kind/{kind}": share_text(c["count"], report["num_pairs"]) for kind, c in report["kinds"].items()},
+            "constructs": dg.MetadataValue.table(_rows(report["constructs"], report["num_pairs"])),
+            "chart": dg.MetadataValue.md(bar_chart("synthetic pairs by construct", constructs)),
+        },
+    )
+
+
+@dg.asset_check(asset=synthetic_corpus, blocking=True)
+def as_many_as_asked(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """There are exactly as many pairs as config/pipeline.yaml asks for."""
+    asked = load_pipeline_config(PIPELINE_CONFIG).synthesize.limit
+    num_pairs = store.latest(KIND).manifest["num_pairs"]
+    return dg.AssetCheckResult(passed=num_pairs == asked, metadata={"num_pairs": num_pairs, "asked": asked})
+
+
+def _rows(constructs: dict[str, Any], num_pairs: int) -> list[dg.TableRecord]:
+    return [
+        dg.TableRecord({"construct": name, "before": c["before"], "made": share_text(c["count"], num_pairs)})
+        for name, c in constructs.items()
+    ]

@@ -1,0 +1,31 @@
+"""The telemetry database as a resource."""
+
+import dagster as dg
+
+from mens_pipeline.corpus.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.telemetry import TelemetryQuery
+from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
+
+
+class Telemetry(dg.ConfigurableResource[None]):
+    """What agents were asked, and what would have been the best answer.
+
+    The database is named by `MENS_TELEMETRY_URL` alone, so that its password stands in no configuration.
+
+    Attributes:
+        table: The table; empty means the one that config/pipeline.yaml names.
+    """
+
+    table: str = ""
+
+    def query(self) -> TelemetryQuery | None:
+        """Which rows to read; None when no database is named.
+
+        Raises:
+            ConfigurationError: `config/pipeline.yaml` does not hold together.
+        """
+        url = load_settings().telemetry_url
+        if url is None:
+            return None
+        policy = load_pipeline_config(PIPELINE_CONFIG).telemetry.model_dump()
+        return TelemetryQuery(url=url, **{**policy, **({"table": self.table} if self.table else {})})

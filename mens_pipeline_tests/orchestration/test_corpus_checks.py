@@ -1,0 +1,118 @@
+"""The checks of the corpus stages: each of them can fail."""
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from mens_pipeline.corpus.heldout_split import HELDOUT
+from mens_pipeline.corpus.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.jsonl import write_jsonl
+from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
+from mens_pipeline.corpus.mixed_train_set import TRAIN
+from mens_pipeline.corpus.records import Source, SourceKind
+from mens_pipeline.corpus.synthetic_corpus import KIND as SYNTHETIC
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.validated_pairs import KIND as PAIRS
+from mens_pipeline.orchestration.defs.mix import enough_pairs, mixed_rows_accounted_for, shares_as_asked
+from mens_pipeline.orchestration.defs.pairs import rows_accounted_for
+from mens_pipeline.orchestration.defs.split import no_overlap, pairs_accounted_for
+from mens_pipeline.orchestration.defs.synthesis import as_many_as_asked
+from mens_pipeline_tests.orchestration.stores import artifact_in, store_with
+
+_ANSWER = (
+    "fn total(prices: List[int]) to int {\n    let mut sum = 0\n    for p in prices { sum += p }\n    return sum\n}\n"
+)
+_RENAMED = "fn all_of(w: List[int]) to int {\n    let mut n = 7\n    for x in w { n += x }\n    return n\n}\n"
+
+
+def _result(result: object) -> dg.AssetCheckResult:
+    assert isinstance(result, dg.AssetCheckResult)
+    return result
+
+
+def _pair(prompt: str, response: str, path: str) -> TrainingPair:
+    source = Source(path=path, blob="0", span=(0, 1), lines=(1, 1), kind=SourceKind.VOX_FILE)
+    return TrainingPair(prompt=prompt, response=response, source=source)
+
+
+@pytest.mark.parametrize(("num_pairs", "passed"), [(800, True), (799, False)])
+def test_a_synthetic_corpus_with_fewer_rows_is_refused(tmp_path: Path, num_pairs: int, *, passed: bool) -> None:
+    """config/pipeline.yaml asks for 800."""
+    store = store_with(tmp_path, SYNTHETIC, {"num_pairs": num_pairs})
+
+    assert _result(as_many_as_asked(store)).passed is passed
+
+
+def test_a_lost_row_is_refused(tmp_path: Path) -> None:
+    """Three were seen, two are told of."""
+    validation = {"records.jsonl": {"seen": 3, "kept": 1, "rejected": {"schema": 1}}}
+    result = _result(rows_accounted_for(store_with(tmp_path, PAIRS, {"validation": validation})))
+
+    assert not result.passed
+    assert result.metadata["unaccounted/records.jsonl"].value == 1
+
+
+@pytest.mark.parametrize(
+    ("train", "files", "copies"),
+    [
+        (_pair("Say hello", "fn hello() { }\n", "a.vox"), 0, 0),
+        (_pair("Say hello", "fn hello() { }\n", "held.vox"), 1, 0),
+        (_pair("Sum prices", "fn hello() { }\n", "a.vox"), 0, 1),
+        (_pair("Repair this:\n" + _ANSWER, "fn hello() { }\n", "a.vox"), 0, 1),
+        (_pair("Add weights", _RENAMED, "a.vox"), 0, 1),
+    ],
+    ids=["clean", "same file", "same request", "answer in the request", "renamed copy"],
+)
+def test_a_leak_into_training_is_refused(tmp_path: Path, train: TrainingPair, files: int, copies: int) -> None:
+    """A file on both sides, a shared request, a shared text, a renamed copy."""
+
+    def write(folder: Path) -> None:
+        write_jsonl(folder / "pairs.jsonl", [train])
+        write_jsonl(folder / HELDOUT, [_pair("Sum prices", _ANSWER, "held.vox")])
+
+    result = _result(no_overlap(store_with(tmp_path, SPLIT, {"train": {"pairs.jsonl": 1}}, write)))
+
+    assert result.passed is (files == copies == 0)
+    assert (result.metadata["pairs_of_heldout_files"].value, result.metadata["near_copies"].value) == (files, copies)
+
+
+@pytest.mark.parametrize(("aside", "passed"), [(1, True), (0, False)])
+def test_a_pair_that_the_split_lost_is_refused(tmp_path: Path, aside: int, *, passed: bool) -> None:
+    """Five pairs, three train, one judges, one must be set aside."""
+    artifact_in(tmp_path, PAIRS, {"num_pairs": {"pairs.jsonl": 5}})
+    counts = {"train": {"pairs.jsonl": 3}, "heldout": 1, "aside": {"too_small": aside}}
+
+    assert _result(pairs_accounted_for(store_with(tmp_path, SPLIT, counts))).passed is passed
+
+
+@pytest.mark.parametrize(("num_pairs", "passed"), [(50, True), (49, False)])
+def test_too_few_pairs_are_refused(tmp_path: Path, num_pairs: int, *, passed: bool) -> None:
+    """Fifty are enough, forty-nine are not."""
+    assert _result(enough_pairs(store_with(tmp_path, MIXED, {"total_distinct": num_pairs}))).passed is passed
+
+
+def _mixed(**changes: Any) -> dict[str, Any]:
+    source = {"path": "p", "input_lines": 3, "distinct_lines": 2, "dropped": {"lane": 1}, "emitted_lines": 2}
+    shares = {"requested_share": 1.0, "share_of_output": 1.0}
+    return {"sources": [{**source, **shares, **changes}], "total_emitted": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "passed"), [({}, True), ({"dropped": {"lane": 0}}, False), ({"emitted_lines": 3}, False)]
+)
+def test_a_mix_that_does_not_add_up_is_refused(tmp_path: Path, changes: dict[str, Any], *, passed: bool) -> None:
+    """A row neither used nor dropped, and a file with other rows than the report says."""
+    store = store_with(tmp_path, MIXED, _mixed(**changes), lambda folder: (folder / TRAIN).write_text("{}\n{}\n"))
+
+    assert _result(mixed_rows_accounted_for(store)).passed is passed
+
+
+@pytest.mark.parametrize(("achieved", "passed"), [(0.96, True), (0.94, False)])
+def test_shares_far_from_what_was_asked_are_a_warning(tmp_path: Path, achieved: float, *, passed: bool) -> None:
+    """Five hundredths are allowed; more warns, since data may simply lack."""
+    result = _result(shares_as_asked(store_with(tmp_path, MIXED, _mixed(share_of_output=achieved))))
+
+    assert result.passed is passed
+    assert result.severity is dg.AssetCheckSeverity.WARN
