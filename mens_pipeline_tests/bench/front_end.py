@@ -1,7 +1,6 @@
 """How fast the front end is, on one core, as one table."""
 
 import ast
-import platform
 import sys
 from collections.abc import Callable
 from itertools import cycle
@@ -11,6 +10,7 @@ from time import perf_counter
 import mens_pipeline
 from mens_pipeline.language import Mode, analyze, mode_of
 from mens_pipeline.language.lexer import scan
+from mens_pipeline_tests.bench.machine import machine_name
 from mens_pipeline_tests.language.examples import golden_programs
 
 _SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
@@ -23,9 +23,7 @@ def main() -> None:
     programs = [source for name, source in golden_programs().items() if mode_of(name) is Mode.SOURCE]
     python = [path.read_text(encoding="utf-8") for path in Path(mens_pipeline.__file__).parent.rglob("*.py")]
     yardstick = _megabytes(python) / _best(lambda: [ast.parse(source) for source in python])
-    print(
-        f"{_machine()}, {platform.python_implementation()} {platform.python_version()}, one core, best of several runs"
-    )
+    print(f"{machine_name()}, one core, best of several runs")
     print(f"yardstick: ast.parse of CPython on the Python files of this package, {yardstick:.2f} MB/s")
     print()
     print(f"{'input':<32}{'MB':>8}{'lex MB/s':>10}{'parse MB/s':>12}{'both MB/s':>11}{'of yardstick':>14}")
@@ -70,16 +68,6 @@ def _best(work: Callable[[], object]) -> float:
         work()
         times.append(perf_counter() - before)
     return min(times)
-
-
-def _machine() -> str:
-    """The processor as the system names it."""
-    information = Path("/proc/cpuinfo")
-    if information.exists():
-        for line in information.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
 
 
 if __name__ == "__main__":
