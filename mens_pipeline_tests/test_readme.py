@@ -42,7 +42,7 @@ def test_extract_prints_what_the_readme_shows(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["corpus", "extract", str(PROJECT_ROOT / "data"), "-o", "records.jsonl"])
 
-    assert result.stdout == _block("console", "mens corpus extract").split("\n", 1)[1]
+    assert result.stdout == _block("console", "mens corpus extract data -o records.jsonl").split("\n", 1)[1]
 
 
 def test_library_sample_runs(capsys: pytest.CaptureFixture[str]) -> None:
