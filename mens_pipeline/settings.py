@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -11,6 +11,8 @@ from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.errors import ConfigurationError
 
 PROJECT_ROOT: Final = Path(__file__).resolve().parents[1]
+PRESETS: Final = PROJECT_ROOT / "config" / "presets.yaml"
+DOMAINS: Final = PROJECT_ROOT / "config" / "domains.yaml"
 PIPELINE_CONFIG: Final = PROJECT_ROOT / "config" / "pipeline.yaml"
 MIX_CONFIG: Final = PROJECT_ROOT / "config" / "mix.yaml"
 GATE_POLICY: Final = PROJECT_ROOT / "config" / "gates.yaml"
@@ -19,6 +21,9 @@ GATE_POLICY: Final = PROJECT_ROOT / "config" / "gates.yaml"
 def _num_processors() -> int:
     """The processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_RECIPE: Final = "MENS_TRAIN_"
 
 
 class Settings(BaseSettings):
@@ -40,6 +45,20 @@ class Settings(BaseSettings):
         default=PROJECT_ROOT / "data" / "store",
         validation_alias="MENS_STORE_ROOT",
         description="Where the pipeline keeps what it makes.",
+    )
+    cache_root: Path = Field(
+        default=PROJECT_ROOT / "data" / "cache",
+        validation_alias="MENS_CACHE_ROOT",
+        description="Where base models are kept.",
+    )
+    backend: Literal["cpu"] | None = Field(
+        default=None, validation_alias="VOX_BACKEND", description="`cpu`: never train on anything but the processor."
+    )
+    vcs_sha: str | None = Field(
+        default=None,
+        validation_alias="VCS_SHA",
+        pattern="^[0-9A-Za-z._-]{4,64}$",
+        description="What adapters are named after; else the commit of this repository.",
     )
     num_workers: int = Field(
         default_factory=_num_processors,
@@ -69,3 +88,21 @@ def load_settings() -> Settings:
         return Settings()
     except ValidationError as error:
         raise ConfigurationError(f"environment: {mistakes_in(error)}. Correct or unset these variables.") from error
+
+
+def recipe_variables() -> dict[str, str]:
+    """Fields of a training recipe that the environment sets: MENS_TRAIN_LEARNING_RATE is `learning_rate`."""
+    return {name.removeprefix(_RECIPE).lower(): value for name, value in os.environ.items() if name.startswith(_RECIPE)}
+
+
+def training_environment() -> dict[str, str]:
+    """The environment of a training process: this one's, without the network and without chatter."""
+    return {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "TRANSFORMERS_VERBOSITY": "error",
+        # One arithmetic on one machine, whatever a library prefers.
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+    }

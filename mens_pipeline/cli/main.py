@@ -9,6 +9,7 @@ from mens_pipeline.cli import corpus, telemetry
 from mens_pipeline.cli.check import check
 from mens_pipeline.cli.generate_data import generate_data
 from mens_pipeline.cli.run import run
+from mens_pipeline.cli.train import train
 from mens_pipeline.errors import MensError, RefusedError
 
 REFUSED = 1
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.command()(check)
 app.command()(run)
 app.command(name="generate-data")(generate_data)
+app.command()(train)
 app.add_typer(corpus.app)
 app.add_typer(telemetry.app)
 

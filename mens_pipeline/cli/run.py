@@ -12,20 +12,28 @@ import typer
 REFUSED = 1
 
 
-def run(
+def run(  # noqa: PLR0913 - one parameter an option
     *,
     source_root: Annotated[
         Path | None,
         typer.Option(help="The Vox workspace to learn from [default: MENS_SOURCE_ROOT, else this repository's data]."),
     ] = None,
+    preset: Annotated[
+        str, typer.Option(metavar="NAME", help="A recipe of config/presets.yaml; `auto` picks by the card's memory.")
+    ] = "auto",
+    domain: Annotated[str | None, typer.Option(metavar="NAME", help="Which rows; config/domains.yaml.")] = None,
+    force_train: Annotated[bool, typer.Option("--force-train", help="Train although nothing has changed.")] = False,
+    with_training: Annotated[bool, typer.Option("--train/--no-train", help="Whether to go on to the adapter.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON document.")] = False,
 ) -> None:
     """Run every asset and every check once, with progress on stderr and a summary at the end.
 
+    What has not changed is not made again: a second run trains nothing.
+
     Exit code 0: everything passed. 1: a check refused or a step failed. 2: the command was misused.
     """
     from mens_pipeline.definitions import defs  # noqa: PLC0415 - Dagster takes a second that `--help` need not wait
-    from mens_pipeline.orchestration.headless import GraphOutcome, run_whole_graph  # noqa: PLC0415 - likewise
+    from mens_pipeline.orchestration.headless import GraphOutcome, run_graph  # noqa: PLC0415 - likewise
     from mens_pipeline.orchestration.progress import PROGRESS_LOGGER  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
 
@@ -36,7 +44,12 @@ def run(
         advice = "Name a Vox workspace with --source-root or MENS_SOURCE_ROOT."
         raise typer.BadParameter(f"{settings.source_root}: no such folder. {advice}")
     _show_progress(PROGRESS_LOGGER)
-    outcome: GraphOutcome = run_whole_graph(defs(), settings)
+    training = {"preset": preset, "force_train": force_train, **({"domain": domain} if domain else {})}
+    outcome: GraphOutcome = (
+        run_graph(defs(), settings, "whole_graph", training)
+        if with_training
+        else run_graph(defs(), settings, "train_set")
+    )
     if as_json:
         typer.echo(json.dumps(asdict(outcome), indent=2))
     else:

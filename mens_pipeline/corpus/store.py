@@ -97,7 +97,8 @@ class ArtifactStore:
             raise ConfigurationError(message) from error
         try:
             yield draft
-            outputs = {path.name: _described(path) for path in sorted(draft.path.iterdir())}
+            files = (path for path in sorted(draft.path.rglob("*")) if path.is_file())
+            outputs = {path.relative_to(draft.path).as_posix(): _described(path) for path in files}
             manifest = {"kind": kind, "key": key, "inputs": dict(inputs), "outputs": outputs, **draft.extra}
             text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
             (draft.path / MANIFEST).write_text(text, encoding="utf-8")
@@ -130,6 +131,15 @@ class ArtifactStore:
         assert artifact is not None, "what was just written is there"  # noqa: S101 - our own impossibility
         self.point("latest", artifact)
         return artifact, found is not None
+
+    def drop(self, kind: str, inputs: Mapping[str, Any]) -> None:
+        """Forget the artifact of these inputs, if there is one.
+
+        Args:
+            kind: What it is.
+            inputs: JSON values that decide what it holds.
+        """
+        shutil.rmtree(self.root / kind / key_of(inputs), ignore_errors=True)
 
     def point(self, name: str, artifact: Artifact) -> None:
         """Let a pointer name an artifact.

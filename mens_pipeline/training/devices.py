@@ -1,0 +1,80 @@
+"""The device of a run: what was asked for or nothing, never another one in its place."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mens_pipeline.errors import RefusedError
+
+
+class DeviceChoice(StrEnum):
+    """What one may ask for."""
+
+    CUDA = "cuda"
+    CPU = "cpu"
+    MPS = "mps"
+    BEST = "best"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What a run trains on.
+
+    Attributes:
+        kind: `cuda`, `mps` or `cpu`.
+        name: What the machine calls it.
+        memory_gb: Gigabytes of its own; None for the processor.
+        has_bfloat16: Whether it computes in bfloat16 at full speed.
+    """
+
+    kind: str
+    name: str
+    memory_gb: float | None
+    has_bfloat16: bool
+
+
+def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
+    """The device that was asked for; `best` takes the first there is of cuda, mps, cpu.
+
+    Args:
+        choice: What was asked for.
+        force_cpu: Whether the environment allows the processor alone (`VOX_BACKEND=cpu`).
+
+    Raises:
+        RefusedError: It is not there, or the environment forbids it.
+    """
+    if force_cpu and choice not in {DeviceChoice.CPU, DeviceChoice.BEST}:
+        raise RefusedError(f"device {choice}: VOX_BACKEND=cpu allows the processor alone. Unset it, or ask for cpu.")
+    if choice is DeviceChoice.CPU or force_cpu:
+        return _cpu()
+    found = _cuda() or _mps() if choice is DeviceChoice.BEST else {"cuda": _cuda, "mps": _mps}[choice]()
+    if found is not None:
+        return found
+    if choice is DeviceChoice.BEST:
+        return _cpu()
+    advice = "Ask for --device cpu, or for --device best to take what there is."
+    raise RefusedError(f"device {choice}: this machine has none that torch can use. {advice}")
+
+
+def _cuda() -> Device | None:
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    properties = torch.cuda.get_device_properties(0)
+    return Device("cuda", properties.name, properties.total_memory / 2**30, torch.cuda.is_bf16_supported())
+
+
+def _mps() -> Device | None:
+    import torch
+
+    if not torch.backends.mps.is_available():
+        return None
+    return Device("mps", "Apple GPU", torch.mps.recommended_max_memory() / 2**30, has_bfloat16=False)
+
+
+def _cpu() -> Device:
+    import platform  # noqa: PLC0415 - only this needs it
+
+    import torch
+
+    return Device("cpu", f"{platform.machine()}, {torch.get_num_threads()} threads", None, has_bfloat16=False)

@@ -1,0 +1,57 @@
+"""What keeps a training process from outliving its parent, and two of them from one device."""
+
+import ctypes
+import fcntl
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from mens_pipeline.errors import RefusedError
+
+_PR_SET_PDEATHSIG: Final = 1
+_PARENT_GONE: Final = 75
+_POLL_SECONDS: Final = 0.5
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the system for SIGTERM when the parent process ends, however it ends; Linux alone can.
+
+    Args:
+        parent: The process that started this one; when it is gone already, so is this one.
+    """
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        sys.exit(_PARENT_GONE)
+
+
+@contextmanager
+def exclusive(path: Path, wait_seconds: float) -> Iterator[None]:
+    """Hold a lock on a device for as long as the block runs; the system frees it when the process dies.
+
+    Args:
+        path: The lock file; made when it is not there.
+        wait_seconds: How long another holder may take to end.
+
+    Raises:
+        RefusedError: Another run holds it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + wait_seconds
+    with path.open("a", encoding="utf-8") as handle:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    message = f"{path}: another run trains on this device. Wait for it to end, or stop it."
+                    raise RefusedError(message) from None
+                time.sleep(_POLL_SECONDS)
+        yield

@@ -1,0 +1,67 @@
+"""What a training process is told, and what it leaves behind."""
+
+import json
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mens_pipeline.training.recipe import Recipe
+
+JOB: Final = "job.json"
+CONTRACT: Final = "contract.json"
+PREFLIGHT: Final = "training-preflight.json"
+RESULT: Final = "result.json"
+FAILURE: Final = "failure.json"
+ADAPTER: Final = "adapter"
+CHECKPOINTS: Final = "checkpoints"
+COMPLETE: Final = "complete"
+"""In a checkpoint: it was written to its end."""
+
+
+class ExitCode(IntEnum):
+    """How a training process ends."""
+
+    DONE = 0
+    CRASHED = 1
+    REFUSED = 3
+    """`failure.json` says why."""
+    INTERRUPTED = 143
+    """Asked to stop; a checkpoint is written."""
+
+
+class TrainingJob(BaseModel):
+    """One run, fully decided."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    recipe: Recipe
+    train_path: Path = Field(description="The train set, JSON lines.")
+    base_path: Path = Field(description="The folder of the base model.")
+    device: str = Field(description="cuda, mps or cpu.")
+    compute_dtype: str = Field(description="float32 or bfloat16: what is computed in.")
+    run_dir: Path = Field(description="Where everything of the run goes.")
+    system_prompt: str = Field(description="What the model is told before every request.")
+    contract_digest: str = Field(description="What the run is, as a hash.")
+    lock_path: Path = Field(description="Held while the device is in use.")
+    lock_seconds: float = Field(default=120.0, ge=0, description="How long another holder may take to end.")
+
+
+def newest_checkpoint(run_dir: Path) -> Path | None:
+    """The newest complete checkpoint of a run, if there is one.
+
+    Args:
+        run_dir: The folder of the run.
+    """
+    complete = [path.parent for path in (run_dir / CHECKPOINTS).glob(f"checkpoint-*/{COMPLETE}")]
+    return max(complete, key=lambda path: int(path.name.rsplit("-", 1)[1]), default=None)
+
+
+def as_document(values: dict[str, Any]) -> str:
+    """JSON for a file that people read.
+
+    Args:
+        values: JSON values.
+    """
+    return json.dumps(values, indent=2, sort_keys=True) + "\n"

@@ -1,0 +1,168 @@
+"""What is looked at before any weight is loaded: data, lengths, tokenizer, memory, disk."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.training.base_model import BaseModel
+from mens_pipeline.training.chat import IM_END, IM_START
+from mens_pipeline.training.devices import Device
+from mens_pipeline.training.examples import Examples
+from mens_pipeline.training.plan import Plan
+from mens_pipeline.training.recipe import Recipe
+
+SCHEMA: Final = "vox.mens.preflight.v0"
+_NF4_BITS: Final = 4.5
+"""Bits of a quantised value with its share of the scales."""
+
+_ADAM_BYTES: Final = 16
+"""Bytes of a trained value in float32: itself, its gradient, two moments."""
+
+_ACTIVATIONS: Final = 34
+"""Bytes that training keeps for a token, a layer and a unit of width, in 16 bits (Korthikanti et al. 2022, eq. 2)."""
+
+_CHECKPOINT_COPIES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Megabytes that a run needs at most, roughly.
+
+    Attributes:
+        base: Of the quantised base, embeddings and head.
+        adapter: Of the adapter with its optimiser.
+        activations: Of one micro-batch.
+        logits: Of the scored positions.
+    """
+
+    base: float
+    adapter: float
+    activations: float
+    logits: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.base + self.adapter + self.activations + self.logits
+
+
+def estimate_memory(base: BaseModel, recipe: Recipe, tokens_at_once: int, bytes_of_value: int) -> MemoryEstimate:
+    """How much memory a run needs, from sizes alone.
+
+    Args:
+        base: The base model.
+        recipe: Rank and sizes.
+        tokens_at_once: Of the largest micro-batch, with padding.
+        bytes_of_value: 2 in bfloat16, 4 in float32.
+    """
+    embeddings = base.vocab_size * base.hidden_size
+    values = max(0, base.num_bytes // 4 - embeddings)
+    adapter = base.num_layers * 7 * 3 * base.hidden_size * recipe.lora_r
+    mega = 2**20
+    return MemoryEstimate(
+        base=(values * _NF4_BITS / 8 + embeddings * bytes_of_value) / mega,
+        adapter=adapter * _ADAM_BYTES / mega,
+        activations=tokens_at_once * base.num_layers * base.hidden_size * _ACTIVATIONS * bytes_of_value / 2 / mega,
+        logits=min(tokens_at_once, 4096) * base.vocab_size * 4 * 2 / mega,
+    )
+
+
+def check_tokenizer(ids: Sequence[Sequence[int]], path: Path) -> None:
+    """See that the tokenizer knows the control tokens of ChatML as one id each.
+
+    Args:
+        ids: Of the start and the end of a turn.
+        path: The folder of the base model, for the message.
+
+    Raises:
+        RefusedError: It does not.
+    """
+    for text, found in zip((IM_START, IM_END), ids, strict=True):
+        if len(found) != 1:
+            advice = "Choose a base model that was trained on ChatML, such as Qwen or SmolLM2-Instruct."
+            raise RefusedError(f"{path}: {text} is {len(found)} tokens, not one. {advice}")
+
+
+def check_examples(examples: Examples, end_of_turn: int, min_rows: int) -> None:
+    """See that there are enough rows, and that each ends its turn and teaches something.
+
+    Args:
+        examples: What is shown.
+        end_of_turn: The id that ends a turn.
+        min_rows: Rows without which training does not begin.
+
+    Raises:
+        RefusedError: One of these does not hold.
+    """
+    if not examples.adds_up():
+        raise RefusedError(f"of {examples.seen} rows some are neither shown nor left out. Report this.")
+    if len(examples.train) < min_rows:
+        left_out = ", ".join(f"{count} {reason}" for reason, count in examples.not_shown.items()) or "none"
+        advice = "Widen the recipe, or extract more data."
+        raise RefusedError(f"{len(examples.train)} rows train, {min_rows} are needed (left out: {left_out}). {advice}")
+    for example in (*examples.train, *examples.validation):
+        if example.completion[-1] != end_of_turn or end_of_turn in example.completion[:-1]:
+            raise RefusedError("a row does not end its turn once, at its end. Report this with the train set.")
+
+
+def check_disk(folder: Path, needed_mb: float) -> None:
+    """See that checkpoints and adapter have room.
+
+    Args:
+        folder: Where they go; it exists.
+        needed_mb: Megabytes.
+
+    Raises:
+        RefusedError: They have not.
+    """
+    free = shutil.disk_usage(folder).free / 2**20
+    if free < needed_mb:
+        raise RefusedError(f"{folder}: {free:.0f} MB are free, {needed_mb:.0f} MB are needed. Make room, or move it.")
+
+
+def preflight_document(  # noqa: PLR0913, PLR0917 - all that was looked at
+    contract_digest: str, base: BaseModel, device: Device, examples: Examples, plan: Plan, memory: MemoryEstimate
+) -> dict[str, Any]:
+    """`training-preflight.json`: upstream's schema with what was looked at.
+
+    Args:
+        contract_digest: What the run is.
+        base: The base model.
+        device: What it trains on.
+        examples: What is shown.
+        plan: In which order.
+        memory: What it needs.
+    """
+    notes = []
+    if device.memory_gb is not None and memory.total > 0.85 * 1024 * device.memory_gb:
+        notes.append(f"about {memory.total:.0f} MB needed, the device has {1024 * device.memory_gb:.0f} MB")
+    return {
+        "schema_version": SCHEMA,
+        "contract_digest": contract_digest,
+        "execution_kernel": "qlora",
+        "notes": notes,
+        "base_model": base.as_json(),
+        "device": {"kind": device.kind, "name": device.name, "memory_gb": device.memory_gb},
+        "data": examples.account(),
+        "num_steps": plan.num_steps,
+        "num_micro_batches": len(plan.batches),
+        "memory_mb": {
+            "base": memory.base,
+            "adapter": memory.adapter,
+            "activations": memory.activations,
+            "logits": memory.logits,
+            "total": memory.total,
+        },
+    }
+
+
+def checkpoint_megabytes(memory: MemoryEstimate) -> float:
+    """Megabytes on disk for checkpoints and adapter.
+
+    Args:
+        memory: What the run needs.
+    """
+    return memory.adapter * _CHECKPOINT_COPIES

@@ -1,0 +1,137 @@
+"""From a recipe and a train set to a job: everything is looked at before any weight is loaded."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mens_pipeline.corpus.jsonl import read_pairs
+from mens_pipeline.corpus.store import digest_of
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.training.base_model import BaseModel, find_base_model
+from mens_pipeline.training.chat import IM_END, IM_START
+from mens_pipeline.training.contract import contract_of, digest_of_contract
+from mens_pipeline.training.devices import Device
+from mens_pipeline.training.examples import make_examples
+from mens_pipeline.training.job import CONTRACT, JOB, PREFLIGHT, RESULT, TrainingJob, as_document
+from mens_pipeline.training.plan import plan_run
+from mens_pipeline.training.preflight import (
+    check_disk,
+    check_examples,
+    check_tokenizer,
+    checkpoint_megabytes,
+    estimate_memory,
+    preflight_document,
+)
+from mens_pipeline.training.presets import ResolvedRecipe
+from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRun:
+    """A run that may begin.
+
+    Attributes:
+        job: What the training process is told.
+        job_path: Where it stands as JSON.
+        base: The base model.
+        preflight: What was looked at.
+        contract: What the run is.
+        is_done: Whether the run folder holds its result already.
+    """
+
+    job: TrainingJob
+    job_path: Path
+    base: BaseModel
+    preflight: dict[str, Any]
+    contract: dict[str, Any]
+    is_done: bool
+
+
+def prepare_run(  # noqa: PLR0913 - all that decides a run
+    resolved: ResolvedRecipe,
+    train_path: Path,
+    run_dir: Path,
+    device: Device,
+    *,
+    cache: Path,
+    min_rows: int,
+    say: Callable[[str], None] = lambda _line: None,
+) -> PreparedRun:
+    """Look at everything a run needs, and write its job, its contract and its preflight.
+
+    Args:
+        resolved: The recipe.
+        train_path: The train set.
+        run_dir: Where everything of the run goes; made when it is not there.
+        device: What it trains on.
+        cache: Where converted base models and locks are kept.
+        min_rows: Rows without which training does not begin.
+        say: Takes a line about what is done, for a person.
+
+    Raises:
+        RefusedError: Something is not as it must be, or the folder holds another run.
+        SourceNotFoundError: There is no train set.
+    """
+    from tokenizers import Tokenizer  # noqa: PLC0415 - a command or a child process loads it
+
+    recipe = resolved.recipe
+    name = recipe.model_name_or_path or (DEFAULT_CUDA_MODEL if device.kind == "cuda" else DEFAULT_CPU_MODEL)
+    base = find_base_model(name, recipe.model_revision, cache / "base_models", say)
+    tokenizer = _Encoder(Tokenizer.from_file(str(base.path / "tokenizer.json")))
+    markers = [tokenizer.encode(text, add_special_tokens=False) for text in (IM_START, IM_END)]
+    check_tokenizer(markers, base.path)
+    examples = make_examples(read_pairs(train_path), recipe, tokenizer, SYSTEM_PROMPT)
+    check_examples(examples, markers[1][0], min_rows)
+    plan = plan_run([len(e) for e in examples.train], [e.difficulty for e in examples.train], recipe)
+    if not plan.batches:
+        raise RefusedError("the curriculum leaves out every row. Raise curriculum_max_difficulty.")
+    largest = max(len(batch) * max(len(examples.train[row]) for row in batch) for batch in plan.batches)
+    dtype = "bfloat16" if device.has_bfloat16 else "float32"
+    memory = estimate_memory(base, recipe, largest, 2 if device.has_bfloat16 else 4)
+    contract = contract_of(recipe, digest_of(train_path), base, device.kind, SYSTEM_PROMPT)
+    digest = digest_of_contract(contract)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    _refuse_another_run(run_dir, digest)
+    check_disk(run_dir, checkpoint_megabytes(memory))
+    preflight = preflight_document(digest, base, device, examples, plan, memory)
+    job = TrainingJob(
+        recipe=recipe,
+        train_path=train_path.resolve(),
+        base_path=base.path.resolve(),
+        device=device.kind,
+        compute_dtype=dtype,
+        run_dir=run_dir.resolve(),
+        system_prompt=SYSTEM_PROMPT,
+        contract_digest=digest,
+        lock_path=(cache / f"{device.kind}.lock").resolve(),
+    )
+    for file, content in ((CONTRACT, {"digest": digest, **contract}), (PREFLIGHT, preflight)):
+        (run_dir / file).write_text(as_document(content), encoding="utf-8")
+    job_path = run_dir / JOB
+    job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return PreparedRun(job, job_path, base, preflight, contract, (run_dir / RESULT).is_file())
+
+
+def _refuse_another_run(run_dir: Path, digest: str) -> None:
+    path = run_dir / CONTRACT
+    if not path.is_file():
+        return
+    found = json.loads(path.read_text(encoding="utf-8"))["digest"]
+    if found != digest:
+        advice = "Name another --output-dir, or begin anew with --force-restart."
+        raise RefusedError(f"{run_dir}: holds another run (contract {found[:12]}, this one is {digest[:12]}). {advice}")
+
+
+class _Encoder:
+    """A tokenizer of the library alone, which needs none of the deep learning stack."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """The ids of a text."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
+        return ids

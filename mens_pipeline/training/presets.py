@@ -1,0 +1,186 @@
+"""Presets and domains, and how a recipe comes together: flag before environment before preset before domain."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic import ValidationError
+
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.training.recipe import Recipe
+
+AUTO: Final = "auto"
+_ABOUT: Final = "about"
+_MIN_VRAM: Final = "min_vram_gb"
+_VRAM_SLACK: Final = 1.0
+"""Gigabytes that a card may report less than it is sold with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A preset or a domain.
+
+    Attributes:
+        about: What it is for.
+        values: Fields of the recipe.
+        min_vram_gb: Gigabytes of a card from which `auto` may pick it; None for never.
+    """
+
+    about: str
+    values: dict[str, Any]
+    min_vram_gb: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRecipe:
+    """A recipe and where its values come from.
+
+    Attributes:
+        recipe: The recipe.
+        origins: Field -> `flag`, `environment`, `preset NAME`, `domain NAME` or `default`.
+        preset: The preset, if one was used.
+        domain: The domain, if one was used.
+    """
+
+    recipe: Recipe
+    origins: dict[str, str]
+    preset: str | None
+    domain: str | None
+
+
+def load_named(path: Path) -> dict[str, Named]:
+    """All presets or domains of a file; every one is checked.
+
+    Args:
+        path: `config/presets.yaml` or `config/domains.yaml`.
+
+    Raises:
+        ConfigurationError: The file is missing, is no YAML, or one of its recipes does not hold together; all mistakes
+            are named, with a suggestion for unknown keys.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}. Restore the file.") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # YAML reads dates, and nests without bound
+        raise ConfigurationError(f"{path}: not YAML ({error}). Correct the file.") from error
+    if not isinstance(content, dict) or not all(isinstance(values, dict) for values in content.values()):
+        raise ConfigurationError(f"{path}: not a mapping of names to settings. Correct the file.")
+    named = {str(name): _named(values) for name, values in content.items()}
+    mistakes = [f"{name}.{mistake}" for name, entry in named.items() for mistake in mistakes_of(entry.values)]
+    mistakes += [
+        f"{name}.{_MIN_VRAM}: {entry.min_vram_gb!r} is no number of gigabytes"
+        for name, entry in named.items()
+        if not isinstance(entry.min_vram_gb, int | float | None)
+    ]
+    if mistakes:
+        raise ConfigurationError(f"{path}: {'; '.join(mistakes)}. Correct the file.")
+    return named
+
+
+def mistakes_of(values: Mapping[str, Any]) -> list[str]:
+    """What is wrong with some fields of a recipe: `lora_rr: unknown, did you mean lora_r?`.
+
+    Args:
+        values: Fields of a recipe; the others have their defaults.
+    """
+    try:
+        Recipe.model_validate(dict(values))
+    except ValidationError as error:
+        return [_sentence(item) for item in error.errors()]
+    return []
+
+
+def resolve_recipe(  # noqa: PLR0913 - where values can come from
+    presets: Mapping[str, Named],
+    domains: Mapping[str, Named],
+    *,
+    preset: str | None,
+    domain: str | None,
+    environment: Mapping[str, str],
+    flags: Mapping[str, Any],
+    vram_gb: float | None = None,
+) -> ResolvedRecipe:
+    """A recipe from all that has a say: flag before environment before preset before domain before default.
+
+    Args:
+        presets: All presets.
+        domains: All domains.
+        preset: The chosen one; `auto` takes the largest that fits the card.
+        domain: The chosen one.
+        environment: Field -> text, of the MENS_TRAIN_* variables.
+        flags: Field -> value, of what the user typed.
+        vram_gb: Gigabytes of the card, for `auto`.
+
+    Raises:
+        ConfigurationError: A name is unknown, or values do not hold together; all mistakes are named.
+    """
+    if preset == AUTO:
+        preset = pick_preset(presets, vram_gb)
+    layers = [
+        (f"domain {domain}", _chosen(domains, domain, "domain").values if domain else {}),
+        (f"preset {preset}", _chosen(presets, preset, "preset").values if preset else {}),
+        ("environment", dict(environment)),
+        ("flag", dict(flags)),
+    ]
+    values: dict[str, Any] = {}
+    origins = dict.fromkeys(Recipe.model_fields, "default")
+    for origin, layer in layers:
+        values |= layer
+        origins |= dict.fromkeys(layer, origin)
+    mistakes = [f"{mistake} ({origins.get(_field_of(mistake), 'recipe')})" for mistake in mistakes_of(values)]
+    if mistakes:
+        raise ConfigurationError(f"recipe: {'; '.join(mistakes)}. Correct these values.")
+    return ResolvedRecipe(Recipe.model_validate(values), origins, preset, domain)
+
+
+def pick_preset(presets: Mapping[str, Named], vram_gb: float | None) -> str:
+    """The preset that asks for most memory and gets it; `cpu_demo` without a card.
+
+    Args:
+        presets: All presets.
+        vram_gb: Gigabytes that the card reports; None without a card.
+
+    Raises:
+        ConfigurationError: The card is smaller than any preset asks for.
+    """
+    if vram_gb is None:
+        return "cpu_demo"
+    fitting = [(entry.min_vram_gb, name) for name, entry in presets.items() if _fits(entry, vram_gb)]
+    if not fitting:
+        raise ConfigurationError(f"preset auto: no preset fits {vram_gb:.1f} GB. Name one with --preset tiny.")
+    return max(fitting)[1]
+
+
+def _fits(entry: Named, vram_gb: float) -> bool:
+    return entry.min_vram_gb is not None and entry.min_vram_gb <= vram_gb + _VRAM_SLACK
+
+
+def _named(values: Mapping[str, Any]) -> Named:
+    recipe = {str(key): value for key, value in values.items() if key not in {_ABOUT, _MIN_VRAM}}
+    return Named(str(values.get(_ABOUT, "")), recipe, values.get(_MIN_VRAM))
+
+
+def _chosen(named: Mapping[str, Named], name: str, what: str) -> Named:
+    if name not in named:
+        near = get_close_matches(name, named, n=1)
+        advice = f"Did you mean {near[0]}?" if near else f"There are {', '.join(sorted(named))}."
+        raise ConfigurationError(f"{what} {name}: there is none. {advice}")
+    return named[name]
+
+
+def _field_of(mistake: str) -> str:
+    """The field that a mistake begins with, without the place in a list."""
+    return mistake.split(":", maxsplit=1)[0].split(".", maxsplit=1)[0]
+
+
+def _sentence(item: Any) -> str:
+    place = ".".join(map(str, item["loc"]))
+    if item["type"] == "extra_forbidden":
+        near = get_close_matches(place, Recipe.model_fields, n=1)
+        return f"{place}: unknown" + (f", did you mean {near[0]}?" if near else "")
+    message = str(item["msg"]).removeprefix("Value error, ")
+    return f"{place}: {message}" if place else message

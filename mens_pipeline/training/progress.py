@@ -1,0 +1,118 @@
+"""What watches a run from inside: telemetry, the time budget, requests to stop, and the mark of a whole checkpoint."""
+
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from mens_pipeline.training.job import COMPLETE
+from mens_pipeline.training.telemetry_log import TelemetryLog
+
+_SMOOTHING = 0.2
+
+
+class StopRequest:
+    """Whether this process was asked to stop: SIGTERM or SIGINT, once; a second one ends it at once."""
+
+    def __init__(self) -> None:
+        """Begin to listen."""
+        self.is_asked = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._ask)
+
+    def _ask(self, number: int, _frame: FrameType | None) -> None:
+        self.is_asked = True
+        signal.signal(number, signal.SIG_DFL)
+
+
+class Progress(TrainerCallback):  # type: ignore[misc]
+    """Writes a line for each update, and ends the run when its time is over or someone asks."""
+
+    def __init__(self, log: TelemetryLog, stop: StopRequest, max_minutes: float | None, seconds_before: float) -> None:
+        """Watch a run.
+
+        Args:
+            log: Takes a line for each update.
+            stop: Whether someone asked to stop.
+            max_minutes: Minutes that all processes of the run may train together; None for no end.
+            seconds_before: Seconds that earlier processes of this run trained.
+        """
+        self.trainer: Any = None
+        self._log = log
+        self._stop = stop
+        self._max_seconds = None if max_minutes is None else max_minutes * 60
+        self._seconds = seconds_before
+        self._since = 0.0
+        self._rate = 0.0
+        self._counts = (0, 0)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training so far."""
+        return self._seconds
+
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Take the time."""
+        self._since = time.perf_counter()
+        self._counts = (self.trainer.num_tokens, self.trainer.num_supervised)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """End the run when its time is over, or when someone asked; then with a checkpoint."""
+        is_over = self._max_seconds is not None and self._seconds + self._lap() >= self._max_seconds
+        if self._stop.is_asked:
+            control.should_save = True
+        if self._stop.is_asked or is_over:
+            control.should_training_stop = True
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, Any], **_: Any
+    ) -> None:
+        """Write the line of an update."""
+        if "grad_norm" not in logs:
+            return
+        lap = self._lap()
+        self._seconds += lap
+        tokens = self.trainer.num_tokens - self._counts[0]
+        supervised = self.trainer.num_supervised - self._counts[1]
+        rate = 1 / lap
+        self._rate = rate if self._rate == 0 else _SMOOTHING * rate + (1 - _SMOOTHING) * self._rate
+        self._log.write(
+            "step",
+            {
+                "step": state.global_step,
+                "max_steps": state.max_steps,
+                "epoch": state.epoch,
+                "loss": float(logs["loss"]),
+                "grad_norm": float(logs["grad_norm"]),
+                "learning_rate": float(logs["learning_rate"]),
+                "num_tokens": tokens,
+                "num_supervised_tokens": supervised,
+                "supervised_ratio": supervised / tokens,
+                "tokens_per_second": tokens / lap,
+                "steps_per_second_ema": self._rate,
+                "eta_seconds": (state.max_steps - state.global_step) / self._rate,
+                "seconds": self._seconds,
+                "peak_memory_mb": _peak_memory_mb(),
+            },
+        )
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Mark the checkpoint as whole."""
+        (Path(str(args.output_dir)) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
+
+    def _lap(self) -> float:
+        return time.perf_counter() - self._since
+
+
+def _peak_memory_mb() -> float:
+    """Megabytes that this run took at most: of the card if it trains on one, else of the process."""
+    import resource  # noqa: PLC0415 - only this needs it
+
+    import torch  # noqa: PLC0415 - likewise
+
+    if torch.cuda.is_available():
+        return float(torch.cuda.max_memory_allocated() / 2**20)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

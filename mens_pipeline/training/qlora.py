@@ -1,0 +1,133 @@
+"""A base model in four bits with an adapter on it, ready to train. For a training process alone."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    import torch
+    from peft import LoraConfig, PeftModel
+    from transformers import PreTrainedModel
+
+_HEAD: Final = "lm_head"
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What a model is, to compare it before and after training.
+
+    Attributes:
+        frozen_sha256: Over all values that must not change, quantised ones and their scales, hexadecimal.
+        trained_sha256: Name of each adapter matrix -> SHA-256 of its values, hexadecimal.
+    """
+
+    frozen_sha256: str
+    trained_sha256: dict[str, str]
+
+
+def load_base(path: Path, recipe: Recipe, device: str, compute_dtype: "torch.dtype") -> "PreTrainedModel":
+    """The base in NF4; only linear layers are quantised, never the head.
+
+    Args:
+        path: The folder of the base model.
+        recipe: How it is quantised.
+        device: `cuda`, `mps` or `cpu`.
+        compute_dtype: What is computed in.
+
+    Raises:
+        RefusedError: No layer could be quantised.
+    """
+    from bitsandbytes.nn import Linear4bit
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    quantization = BitsAndBytesConfig(
+        load_in_4bit=recipe.load_in_4bit,
+        bnb_4bit_quant_type=recipe.bnb_4bit_quant_type,
+        bnb_4bit_use_double_quant=recipe.bnb_4bit_use_double_quant,
+        bnb_4bit_compute_dtype=compute_dtype,
+    )
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+        path,
+        quantization_config=quantization,
+        dtype=compute_dtype,
+        attn_implementation="sdpa",
+        use_safetensors=True,
+        trust_remote_code=False,
+        device_map={"": device},
+    )
+    if not any(isinstance(module, Linear4bit) for module in model.modules()):
+        raise RefusedError(f"{path}: no layer could be quantised to four bits. Choose another base model.")
+    return model
+
+
+def lora_config(recipe: Recipe, model: "PreTrainedModel") -> "LoraConfig":
+    """The adapter of a recipe.
+
+    Args:
+        recipe: Rank, scale, dropout, layers.
+        model: The base.
+
+    Raises:
+        RefusedError: A named layer is not in the base.
+    """
+    from peft import LoraConfig
+
+    targets = recipe.target_modules
+    if targets != "all-linear":
+        names = {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
+        unknown = [target for target in targets if target not in names]
+        if unknown or _HEAD in targets:
+            known = ", ".join(sorted(name for name in names if name.endswith("_proj")))
+            advice = f'Write "all-linear", or some of {known}.'
+            raise RefusedError(f"target_modules: {', '.join(unknown) or _HEAD} cannot get an adapter. {advice}")
+    return LoraConfig(
+        r=recipe.lora_r,
+        lora_alpha=recipe.lora_alpha,
+        lora_dropout=recipe.lora_dropout,
+        target_modules=targets if targets == "all-linear" else list(targets),
+        task_type="CAUSAL_LM",
+    )
+
+
+def keep_adapter_in_float32(model: "PeftModel") -> None:
+    """Give the adapter matrices back the precision that TRL takes from them: small updates are lost in bfloat16.
+
+    Args:
+        model: A model with an adapter.
+    """
+    import torch
+
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.to(torch.float32)
+
+
+def footprint(model: "PeftModel") -> Footprint:
+    """What the frozen part and each adapter matrix hold.
+
+    Args:
+        model: A model with an adapter.
+    """
+    frozen = hashlib.sha256()
+    trained: dict[str, str] = {}
+    for name, parameter in sorted(model.named_parameters()):
+        if parameter.requires_grad:
+            trained[name] = hashlib.sha256(_bytes_of(parameter.data)).hexdigest()
+            continue
+        frozen.update(name.encode())
+        frozen.update(_bytes_of(parameter.data))
+        state = getattr(parameter, "quant_state", None)
+        if state is not None:
+            for part in (state.absmax, state.code, getattr(state.state2, "absmax", None)):
+                frozen.update(b"" if part is None else _bytes_of(part))
+    return Footprint(frozen.hexdigest(), trained)
+
+
+def _bytes_of(tensor: Any) -> bytes:
+    import torch
+
+    return bytes(tensor.detach().contiguous().cpu().view(torch.uint8).numpy().tobytes())

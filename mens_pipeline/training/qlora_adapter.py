@@ -1,0 +1,67 @@
+"""A trained adapter as an artifact: trained once for one contract, taken up where it was interrupted."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.training.finish import finish_run
+from mens_pipeline.training.job import ADAPTER, CONTRACT, PREFLIGHT
+from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.training.prepare import PreparedRun
+from mens_pipeline.training.presets import ResolvedRecipe
+from mens_pipeline.training.telemetry_log import FILE
+
+KIND: Final = "qlora_adapter"
+WEIGHTS: Final = f"{ADAPTER}/adapter_model.safetensors"
+_KEPT: Final = (CONTRACT, PREFLIGHT, MANIFEST, FILE)
+
+
+def work_folder(store: ArtifactStore, train_key: str) -> Path:
+    """Where a run works until it is complete; the same for the same train set, so that a retry finds its checkpoints.
+
+    Args:
+        store: Where adapters are kept.
+        train_key: The key of the train set.
+    """
+    return store.root / KIND / f".work-{train_key}"
+
+
+def build_qlora_adapter(
+    run: PreparedRun,
+    resolved: ResolvedRecipe,
+    store: ArtifactStore,
+    launch: Callable[[PreparedRun], int],
+    vcs_sha: str | None,
+) -> tuple[Artifact, bool]:
+    """Train an adapter, unless the very same was trained before.
+
+    Args:
+        run: What was prepared, in its work folder.
+        resolved: Its recipe.
+        store: Where adapters are kept.
+        launch: Runs the training process and returns its exit code.
+        vcs_sha: What the adapter is named after.
+
+    Returns:
+        The adapter, and whether it was reused. The folder holds `adapter/` as PEFT reads it, `telemetry.jsonl`,
+        contract, preflight and manifest.
+
+    Raises:
+        RefusedError: Training did not come to its end; what it has reached stays in the work folder.
+        ConfigurationError: The store cannot be written.
+    """
+    run_dir = run.job.run_dir
+
+    def write(folder: Path) -> dict[str, Any]:
+        code = 0 if run.is_done else launch(run)
+        manifest = finish_run(run, resolved, vcs_sha, code)
+        shutil.copytree(run_dir / ADAPTER, folder / ADAPTER)
+        for name in _KEPT:
+            shutil.copy2(run_dir / name, folder / name)
+        return {"training": manifest}
+
+    adapter, reused = store.built(KIND, {"contract": run.contract}, write)
+    shutil.rmtree(run_dir, ignore_errors=True)
+    return adapter, reused

@@ -1,0 +1,93 @@
+"""All that decides a training run, in one strict model; names are those of TRL and PEFT."""
+
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+DEFAULT_CUDA_MODEL: Final = "Qwen/Qwen3.5-4B"
+DEFAULT_CPU_MODEL: Final = "HuggingFaceTB/SmolLM2-135M-Instruct"
+MAX_DIFFICULTY: Final = 10
+
+
+class Recipe(BaseModel):
+    """One run; lengths count tokens, times minutes, sizes rows."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False)
+
+    model_name_or_path: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Base model: a folder, or a name on the Hub; none takes the device's own.",
+    )
+    model_revision: str | None = Field(default=None, min_length=1, description="Branch, tag or commit of the base.")
+
+    lora_r: int = Field(default=16, ge=1, le=512, description="Rank of the adapter.")
+    lora_alpha: int = Field(default=32, ge=1, le=1024, description="Scale of the adapter, divided by its rank.")
+    lora_dropout: float = Field(default=0.0, ge=0, lt=1, description="Share of adapter inputs left out.")
+    target_modules: tuple[str, ...] | Literal["all-linear"] = Field(
+        default="all-linear", description="Names of the layers that get an adapter; all linear ones but the head."
+    )
+    load_in_4bit: Literal[True] = Field(default=True, description="The base is quantised: that is QLoRA.")
+    bnb_4bit_quant_type: Literal["nf4"] = Field(default="nf4", description="How the base is quantised.")
+    bnb_4bit_use_double_quant: bool = Field(default=True, description="Whether the scales are quantised as well.")
+
+    max_length: int = Field(default=512, ge=16, le=131_072, description="Tokens of a row; longer rows do not train.")
+    per_device_train_batch_size: int = Field(default=4, ge=1, le=1024, description="Rows of a micro-batch at most.")
+    max_tokens_per_batch: int | None = Field(
+        default=None, ge=16, description="Tokens of a micro-batch with its padding; rows of one length come together."
+    )
+    gradient_accumulation_steps: int = Field(default=4, ge=1, le=1024, description="Micro-batches of one update.")
+    num_train_epochs: int = Field(default=3, ge=1, le=1000, description="How often every row is seen.")
+    max_steps: int | None = Field(default=None, ge=1, description="Updates at most.")
+    max_minutes: float | None = Field(default=None, gt=0, description="Minutes of training at most, without loading.")
+
+    learning_rate: float = Field(default=2e-4, gt=0, le=1, description="Of AdamW, at its highest.")
+    lr_scheduler_type: Literal["cosine", "linear", "constant_with_warmup"] = Field(
+        default="cosine", description="How the rate falls after the warmup."
+    )
+    warmup_steps: int = Field(default=100, ge=0, description="Updates until the full rate; a tenth of all at most.")
+    weight_decay: float = Field(default=0.01, ge=0, le=1, description="Of AdamW.")
+    max_grad_norm: float = Field(default=1.0, gt=0, description="The norm to which gradients are clipped.")
+
+    min_rating: int = Field(default=3, ge=1, le=5, description="Rows with a lower rating do not train.")
+    category_filter: tuple[str, ...] = Field(default=(), description="Parts of categories; none takes all rows.")
+    min_difficulty: int = Field(default=1, ge=1, le=MAX_DIFFICULTY, description="Easier rows do not train.")
+    max_difficulty: int = Field(default=MAX_DIFFICULTY, ge=1, le=MAX_DIFFICULTY, description="Harder ones neither.")
+    curriculum: bool = Field(default=False, description="Whether easy rows come first, and hard ones in later epochs.")
+    curriculum_max_difficulty: tuple[int, ...] = Field(
+        default=(4, 7, 10), min_length=1, description="Hardest rows of each epoch; the last one holds for all others."
+    )
+    trajectory_weighting: bool = Field(default=False, description="Whether rows weigh differently in the loss.")
+    trajectory_tool_trace_boost: float = Field(default=1.1, gt=0, le=8, description="Weight of traces of tools.")
+    trajectory_failure_boost: float = Field(default=1.15, gt=0, le=8, description="Weight of rows about failures.")
+    trajectory_quality_boost: float = Field(default=1.05, gt=0, le=8, description="Weight of rows with a high rating.")
+    trajectory_quality_floor: int = Field(default=5, ge=1, le=5, description="Which rating is high.")
+    validation_split_ratio: float = Field(
+        default=0.05, ge=0, lt=0.5, description="Share of source files whose rows measure the loss and do not train."
+    )
+
+    save_steps: int = Field(default=50, ge=1, description="Updates between checkpoints.")
+    logging_steps: int = Field(default=1, ge=1, description="Updates between lines of telemetry.")
+    seed: int = Field(default=42, ge=0, lt=2**32, description="Decides the start of the adapter and the order of rows.")
+
+    @field_validator("target_modules", "category_filter", "curriculum_max_difficulty", mode="before")
+    @classmethod
+    def _from_text(cls, value: object) -> object:
+        """Lists may be written with commas, as flags and environment variables are."""
+        if isinstance(value, str) and value != "all-linear":
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "Recipe":
+        mistakes = []
+        if self.max_tokens_per_batch is not None and self.max_tokens_per_batch < self.max_length:
+            budget, row = self.max_tokens_per_batch, self.max_length
+            mistakes.append(f"max_tokens_per_batch is {budget}, less than one row of max_length {row}")
+        if self.min_difficulty > self.max_difficulty:
+            mistakes.append(f"min_difficulty {self.min_difficulty} is above max_difficulty {self.max_difficulty}")
+        if self.target_modules == ():
+            mistakes.append('target_modules is empty; write "all-linear" or names of layers')
+        if mistakes:
+            raise ValueError("; ".join(mistakes))
+        return self

@@ -1,0 +1,124 @@
+"""TRL's trainer with a laid-down order, row weights, and a loss that scores labelled positions alone."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader
+from trl import SFTTrainer
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.training.examples import Example
+
+IGNORED: Final = -100
+_SCORED_AT_ONCE: Final = 1024
+"""Positions whose logits are in memory at once, where the library would score every position."""
+
+
+def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, torch.Tensor]:
+    """A micro-batch: rows padded on the right to the longest.
+
+    Args:
+        examples: Its rows.
+        pad_token_id: What fills the rest; it is neither attended to nor learnt.
+
+    Returns:
+        `input_ids`, `attention_mask`, `labels` (rows, length), int64, prompt and padding -100 in the last;
+        `weights` (rows), float32.
+    """
+    length = max(map(len, examples))
+    shape = (len(examples), length)
+    batch = {
+        "input_ids": torch.full(shape, pad_token_id),
+        "attention_mask": torch.zeros(shape, dtype=torch.long),
+        "labels": torch.full(shape, IGNORED),
+        "weights": torch.tensor([example.weight for example in examples]),
+    }
+    for row, example in enumerate(examples):
+        end = len(example)
+        batch["input_ids"][row, :end] = torch.tensor(example.prompt + example.completion)
+        batch["attention_mask"][row, :end] = 1
+        batch["labels"][row, len(example.prompt) : end] = torch.tensor(example.completion)
+    return batch
+
+
+class PlannedTrainer(SFTTrainer):  # type: ignore[misc]
+    """An SFTTrainer that follows a plan and refuses gradients that teach nothing."""
+
+    def __init__(
+        self, *arguments: Any, batches: Sequence[Sequence[int]], examples: Sequence[Example], **named: Any
+    ) -> None:
+        """Take up a plan.
+
+        Args:
+            arguments: Of SFTTrainer.
+            batches: Rows of each micro-batch in order.
+            examples: The rows.
+            named: Of SFTTrainer.
+        """
+        super().__init__(*arguments, **named)
+        self._batches = [list(batch) for batch in batches]
+        self._examples = examples
+        self.num_tokens = 0
+        self.num_supervised = 0
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """The micro-batches of the plan, in its order."""
+        pad = self.processing_class.pad_token_id
+        loader: DataLoader[Any] = DataLoader(
+            self._examples,
+            batch_sampler=self._batches,
+            collate_fn=lambda rows: collate(rows, pad),
+        )
+        return self.accelerator.prepare(loader)
+
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Any:
+        """The mean negative log-likelihood of the labelled positions of an update, each row times its weight.
+
+        Args:
+            model: The model with its adapter.
+            inputs: What `collate` gave.
+            return_outputs: Never asked for here.
+            num_items_in_batch: Labelled positions of the whole update, all micro-batches together.
+        """
+        inputs = dict(inputs)
+        weights = inputs.pop("weights")
+        labels = inputs["labels"][:, 1:]
+        mask = labels != IGNORED
+        if self.model.training:
+            self.num_tokens += int(inputs["attention_mask"].sum())
+            self.num_supervised += int(mask.sum())
+        if mask.device.type == "cpu":
+            losses = self._scored(model, inputs, mask, labels)
+        else:
+            losses = -model(**inputs, use_cache=False, fused_lm_head=True).log_probs[mask]
+        total = (losses * weights[:, None].expand_as(labels)[mask]).sum()
+        loss = total / (mask.sum() if num_items_in_batch is None else num_items_in_batch)
+        return (loss, {}) if return_outputs else loss
+
+    def _scored(self, model: Any, inputs: dict[str, Any], mask: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Losses of the labelled positions; the library would project every position where there is no Triton."""
+        base = model.get_base_model()
+        hidden = base.base_model(
+            input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], use_cache=False
+        ).last_hidden_state[:, :-1][mask]
+        head = base.get_output_embeddings()
+        pieces = zip(hidden.split(_SCORED_AT_ONCE), labels[mask].split(_SCORED_AT_ONCE), strict=True)
+        return torch.cat([cross_entropy(head(states).float(), wanted, reduction="none") for states, wanted in pieces])
+
+    def _clip_grad_norm(self, model: Any) -> Any:
+        """Clip, and stop before an update that would teach nothing or spoil everything."""
+        norm = super()._clip_grad_norm(model)
+        value = float(norm)
+        if not math.isfinite(value) or value == 0.0:
+            advice = "Lower learning_rate, and look at the rows of this update."
+            raise RefusedError(f"update {self.state.global_step + 1}: the gradient norm is {value}. {advice}")
+        return norm

@@ -1,0 +1,88 @@
+"""`telemetry.jsonl`: what a run says of itself while it trains, one event a line, and its loss as a curve."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+FILE: Final = "telemetry.jsonl"
+
+
+class TelemetryLog:
+    """The log of a run; lines are written at once, so that a run that dies has told what it did."""
+
+    def __init__(self, path: Path, listen: Callable[[dict[str, Any]], None]) -> None:
+        """Append to a log; what a run that died left of a line is dropped.
+
+        Args:
+            path: The file.
+            listen: Takes each event as well.
+        """
+        self._path = path
+        self._listen = listen
+        if path.is_file():
+            os.truncate(path, _whole(path))
+
+    def write(self, event: str, payload: dict[str, Any]) -> None:
+        """Add an event.
+
+        Args:
+            event: `train_start`, `step`, `train_complete` and the like.
+            payload: Its fields in JSON types.
+        """
+        line = {"ts_ms": time.time_ns() // 1_000_000, "event": event, "payload": payload}
+        with self._path.open("a", encoding="utf-8") as log:
+            log.write(json.dumps(line) + "\n")
+        self._listen(line)
+
+
+class Follower:
+    """Reads what is added to a log while another process writes it."""
+
+    def __init__(self, path: Path, listen: Callable[[dict[str, Any]], None]) -> None:
+        """Begin behind the last whole line.
+
+        Args:
+            path: The log; need not be there yet.
+            listen: Takes each new event.
+        """
+        self._path = path
+        self._listen = listen
+        self._position = _whole(path) if path.is_file() else 0
+
+    def poll(self) -> None:
+        """Pass on what was added; a line that is not whole waits."""
+        if not self._path.is_file():
+            return
+        with self._path.open("rb") as log:
+            log.seek(self._position)
+            for line in log:
+                if not line.endswith(b"\n"):
+                    break
+                self._position += len(line)
+                self._listen(json.loads(line))
+
+
+def steps_of(path: Path) -> Iterator[dict[str, Any]]:
+    """The steps of a run, each once, in order; what a resumed run did again counts in its place.
+
+    Args:
+        path: A log; a last line that is not whole is passed over.
+    """
+    steps: dict[int, dict[str, Any]] = {}
+    for event in _events(path):
+        if event["event"] == "step":
+            steps[event["payload"]["step"]] = event["payload"]
+    yield from (steps[number] for number in sorted(steps))
+
+
+def _whole(path: Path) -> int:
+    """Bytes up to the end of the last line that is whole."""
+    return path.read_bytes().rfind(b"\n") + 1
+
+
+def _events(path: Path) -> Iterable[dict[str, Any]]:
+    with path.open(encoding="utf-8") as lines:
+        yield from (json.loads(line) for line in lines if line.endswith("\n"))

@@ -1,0 +1,237 @@
+"""One training run from a job to a saved adapter. For a training process alone: it loads the deep learning stack."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from datasets import Dataset
+from transformers import AutoTokenizer, set_seed
+from trl import SFTConfig
+
+from mens_pipeline.corpus.jsonl import read_pairs
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.training.chat import TEMPLATE
+from mens_pipeline.training.examples import Example, make_examples
+from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, RESULT, TrainingJob, as_document, newest_checkpoint
+from mens_pipeline.training.plan import Plan, plan_run
+from mens_pipeline.training.progress import Progress, StopRequest
+from mens_pipeline.training.qlora import Footprint, footprint, keep_adapter_in_float32, load_base, lora_config
+from mens_pipeline.training.recipe import Recipe
+from mens_pipeline.training.sft import IGNORED, PlannedTrainer, collate
+from mens_pipeline.training.telemetry_log import FILE, TelemetryLog, steps_of
+
+SYSTEM_PROMPT: Final = "system_prompt.json"
+"""In the adapter's folder: what the model was told before every request."""
+
+_VALIDATED_AT_ONCE: Final = 4
+_WARMUP_SHARE: Final = 10
+"""The warmup takes at most this part of all updates."""
+
+
+def train(job: TrainingJob, listen: Callable[[dict[str, Any]], None]) -> bool:
+    """Train, from the newest checkpoint on if there is one.
+
+    Args:
+        job: What to train.
+        listen: Takes each line of telemetry.
+
+    Returns:
+        Whether the run is complete; then `adapter/` and `result.json` are there. Otherwise it was asked to stop, and
+        its newest checkpoint is.
+
+    Raises:
+        RefusedError: The run cannot be, or went wrong in a way that more of it would not mend.
+    """
+    recipe = job.recipe
+    stop = StopRequest()
+    set_seed(recipe.seed)
+    # Numbers next to zero slow a processor down a hundredfold, and teach nothing.
+    torch.set_flush_denormal(True)
+    tokenizer = AutoTokenizer.from_pretrained(job.base_path, trust_remote_code=False)
+    examples = make_examples(read_pairs(job.train_path), recipe, tokenizer, job.system_prompt)
+    plan = plan_of(examples.train, recipe)
+    log = TelemetryLog(job.run_dir / FILE, listen)
+    progress = Progress(log, stop, recipe.max_minutes, seconds_trained(job.run_dir / FILE))
+    trainer = _trainer(job, tokenizer, examples.train, plan, progress)
+    before = footprint(trainer.model)
+    checkpoint = newest_checkpoint(job.run_dir)
+    log.write("train_start", {**examples.account(), **_about(job, plan, trainer), "resumed_from": _name(checkpoint)})
+    output = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    if stop.is_asked and trainer.state.global_step < plan.num_steps:
+        log.write("train_interrupted", {"step": trainer.state.global_step})
+        return False
+    after = footprint(trainer.model)
+    validation = validation_loss(trainer, examples.validation)
+    _save(job, trainer, tokenizer)
+    result = {
+        **examples.account(),
+        **_about(job, plan, trainer),
+        **_changes(before, after),
+        "num_steps": trainer.state.global_step,
+        "train_loss": output.training_loss,
+        "validation_loss": validation,
+        "seconds": progress.seconds,
+        "trained_tokens": sum(step["num_tokens"] for step in steps_of(job.run_dir / FILE)),
+    }
+    (job.run_dir / RESULT).write_text(as_document(result), encoding="utf-8")
+    log.write("train_complete", result)
+    return True
+
+
+def plan_of(examples: list[Example], recipe: Recipe) -> Plan:
+    """The order of a run.
+
+    Args:
+        examples: The rows that train.
+        recipe: The recipe.
+
+    Raises:
+        RefusedError: There is no row to train on.
+    """
+    plan = plan_run([len(example) for example in examples], [example.difficulty for example in examples], recipe)
+    if not plan.batches:
+        raise RefusedError("no row trains. Look at `not_shown` in training-preflight.json, and widen the recipe.")
+    return plan
+
+
+def seconds_trained(path: Path) -> float:
+    """Seconds that earlier processes of a run trained.
+
+    Args:
+        path: Its telemetry; need not be there.
+    """
+    return max((step["seconds"] for step in steps_of(path)), default=0.0) if path.is_file() else 0.0
+
+
+def validation_loss(trainer: PlannedTrainer, examples: list[Example]) -> float | None:
+    """The mean loss of a token on rows that did not train; None without such rows.
+
+    Args:
+        trainer: After training.
+        examples: The rows.
+    """
+    if not examples:
+        return None
+    trainer.model.eval()
+    total = count = 0.0
+    with torch.no_grad():
+        for start in range(0, len(examples), _VALIDATED_AT_ONCE):
+            rows = examples[start : start + _VALIDATED_AT_ONCE]
+            batch = collate(rows, trainer.processing_class.pad_token_id)
+            batch = {name: tensor.to(trainer.model.device) for name, tensor in batch.items()}
+            batch["weights"] = torch.ones_like(batch["weights"])
+            labels = int((batch["labels"][:, 1:] != IGNORED).sum())
+            total += float(trainer.compute_loss(trainer.model, batch)) * labels
+            count += labels
+    return total / count
+
+
+def _trainer(
+    job: TrainingJob, tokenizer: Any, examples: list[Example], plan: Plan, progress: Progress
+) -> PlannedTrainer:
+    recipe = job.recipe
+    dtype = getattr(torch, job.compute_dtype)
+    model = load_base(job.base_path, recipe, job.device, dtype)
+    rows = [{"input_ids": [0], "labels": [0]}]  # the plan decides what is shown; the library asks for a dataset
+    trainer = PlannedTrainer(
+        model=model,
+        args=_arguments(job, plan),
+        train_dataset=Dataset.from_list(rows * len(examples)),
+        processing_class=tokenizer,
+        peft_config=lora_config(recipe, model),
+        data_collator=partial(collate, pad_token_id=tokenizer.pad_token_id),
+        callbacks=[progress],
+        batches=plan.batches,
+        examples=examples,
+    )
+    progress.trainer = trainer
+    keep_adapter_in_float32(trainer.model)
+    return trainer
+
+
+def _arguments(job: TrainingJob, plan: Plan) -> SFTConfig:
+    recipe = job.recipe
+    is_cpu = job.device == "cpu"
+    return SFTConfig(
+        output_dir=str(job.run_dir / CHECKPOINTS),
+        use_cpu=is_cpu,
+        bf16=job.compute_dtype == "bfloat16",
+        max_length=None,
+        packing=False,
+        dataset_kwargs={"skip_prepare_dataset": True},
+        completion_only_loss=True,
+        remove_unused_columns=False,
+        per_device_train_batch_size=1,  # the plan decides
+        gradient_accumulation_steps=recipe.gradient_accumulation_steps,
+        num_train_epochs=1,  # the plan holds all epochs
+        max_steps=plan.num_steps,
+        learning_rate=recipe.learning_rate,
+        lr_scheduler_type=recipe.lr_scheduler_type,
+        warmup_steps=min(recipe.warmup_steps, max(1, plan.num_steps // _WARMUP_SHARE)),
+        weight_decay=recipe.weight_decay,
+        max_grad_norm=recipe.max_grad_norm,
+        optim="adamw_torch" if is_cpu else "paged_adamw_8bit",
+        activation_checkpointing=not is_cpu,
+        activation_checkpointing_kwargs=None if is_cpu else {"use_reentrant": False},
+        save_strategy="steps",
+        save_steps=recipe.save_steps,
+        save_total_limit=2,
+        logging_strategy="steps",
+        logging_steps=recipe.logging_steps,
+        logging_nan_inf_filter=False,
+        disable_tqdm=True,
+        report_to="none",
+        seed=recipe.seed,
+        data_seed=recipe.seed,
+        dataloader_num_workers=0,
+        dataloader_pin_memory=not is_cpu,
+    )
+
+
+def _about(job: TrainingJob, plan: Plan, trainer: PlannedTrainer) -> dict[str, Any]:
+    config = trainer.model.config.get_text_config()
+    trained = sum(parameter.numel() for parameter in trainer.model.parameters() if parameter.requires_grad)
+    return {
+        "contract_digest": job.contract_digest,
+        "device": job.device,
+        "compute_dtype": job.compute_dtype,
+        "planned_steps": plan.num_steps,
+        "curriculum_skipped": list(plan.num_skipped),
+        "n_layers": config.num_hidden_layers,
+        "n_heads": config.num_attention_heads,
+        "num_trained_parameters": trained,
+    }
+
+
+def _changes(before: Footprint, after: Footprint) -> dict[str, Any]:
+    """What training changed; the base must be as it was.
+
+    Raises:
+        RefusedError: The base changed, or the adapter did not.
+    """
+    changed = [name for name, digest in after.trained_sha256.items() if digest != before.trained_sha256[name]]
+    if before.frozen_sha256 != after.frozen_sha256:
+        raise RefusedError("the base model changed while its adapter was trained. Report this with telemetry.jsonl.")
+    if not changed:
+        raise RefusedError("training changed nothing of the adapter. Report this with telemetry.jsonl.")
+    return {
+        "frozen_sha256": after.frozen_sha256,
+        "num_adapter_matrices": len(after.trained_sha256),
+        "num_changed_matrices": len(changed),
+    }
+
+
+def _save(job: TrainingJob, trainer: PlannedTrainer, tokenizer: Any) -> None:
+    """The adapter as PEFT writes it, with the tokenizer and the template it was trained with."""
+    folder = job.run_dir / ADAPTER
+    trainer.model.save_pretrained(folder, save_embedding_layers=False)
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(folder)
+    (folder / SYSTEM_PROMPT).write_text(json.dumps({"system_prompt": job.system_prompt}) + "\n", encoding="utf-8")
+
+
+def _name(checkpoint: Path | None) -> str | None:
+    return None if checkpoint is None else checkpoint.name

@@ -1,0 +1,17 @@
+"""Which source files measure the loss instead of training."""
+
+import hashlib
+
+
+def is_validation_group(group: str | None, share: float, seed: int) -> bool:
+    """Whether the rows of a source file measure; all rows of one file do the same.
+
+    Args:
+        group: The file; rows without one always train.
+        share: Share of the files.
+        seed: Another one picks others.
+    """
+    if group is None:
+        return False
+    digest = hashlib.sha256(f"validation:{seed}:{group}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") < share * 2**64
