@@ -13,7 +13,7 @@ from mens_pipeline_tests.language.examples import golden_programs
 
 def _run(home: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "DAGSTER_HOME": str(home), "MENS_STORE_ROOT": f"{home}-store"}
-    command = [sys.executable, "-m", "mens_pipeline.cli", "run", *map(str, arguments)]
+    command = [sys.executable, "-m", "mens_pipeline.cli", "run", "--no-train", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 

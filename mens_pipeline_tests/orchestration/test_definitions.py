@@ -33,10 +33,12 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
     graph = location.resolve_asset_graph()
 
     assert sorted(key.to_user_string() for key in graph.get_all_asset_keys()) == [
+        "base_model",
         "docs_sources",
         "extracted_corpus",
         "heldout_split",
         "mixed_train_set",
+        "qlora_adapter",
         "synthetic_corpus",
         "telemetry_source",
         "validated_pairs",
@@ -50,11 +52,14 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
         "mixed_train_set:enough_pairs",
         "mixed_train_set:mixed_rows_accounted_for",
         "mixed_train_set:shares_as_asked",
+        "qlora_adapter:loss_fell",
+        "qlora_adapter:only_the_adapter_changed",
         "synthetic_corpus:as_many_as_asked",
         "validated_pairs:rows_accounted_for",
         "vox_sources:source_parse_rate",
     ]
-    assert [job.name for job in location.resolve_all_job_defs() if not job.name.startswith("__")] == ["whole_graph"]
+    jobs = sorted(job.name for job in location.resolve_all_job_defs() if not job.name.startswith("__"))
+    assert jobs == ["train_set", "whole_graph"]
 
 
 def test_it_can_be_loaded_and_run(location: dg.Definitions) -> None:

@@ -34,7 +34,7 @@ _CHECKS = (
 
 def _run(root: Path, store: Path, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
     resources = {"workspace": VoxWorkspace(root=str(root)), "store": ArtifactStoreResource(root=str(store))}
-    job = defs().resolve_job_def("whole_graph")
+    job = defs().resolve_job_def("train_set")
     return job.execute_in_process(instance=instance, resources=resources, raise_on_error=False)
 
 

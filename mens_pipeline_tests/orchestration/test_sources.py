@@ -17,7 +17,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _run(instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
     """Observe the sources and run their check, and nothing behind them."""
-    job = defs().resolve_job_def("whole_graph")
+    job = defs().resolve_job_def("train_set")
     selection = [dg.AssetKey("vox_sources")]
     return job.execute_in_process(instance=instance, asset_selection=selection, raise_on_error=False)
 

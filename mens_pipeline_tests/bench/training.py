@@ -1,0 +1,209 @@
+"""How fast training is beside a plain TRL script: same base, same rows, same device, as many updates, in one run.
+
+`python -m mens_pipeline_tests.bench.training TRAIN_JSONL [--base FOLDER] [--device cpu] [--updates 8]`
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from mens_pipeline.settings import PRESETS, load_settings, training_environment
+from mens_pipeline.training.base_model import find_base_model
+from mens_pipeline.training.devices import DeviceChoice, resolve_device
+from mens_pipeline.training.prepare import prepare_run
+from mens_pipeline.training.presets import load_named, resolve_recipe
+from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
+from mens_pipeline_tests.bench.machine import machine_name
+
+_VARIANTS = {
+    "plain": "plain TRL script, its defaults",
+    "ours": "this pipeline",
+    "no-flush": "... without flushing numbers next to zero",
+    "all-positions": "... scoring every position",
+    "checkpointing": "... with activation checkpointing",
+    "no-budget": "... with batches of 8 random rows",
+}
+
+
+def main() -> None:
+    """Run each variant in a process of its own and print one table."""
+    options = _options()
+    if options.variant:
+        _child(options)
+        return
+    print(f"{machine_name()}, {options.device}, {options.updates} updates each, the first not counted")
+    print()
+    print(f"{'variant':<44}{'tokens/s':>10}{'of plain':>10}{'padding':>9}{'peak MB':>9}  loss of each update")
+    plain: float | None = None
+    for variant, name in _VARIANTS.items():
+        figures = _run(variant)
+        rate = figures["tokens"] / figures["seconds"]
+        plain = plain or rate
+        padding = 1 - figures["tokens"] / figures["positions"]
+        losses = " ".join(f"{loss:.2f}" for loss in figures["losses"])
+        print(f"{name:<44}{rate:>10.1f}{rate / plain:>9.1f}x{padding:>9.1%}{figures['peak_mb']:>9.0f}  {losses}")
+
+
+def _options() -> Namespace:
+    parser = ArgumentParser(description="Measure training.")
+    parser.add_argument("train", type=Path, help="a train set, JSON lines")
+    parser.add_argument("--base", help="base model: a folder or a name", default=DEFAULT_CPU_MODEL)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--updates", type=int, default=8)
+    parser.add_argument("--variant", choices=list(_VARIANTS))
+    return parser.parse_args()
+
+
+def _run(variant: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "mens_pipeline_tests.bench.training", *sys.argv[1:], "--variant", variant]
+    result = subprocess.run(command, env=training_environment(), capture_output=True, text=True, check=False)
+    if result.returncode:
+        sys.exit(f"{variant}: {result.stderr[-2000:]}")
+    figures: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    return figures
+
+
+def _child(options: Namespace) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = _plain(options, Path(folder)) if options.variant == "plain" else _ours(options, Path(folder))
+        watch = _Watch(trainer)
+        trainer.train()
+    print(json.dumps(watch.figures()))
+
+
+class _Watch:
+    """Counts tokens and seconds of each update but the first, which also pays for what is done once."""
+
+    def __init__(self, trainer: Any) -> None:
+        self.trainer = trainer
+        self.laps: list[tuple[int, int, float]] = []
+        self.step = trainer.training_step
+        trainer.training_step = self.measured
+
+    def measured(self, model: Any, inputs: Any, *arguments: Any, **named: Any) -> Any:
+        mask = inputs["attention_mask"]
+        started = perf_counter()
+        loss = self.step(model, inputs, *arguments, **named)
+        if mask.device.type == "cuda":
+            import torch
+
+            torch.cuda.synchronize()
+        self.laps.append((int(mask.sum()), mask.numel(), perf_counter() - started))
+        return loss
+
+    def figures(self) -> dict[str, Any]:
+        from mens_pipeline.training.progress import _peak_memory_mb  # noqa: PLC0415 - loads the deep learning stack
+
+        accumulated = self.trainer.args.gradient_accumulation_steps
+        laps = self.laps[accumulated:]
+        losses = [entry["loss"] for entry in self.trainer.state.log_history if "loss" in entry]
+        return {
+            "tokens": sum(tokens for tokens, _, _ in laps),
+            "positions": sum(positions for _, positions, _ in laps),
+            "seconds": sum(seconds for _, _, seconds in laps),
+            "losses": [float(loss) for loss in losses],
+            "peak_mb": _peak_memory_mb(),
+        }
+
+
+def _plain(options: Namespace, folder: Path) -> Any:
+    """What one writes who follows TRL's documentation: prompt and completion, NF4, LoRA on all linear layers."""
+    import torch
+    from datasets import Dataset
+    from peft import LoraConfig
+    from transformers import BitsAndBytesConfig, set_seed
+    from trl import SFTConfig, SFTTrainer
+
+    set_seed(42)
+    base = find_base_model(options.base, None, load_settings().cache_root / "base_models")
+    rows = [json.loads(line) for line in options.train.read_text(encoding="utf-8").splitlines()]
+    data = Dataset.from_list(
+        [
+            {
+                "prompt": [{"role": "user", "content": row["prompt"]}],
+                "completion": [{"role": "assistant", "content": row["response"]}],
+            }
+            for row in rows
+        ]
+    )
+    return SFTTrainer(
+        model=str(base.path),
+        args=SFTConfig(
+            output_dir=str(folder),
+            use_cpu=options.device == "cpu",
+            max_steps=options.updates,
+            logging_steps=1,
+            save_strategy="no",
+            disable_tqdm=True,
+            report_to="none",
+        ),
+        train_dataset=data,
+        quantization_config=BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=torch.float32 if options.device == "cpu" else torch.bfloat16,
+        ),
+        peft_config=LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"),
+    )
+
+
+def _ours(options: Namespace, folder: Path) -> Any:
+    import torch
+    from torch.nn.functional import cross_entropy
+    from transformers import AutoTokenizer, set_seed
+
+    from mens_pipeline.corpus.jsonl import read_pairs  # noqa: PLC0415 - likewise
+    from mens_pipeline.training import train as module  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.examples import make_examples  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.progress import Progress, StopRequest  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.telemetry_log import FILE, TelemetryLog  # noqa: PLC0415 - likewise
+
+    flags: dict[str, Any] = {"model_name_or_path": options.base, "max_steps": options.updates, "warmup_steps": 0}
+    flags |= {"learning_rate": 2e-5, "save_steps": 10_000, "lr_scheduler_type": "linear"}
+    if options.variant == "no-budget":
+        flags |= {"max_tokens_per_batch": "", "per_device_train_batch_size": 8}
+    preset = "cpu_demo" if options.device == "cpu" else "auto"
+    device = resolve_device(DeviceChoice(options.device))
+    presets = load_named(PRESETS)
+    if flags.get("max_tokens_per_batch") == "":
+        flags["max_tokens_per_batch"] = None
+    resolved = resolve_recipe(
+        presets, {}, preset=preset, domain=None, environment={}, flags=flags, vram_gb=device.memory_gb
+    )
+    run = prepare_run(resolved, options.train, folder, device, cache=load_settings().cache_root, min_rows=1)
+    recipe = run.job.recipe
+    set_seed(recipe.seed)
+    torch.set_flush_denormal(options.variant != "no-flush")
+    tokenizer = AutoTokenizer.from_pretrained(run.job.base_path)
+    examples = make_examples(read_pairs(run.job.train_path), recipe, tokenizer, run.job.system_prompt)
+    plan = module.plan_of(examples.train, recipe)
+    progress = Progress(TelemetryLog(folder / FILE, lambda _line: None), StopRequest(), None, 0.0)
+    if options.variant == "checkpointing":
+        arguments = module._arguments
+
+        def checkpointed(job: Any, plan: Any) -> Any:
+            made = arguments(job, plan)
+            made.gradient_checkpointing = True
+            made.gradient_checkpointing_kwargs = {"use_reentrant": False}
+            return made
+
+        module._arguments = checkpointed
+    trainer = module._trainer(run.job, tokenizer, examples.train, plan, progress)
+    if options.variant == "all-positions":
+
+        def score_all(model: Any, inputs: Any, mask: Any, labels: Any) -> Any:
+            logits = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits[:, :-1]
+            return cross_entropy(logits.float().transpose(1, 2), labels.clamp(min=0), reduction="none")[mask]
+
+        setattr(trainer, "_scored", score_all)  # noqa: B010 - a part taken out
+    return trainer
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""The adapter and its checks as Dagster sees them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from mens_pipeline.corpus.jsonl import write_jsonl
+from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
+from mens_pipeline.corpus.mixed_train_set import TRAIN
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.orchestration.defs.training import loss_fell, only_the_adapter_changed, qlora_adapter
+from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.resources.compute import Compute
+from mens_pipeline.orchestration.resources.trainer import Trainer
+from mens_pipeline.training.qlora_adapter import KIND
+from mens_pipeline.training.telemetry_log import FILE
+from mens_pipeline_tests.orchestration.stores import artifact_in, store_with
+from mens_pipeline_tests.training.runs import FAST, pairs
+from mens_pipeline_tests.training.tiny_base import write_tiny_base
+
+
+@pytest.fixture
+def tiny_base(tmp_path: Path) -> Path:
+    """A base model of two layers."""
+    return write_tiny_base(tmp_path / "base")
+
+
+def _materialise(root: Path, base: Path, instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
+    fields = {**FAST, "model_name_or_path": base, "num_train_epochs": 4}
+    overrides = {name: str(value) for name, value in fields.items()}
+    run_config = dg.RunConfig(ops={"qlora_adapter": {"config": {"preset": "tiny", "overrides": overrides, **config}}})
+    resources = {
+        "store": ArtifactStoreResource(root=str(root)),
+        "compute": Compute(device="cpu"),
+        "trainer": Trainer(report_seconds=0.0),
+    }
+    selection = [qlora_adapter, only_the_adapter_changed, loss_fell]
+    return dg.materialize(
+        selection, instance=instance, resources=resources, run_config=run_config, raise_on_error=False
+    )
+
+
+@pytest.mark.slow
+def test_a_train_set_becomes_an_adapter_once(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real NF4, a process of its own, live observations; a second run trains nothing, a forced one gives the same."""
+    monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
+    root = tmp_path / "store"
+    artifact_in(root, MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        results = [
+            _materialise(root, tiny_base, instance),
+            _materialise(root, tiny_base, instance),
+            _materialise(root, tiny_base, instance, force_train=True),
+        ]
+        observed = instance.fetch_observations(dg.AssetKey("qlora_adapter"), limit=100).records
+    made = [result.asset_materializations_for_node("qlora_adapter")[0] for result in results]
+    adapter = ArtifactStore(root).get(KIND, ArtifactStore(root).pointed(KIND, "latest") or "")
+
+    assert all(result.success for result in results)
+    assert [entry.metadata["reused"].value for entry in made] == [False, True, False]
+    assert len({entry.tags["dagster/data_version"] for entry in made if entry.tags}) == 1
+    assert adapter is not None
+    assert (adapter.path / "adapter" / "adapter_config.json").is_file()
+    assert {check.check_name: check.passed for check in results[0].get_asset_check_evaluations()} == {
+        "only_the_adapter_changed": True,
+        "loss_fell": True,
+    }
+    assert observed
+    assert observed[0].asset_observation is not None
+    assert "train/loss" in observed[0].asset_observation.metadata
+    assert not list((root / KIND).glob(".work-*"))
+
+
+@pytest.mark.slow
+def test_too_few_rows_do_not_train(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty-nine are refused before any weight is loaded, and the run says so."""
+    monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
+    artifact_in(tmp_path / "store", MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(49)))
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        result = _materialise(tmp_path / "store", tiny_base, instance)
+    (failure,) = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
+
+    assert not result.success
+    assert "49 rows train, 50 are needed" in str(failure.step_failure_data.error)
+
+
+def _trained(root: Path, losses: list[float], **result: Any) -> ArtifactStoreResource:
+    def write(folder: Path) -> None:
+        lines = [
+            json.dumps({"ts_ms": 0, "event": "step", "payload": {"step": number, "loss": loss}})
+            for number, loss in enumerate(losses)
+        ]
+        (folder / FILE).write_text("".join(f"{line}\n" for line in lines))
+
+    return store_with(root, KIND, {"training": {"result": result}}, write)
+
+
+@pytest.mark.parametrize(("changed", "matrices", "passed"), [(28, 28, True), (27, 28, False), (0, 0, False)])
+def test_an_adapter_as_it_was_is_refused(tmp_path: Path, changed: int, matrices: int, *, passed: bool) -> None:
+    """Every matrix must have changed, and there must be one."""
+    counts = {"num_changed_matrices": changed, "num_adapter_matrices": matrices, "frozen_sha256": "0"}
+    result = only_the_adapter_changed(_trained(tmp_path, [1.0], **counts))
+
+    assert isinstance(result, dg.AssetCheckResult)
+    assert result.passed is passed
+
+
+@pytest.mark.parametrize(("losses", "passed"), [([4, 3, 2, 1], True), ([1, 2, 3, 4], False), ([1.0], False)])
+def test_a_loss_that_does_not_fall_is_a_warning(tmp_path: Path, losses: list[float], *, passed: bool) -> None:
+    """The last quarter of updates beside the first."""
+    result = loss_fell(_trained(tmp_path, losses))
+
+    assert isinstance(result, dg.AssetCheckResult)
+    assert result.passed is passed
+    assert result.severity is dg.AssetCheckSeverity.WARN

@@ -1,0 +1,69 @@
+"""Runs on the tiny base, for tests."""
+
+from pathlib import Path
+from typing import Any
+
+from mens_pipeline.corpus.jsonl import write_jsonl
+from mens_pipeline.corpus.records import Source, SourceKind
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.training.devices import DeviceChoice, resolve_device
+from mens_pipeline.training.prepare import PreparedRun, prepare_run
+from mens_pipeline.training.presets import ResolvedRecipe, resolve_recipe
+
+FAST = {
+    "lora_r": 4,
+    "lora_alpha": 8,
+    "max_length": 256,
+    "per_device_train_batch_size": 4,
+    "gradient_accumulation_steps": 1,
+    "num_train_epochs": 1,
+    "warmup_steps": 0,
+    "learning_rate": 1e-2,
+    "validation_split_ratio": 0.0,
+    "save_steps": 1,
+}
+
+
+def pairs(number: int) -> list[TrainingPair]:
+    """So many different rows, each of a file of its own.
+
+    Args:
+        number: How many.
+    """
+    return [
+        TrainingPair(
+            prompt=f"Write a function f{row}.",
+            response=f"fn f{row}(n: int) to int {{\n    return n + {row}\n}}\n",
+            category="function",
+            difficulty=2,
+            source=Source(path=f"f{row}.vox", blob="0", span=(0, 1), lines=(1, 1), kind=SourceKind.VOX_FILE),
+        )
+        for row in range(number)
+    ]
+
+
+def resolved(base: Path, **fields: Any) -> ResolvedRecipe:
+    """A fast recipe on a base.
+
+    Args:
+        base: Its folder.
+        fields: What differs from the fast recipe.
+    """
+    flags = {**FAST, "model_name_or_path": str(base), **fields}
+    return resolve_recipe({}, {}, preset=None, domain=None, environment={}, flags=flags)
+
+
+def prepared(base: Path, folder: Path, number: int = 16, **fields: Any) -> PreparedRun:
+    """A run on a base that may begin.
+
+    Args:
+        base: Its folder.
+        folder: Where train set and run go.
+        number: Rows.
+        fields: What differs from the fast recipe.
+    """
+    train_path = folder / "train.jsonl"
+    write_jsonl(train_path, pairs(number))
+    recipe = resolved(base, **fields)
+    device = resolve_device(DeviceChoice.CPU)
+    return prepare_run(recipe, train_path, folder / "run", device, cache=folder / "cache", min_rows=1)

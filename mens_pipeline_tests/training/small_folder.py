@@ -1,0 +1,94 @@
+"""A base model for what looks at one without loading it: a configuration, a tokenizer, and a few bytes of weights."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers.decoders import ByteLevel
+
+from mens_pipeline.training.base_model import BaseModel
+from mens_pipeline.training.chat import IM_END, IM_START
+
+_TEXTS = (
+    "fn add(a: int, b: int) to int {\n    return a + b\n}\n\n\nsystem\nuser\nassistant\n",
+    "Write a function that adds two numbers.\nYou write Vox. Answer with code alone.\n",
+)
+_CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "hidden_size": 8,
+    "vocab_size": 320,
+}
+
+
+class Encoder:
+    """A tokenizer of the library alone, as the project takes it."""
+
+    def __init__(self, special: Sequence[str] = (IM_START, IM_END)) -> None:
+        """Merges of bytes, learnt from a few lines, with words split as GPT-2 splits them.
+
+        Args:
+            special: Its control tokens.
+        """
+        self.inner = Tokenizer(models.BPE())
+        self.inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        self.inner.decoder = ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=320,
+            special_tokens=list(special),
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+            show_progress=False,
+        )
+        self.inner.train_from_iterator(_TEXTS * 3, trainer)
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """The ids of a text."""
+        return list(self.inner.encode(text, add_special_tokens=add_special_tokens).ids)
+
+    def id_of(self, token: str) -> int:
+        """The id of a token that is there."""
+        found = self.inner.token_to_id(token)
+        assert found is not None
+        return int(found)
+
+
+def write_folder(folder: Path, weights: bytes = b"weights", **config: Any) -> Path:
+    """A base model that can be described and never loaded.
+
+    Args:
+        folder: Where it goes.
+        weights: What stands in place of weights.
+        config: What its configuration says besides.
+    """
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({**_CONFIG, **config}))
+    (folder / "model.safetensors").write_bytes(weights)
+    Encoder().inner.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def described_base(path: Path = Path("base"), **fields: Any) -> BaseModel:
+    """A base model as it would be described.
+
+    Args:
+        path: Its folder.
+        fields: What is not as usual.
+    """
+    usual: dict[str, Any] = {
+        "name": "org/model",
+        "revision": "main",
+        "path": path,
+        "origin": "hub",
+        "sha256": "b" * 64,
+        "licence": "apache-2.0",
+        "architecture": "LlamaForCausalLM",
+        "num_layers": 2,
+        "num_heads": 4,
+        "hidden_size": 8,
+        "vocab_size": 100,
+        "num_bytes": 8000,
+    }
+    return BaseModel(**{**usual, **fields})

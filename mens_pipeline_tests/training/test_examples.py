@@ -1,0 +1,179 @@
+"""Which rows are shown, which measure, which are left out and why."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mens_pipeline.corpus.records import Lane, SourceKind
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.training.examples import Examples, NotShown, make_examples
+from mens_pipeline.training.recipe import Recipe
+from mens_pipeline_tests.corpus.rows import source_at
+from mens_pipeline_tests.training.small_folder import Encoder
+
+_TOKENIZER = Encoder()
+
+
+def _pair(**fields: Any) -> TrainingPair:
+    usual: dict[str, Any] = {"prompt": "Write a function.", "response": "fn f() { }"}
+    return TrainingPair(**{**usual, **fields})
+
+
+def _made(pairs: Iterable[TrainingPair], **recipe: Any) -> Examples:
+    return make_examples(pairs, Recipe(**{"validation_split_ratio": 0.0, **recipe}), _TOKENIZER, "You write Vox.")
+
+
+@pytest.mark.parametrize(
+    ("fields", "recipe", "reason"),
+    [
+        ({"rating": 2}, {}, NotShown.LOW_RATING),
+        ({"rating": 4}, {"min_rating": 5}, NotShown.LOW_RATING),
+        ({"category": "actor"}, {"category_filter": ("mcp", "table")}, NotShown.OTHER_CATEGORY),
+        ({"difficulty": 2}, {"min_difficulty": 3}, NotShown.OTHER_DIFFICULTY),
+        ({"difficulty": 9}, {"max_difficulty": 8}, NotShown.OTHER_DIFFICULTY),
+        ({"response": "long " * 400}, {}, NotShown.TOO_LONG),
+        ({"prompt": "long " * 400}, {}, NotShown.TOO_LONG),
+    ],
+)
+def test_every_row_that_is_not_shown_has_a_reason(
+    fields: dict[str, Any], recipe: dict[str, Any], reason: NotShown
+) -> None:
+    """And is counted under it, beside the row that is shown."""
+    examples = _made([_pair(**fields), _pair(rating=5, category="mcp_tool")], **recipe)
+
+    assert examples.not_shown == {reason: 1}
+    assert (len(examples.train), len(examples.validation), examples.seen) == (1, 0, 2)
+    assert examples.adds_up()
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_shown"),
+    [
+        ({"category": "agent_answer"}, True),
+        ({"lane": Lane.DOGFOOD_AGENT}, True),
+        ({"task_family": "agent_work"}, True),
+        ({"category": "function"}, False),
+    ],
+)
+def test_categories_match_by_part(fields: dict[str, Any], *, is_shown: bool) -> None:
+    """In the category, the lane, or the family of the task."""
+    assert bool(_made([_pair(**fields)], category_filter=("agent", "mcp")).train) is is_shown
+
+
+@pytest.mark.parametrize("difficulty", [3, 5, 7])
+def test_the_borders_of_difficulty_are_shown(difficulty: int) -> None:
+    """Both of them."""
+    (example,) = _made([_pair(difficulty=difficulty)], min_difficulty=3, max_difficulty=7).train
+
+    assert example.difficulty == difficulty
+
+
+def test_a_row_of_exactly_the_length_is_shown() -> None:
+    """One token more and it is not: cut, it would lose its end."""
+    pair = _pair(response="let x = 1\n" * 9)
+    (example,) = _made([pair]).train
+
+    assert len(example) > 16
+    assert len(_made([pair], max_length=len(example)).train) == 1
+    assert _made([pair], max_length=len(example) - 1).not_shown == {NotShown.TOO_LONG: 1}
+
+
+def _rows(num_files: int, per_file: int, kind: SourceKind = SourceKind.VOX_FILE) -> list[TrainingPair]:
+    return [
+        _pair(prompt=f"{file} {row}", source=source_at(f"src/{file}.vox", kind))
+        for row in range(per_file)
+        for file in range(num_files)
+    ]
+
+
+def _prompts(examples: Examples, pairs: Iterable[TrainingPair]) -> set[str]:
+    """The prompts of rows that measure, found by their ids."""
+    ids = {tuple(_made([pair]).train[0].prompt): pair.prompt for pair in pairs}
+    return {ids[example.prompt] for example in examples.validation}
+
+
+def test_whole_files_measure_the_loss() -> None:
+    """All rows of a file stand on one side, about the share of the files on the one that does not train."""
+    rows = _rows(60, 3)
+    examples = _made(rows, validation_split_ratio=0.2)
+    measuring = _prompts(examples, rows)
+    files = {prompt.split()[0] for prompt in measuring}
+
+    assert 5 <= len(files) <= 20
+    assert measuring == {pair.prompt for pair in rows if pair.prompt.split()[0] in files}
+    assert len(examples.train) == len(rows) - len(measuring)
+    assert examples.adds_up()
+
+
+def test_the_seed_decides_which_files_measure() -> None:
+    """The same one the same files, whatever else there is; another one others."""
+    rows = _rows(60, 1)
+    first, again, other = (
+        _prompts(_made(some, validation_split_ratio=0.2, seed=seed), rows)
+        for some, seed in ((rows, 1), (rows[::-1], 1), (rows, 2))
+    )
+
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.parametrize("pairs", [[_pair()] * 40, _rows(40, 1, SourceKind.SYNTHETIC)])
+def test_rows_of_no_file_always_train(pairs: list[TrainingPair]) -> None:
+    """There is nothing to keep apart."""
+    assert len(_made(pairs, validation_split_ratio=0.49).train) == len(pairs)
+
+
+def test_the_account_counts_rows_and_tokens() -> None:
+    """Every reason has its number, also none; lengths are those of rows that train."""
+    examples = _made(
+        [_pair(), _pair(category="tool_trace", response="fn g() { return 1 }"), _pair(rating=1)],
+        trajectory_weighting=True,
+    )
+    lengths = [len(example) for example in examples.train]
+
+    assert examples.account() == {
+        "num_rows": 3,
+        "num_train": 2,
+        "num_validation": 0,
+        "not_shown": {"low_rating": 1, "other_category": 0, "other_difficulty": 0, "too_long": 0},
+        "num_tokens": sum(lengths),
+        "num_supervised_tokens": sum(len(example.completion) for example in examples.train),
+        "longest": max(lengths),
+        "weighted_rows": 1,
+    }
+    assert Examples().account()["longest"] == 0
+
+
+def test_what_disappears_is_noticed() -> None:
+    """A row that is neither shown nor left out."""
+    examples = _made([_pair(), _pair(rating=1)])
+    assert examples.adds_up()
+    examples.train.clear()
+
+    assert not examples.adds_up()
+
+
+_PAIRS = st.builds(
+    _pair,
+    rating=st.integers(1, 5),
+    difficulty=st.integers(1, 10),
+    category=st.sampled_from(("actor", "mcp_tool")),
+    response=st.sampled_from(("x", "y " * 200)),
+    source=st.none() | st.integers(0, 20).map(lambda number: source_at(f"{number}.vox")),
+)
+
+
+@given(st.lists(_PAIRS, max_size=20), st.integers(0, 9))
+@settings(max_examples=50, deadline=None, derandomize=True)
+def test_nothing_disappears(pairs: list[TrainingPair], seed: int) -> None:
+    """Whatever the rows; and the order of the train set is kept."""
+    options: dict[str, Any] = {"seed": seed, "category_filter": ("actor",), "max_length": 100, "max_difficulty": 8}
+    examples = _made(pairs, validation_split_ratio=0.3, **options)
+    shown = sorted([*examples.train, *examples.validation], key=repr)
+
+    assert examples.adds_up()
+    assert examples.seen == len(pairs)
+    assert shown == sorted(_made(pairs, **options).train, key=repr)

@@ -1,0 +1,105 @@
+"""Runs that are killed, stopped and taken up again end with the adapter they would have had."""
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.settings import training_environment
+from mens_pipeline.training.job import ADAPTER, ExitCode, newest_checkpoint
+from mens_pipeline.training.launch import run_child
+from mens_pipeline.training.prepare import PreparedRun
+from mens_pipeline.training.telemetry_log import FILE
+from mens_pipeline_tests.training.runs import prepared
+
+pytestmark = pytest.mark.slow
+
+_STEPS = 8
+
+
+def _run(run: PreparedRun, *, signal_at: int | None = None, number: int = signal.SIGKILL) -> int:
+    """Run a job to its end, or send its process a signal once it has told of an update."""
+    is_sent = threading.Event()
+
+    def poll() -> None:
+        if signal_at is None or is_sent.is_set() or _updates(run) < signal_at:
+            return
+        is_sent.set()
+        (child,) = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text().split()
+        os.kill(int(child), number)
+
+    return run_child(run.job_path, training_environment(), poll, 60, run.job.run_dir / "child.log")
+
+
+def _updates(run: PreparedRun) -> int:
+    path = run.job.run_dir / FILE
+    lines = path.read_text().splitlines() if path.is_file() else []
+    return sum(json.loads(line)["event"] == "step" for line in lines if line.endswith("}"))
+
+
+def _weights(run: PreparedRun) -> bytes:
+    return (run.job.run_dir / ADAPTER / "adapter_model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The adapter of a run that nobody touched."""
+    run = prepared(tiny_base, tmp_path_factory.mktemp("whole"), num_train_epochs=2, lora_dropout=0.1)
+    assert _run(run) == ExitCode.DONE
+    return _weights(run)
+
+
+@pytest.mark.parametrize("update", [1, 4, 7])
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(
+    tiny_base: Path, tmp_path: Path, uninterrupted: bytes, update: int
+) -> None:
+    """SIGKILL in the middle of an update or a checkpoint, with dropout: the same adapter, bit for bit."""
+    run = prepared(tiny_base, tmp_path, num_train_epochs=2, lora_dropout=0.1)
+    assert _run(run, signal_at=update) == -signal.SIGKILL
+    assert not (run.job.run_dir / ADAPTER).exists()
+    assert _run(run) == ExitCode.DONE
+
+    assert _weights(run) == uninterrupted
+
+
+def test_a_run_that_is_asked_to_stop_writes_a_checkpoint(tiny_base: Path, tmp_path: Path, uninterrupted: bytes) -> None:
+    """SIGTERM: exit code 143, a whole checkpoint though none was due, and then the same adapter."""
+    run = prepared(tiny_base, tmp_path, num_train_epochs=2, lora_dropout=0.1, save_steps=1000)
+    assert _run(run, signal_at=2, number=signal.SIGTERM) == ExitCode.INTERRUPTED
+    assert newest_checkpoint(run.job.run_dir) is not None
+    assert _run(run) == ExitCode.DONE
+
+    assert _weights(run) == uninterrupted
+
+
+def test_another_contract_does_not_go_on_with_a_run(tiny_base: Path, tmp_path: Path) -> None:
+    """Other numbers in the same folder are refused before anything is loaded."""
+    prepared(tiny_base, tmp_path)
+
+    with pytest.raises(RefusedError, match=r"holds another run .* Name another --output-dir, or begin anew"):
+        prepared(tiny_base, tmp_path, learning_rate=5e-3)
+
+
+def test_whoever_ends_the_wait_ends_the_child(tiny_base: Path, tmp_path: Path) -> None:
+    """A cancelled step leaves a checkpoint and no process."""
+    run = prepared(tiny_base, tmp_path, num_train_epochs=200, save_steps=1000)
+    children: list[int] = []
+
+    def poll() -> None:
+        if _updates(run) >= 2:
+            listing = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text()
+            children.extend(map(int, listing.split()))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_child(run.job_path, training_environment(), poll, 60, run.job.run_dir / "child.log")
+    time.sleep(0.2)
+
+    assert children
+    assert not any(Path(f"/proc/{child}").exists() for child in children)
+    assert newest_checkpoint(run.job.run_dir) is not None

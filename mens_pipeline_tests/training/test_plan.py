@@ -1,0 +1,171 @@
+"""The order of a run."""
+
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mens_pipeline.training.plan import Plan, hardest_of, plan_run
+from mens_pipeline.training.recipe import Recipe
+
+_ROWS = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 10)), max_size=40)
+_SIZES: dict[str, st.SearchStrategy[Any]] = {
+    "max_length": st.just(16),
+    "per_device_train_batch_size": st.integers(1, 9),
+    "max_tokens_per_batch": st.none() | st.integers(16, 900),
+    "gradient_accumulation_steps": st.integers(1, 5),
+    "num_train_epochs": st.integers(1, 4),
+    "seed": st.integers(0, 99),
+}
+_RECIPES = st.builds(Recipe, **_SIZES)
+_CURRICULA = st.builds(
+    Recipe,
+    **_SIZES,
+    curriculum=st.just(value=True),
+    curriculum_max_difficulty=st.lists(st.integers(1, 10), min_size=1, max_size=4).map(tuple),
+)
+_CHECKED = settings(max_examples=150, deadline=None, derandomize=True)
+
+
+def _plan(rows: list[tuple[int, int]], recipe: Recipe) -> Plan:
+    return plan_run([length for length, _ in rows], [difficulty for _, difficulty in rows], recipe)
+
+
+def _epochs(rows: list[tuple[int, int]], recipe: Recipe, plan: Plan) -> list[list[tuple[int, ...]]]:
+    """The micro-batches of each epoch; no micro-batch belongs to two."""
+    remaining, epochs = list(plan.batches), []
+    for skipped in plan.num_skipped:
+        batches: list[tuple[int, ...]] = []
+        while sum(map(len, batches)) < len(rows) - skipped:
+            batches.append(remaining.pop(0))
+        epochs.append(batches)
+    assert not remaining
+    assert len(epochs) == recipe.num_train_epochs
+    return epochs
+
+
+@given(_ROWS, _RECIPES)
+@_CHECKED
+def test_every_row_comes_once_in_every_epoch(rows: list[tuple[int, int]], recipe: Recipe) -> None:
+    """None twice, none never."""
+    plan = _plan(rows, recipe)
+
+    for batches in _epochs(rows, recipe, plan):
+        assert sorted(row for batch in batches for row in batch) == list(range(len(rows)))
+    assert plan.num_skipped == (0,) * recipe.num_train_epochs
+
+
+@given(_ROWS, _RECIPES | _CURRICULA)
+@_CHECKED
+def test_no_micro_batch_is_larger_than_allowed(rows: list[tuple[int, int]], recipe: Recipe) -> None:
+    """Neither in rows nor, with its padding, in tokens; a single row has to fit by itself."""
+    for batch in _plan(rows, recipe).batches:
+        padded = len(batch) * max(rows[row][0] for row in batch)
+        assert 1 <= len(batch) <= recipe.per_device_train_batch_size
+        assert recipe.max_tokens_per_batch is None or padded <= recipe.max_tokens_per_batch or len(batch) == 1
+
+
+@given(_ROWS, _RECIPES | _CURRICULA, st.integers(1, 30))
+@_CHECKED
+def test_updates_are_micro_batches_by_the_accumulation(
+    rows: list[tuple[int, int]], recipe: Recipe, max_steps: int
+) -> None:
+    """The last one perhaps of fewer; a limit keeps the beginning of the same order."""
+    plan = _plan(rows, recipe)
+    cut = _plan(rows, recipe.model_copy(update={"max_steps": max_steps}))
+    accumulated = recipe.gradient_accumulation_steps
+
+    assert (plan.num_steps - 1) * accumulated < len(plan.batches) <= plan.num_steps * accumulated
+    assert cut.num_steps == min(plan.num_steps, max_steps)
+    assert cut.batches == plan.batches[: max_steps * accumulated]
+
+
+@given(_ROWS, _RECIPES | _CURRICULA)
+@_CHECKED
+def test_the_same_arguments_give_the_same_order(rows: list[tuple[int, int]], recipe: Recipe) -> None:
+    """A run that goes on finds the order it began with."""
+    assert _plan(rows, recipe) == _plan(rows, recipe.model_copy())
+
+
+@given(_ROWS, _CURRICULA)
+@_CHECKED
+def test_a_curriculum_goes_from_easy_to_hard(rows: list[tuple[int, int]], recipe: Recipe) -> None:
+    """Within each epoch; none above its threshold, and what is left out is counted."""
+    plan = _plan(rows, recipe)
+
+    for epoch, batches in enumerate(_epochs(rows, recipe, plan)):
+        shown = [row for batch in batches for row in batch]
+        hardest = hardest_of(epoch, recipe)
+        assert all(rows[a][1] <= rows[b][1] for a, b in pairwise(shown))
+        assert sorted(shown) == [row for row, (_, difficulty) in enumerate(rows) if difficulty <= hardest]
+        assert plan.num_skipped[epoch] == sum(difficulty > hardest for _, difficulty in rows)
+
+
+def test_epochs_and_seeds_differ_in_their_order() -> None:
+    """Rows meet other rows each time."""
+    rows = [(10, 5)] * 40
+    recipe = Recipe(num_train_epochs=2, per_device_train_batch_size=4)
+    first, second = _epochs(rows, recipe, _plan(rows, recipe))
+    (other, _) = _epochs(rows, recipe, _plan(rows, recipe.model_copy(update={"seed": 7})))
+
+    assert first != second
+    assert {frozenset(batch) for batch in first} != {frozenset(batch) for batch in second}
+    assert first != other
+
+
+def test_the_order_is_the_same_on_every_machine() -> None:
+    """Not this one's alone; checkpoints may move."""
+    recipe = Recipe(num_train_epochs=2, per_device_train_batch_size=3, gradient_accumulation_steps=2)
+    plan = _plan([(10, 5)] * 7, recipe)
+
+    assert plan.batches == ((4, 2, 1), (0,), (6, 3, 5), (2, 3, 4), (0, 6, 5), (1,))
+    assert (plan.num_steps, plan.num_skipped) == (3, (0, 0))
+
+
+def test_a_budget_brings_rows_of_one_length_together() -> None:
+    """So next to nothing is padding; and long and short micro-batches come mixed."""
+    rows = [(length, 5) for length in range(1, 129)]
+    recipe = Recipe(max_length=128, max_tokens_per_batch=256, per_device_train_batch_size=64, num_train_epochs=1)
+    batches = _plan(rows, recipe).batches
+    longest = [max(rows[row][0] for row in batch) for batch in batches]
+    padded = sum(length * len(batch) for length, batch in zip(longest, batches, strict=True))
+
+    assert padded < 1.1 * sum(length for length, _ in rows)
+    assert longest != sorted(longest)
+
+
+def test_a_budget_in_a_curriculum_mixes_no_difficulties_out_of_order() -> None:
+    """Difficulty comes first, length second."""
+    rows = [(50, 2), (10, 9), (10, 2), (50, 9)]
+    recipe = Recipe(
+        max_length=64, max_tokens_per_batch=64, curriculum=True, curriculum_max_difficulty=(10,), num_train_epochs=1
+    )
+
+    assert _plan(rows, recipe).batches == ((2,), (0,), (1,), (3,))
+
+
+@pytest.mark.parametrize(("epoch", "hardest"), [(0, 3), (1, 6), (2, 9), (3, 9), (50, 9)])
+def test_the_last_stage_holds_for_all_epochs_after_it(epoch: int, hardest: int) -> None:
+    """Without a curriculum all epochs show what the recipe allows."""
+    assert hardest_of(epoch, Recipe(curriculum=True, curriculum_max_difficulty=(3, 6, 9))) == hardest
+    assert hardest_of(epoch, Recipe(max_difficulty=8, curriculum_max_difficulty=(3, 6, 9))) == 8
+
+
+def test_no_rows_make_no_updates() -> None:
+    """An empty train set, and a curriculum that is too easy for all rows."""
+    curriculum = Recipe(curriculum=True, curriculum_max_difficulty=(1,), num_train_epochs=2)
+
+    assert _plan([], Recipe(num_train_epochs=2)) == Plan((), 0, (0, 0))
+    assert _plan([(9, 5), (9, 6)], curriculum) == Plan((), 0, (2, 2))
+
+
+def test_easy_rows_come_in_more_epochs_of_a_curriculum() -> None:
+    """Hard ones only in the later ones."""
+    recipe = Recipe(curriculum=True, curriculum_max_difficulty=(3, 6, 9), num_train_epochs=3)
+    plan = _plan([(9, 2), (9, 5), (9, 8), (9, 10)], recipe)
+
+    assert Counter(row for batch in plan.batches for row in batch) == {0: 3, 1: 2, 2: 1}
+    assert plan.num_skipped == (3, 2, 1)

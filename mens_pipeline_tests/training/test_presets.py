@@ -1,0 +1,228 @@
+"""Presets, domains, and which of them has the last word."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.settings import DOMAINS, PRESETS
+from mens_pipeline.training.presets import (
+    AUTO,
+    Named,
+    ResolvedRecipe,
+    load_named,
+    mistakes_of,
+    pick_preset,
+    resolve_recipe,
+)
+from mens_pipeline.training.recipe import Recipe
+
+_NAMES = frozenset(
+    (
+        *("tiny", "safe", "4080", "4080_safe", "qwen_4080_16g", "qwen_small_8g", "qwen_rtx3090_24g", "qwen_a100_80g"),
+        *("a100", "distributed", "mobile_edge", "vox-gen", "h100", "h200", "cpu_demo", "journey", "default"),
+    )
+)
+_TWINS = [
+    ("4080", "qwen_4080_16g"),
+    ("default", "qwen_4080_16g"),
+    ("a100", "qwen_a100_80g"),
+    ("4080_safe", "safe"),
+    ("qwen_small_8g", "safe"),
+]
+
+
+def _resolve(**options: Any) -> ResolvedRecipe:
+    usual: dict[str, Any] = {"preset": None, "domain": None, "environment": {}, "flags": {}}
+    return resolve_recipe(load_named(PRESETS), load_named(DOMAINS), **{**usual, **options})
+
+
+def _write(folder: Path, content: str | bytes) -> Path:
+    path = folder / "presets.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def test_the_presets_of_the_project_are_all_there() -> None:
+    """Those of upstream, those of newer cards, and one for machines without any."""
+    presets = load_named(PRESETS)
+
+    assert set(presets) == _NAMES
+    assert all(preset.about for preset in presets.values())
+
+
+def test_the_domains_of_the_project_are_all_there() -> None:
+    """With a word about each; no domain asks for a card."""
+    domains = load_named(DOMAINS)
+
+    assert set(domains) == {"vox-lang", "agents", "full-stack", "speech"}
+    assert all(domain.about and domain.min_vram_gb is None for domain in domains.values())
+
+
+@pytest.mark.parametrize("preset", sorted(_NAMES))
+@pytest.mark.parametrize("domain", [None, "vox-lang", "agents", "full-stack", "speech"])
+def test_every_preset_goes_with_every_domain(preset: str, domain: str | None) -> None:
+    """No combination contradicts itself."""
+    resolved = _resolve(preset=preset, domain=domain)
+
+    assert (resolved.preset, resolved.domain) == (preset, domain)
+
+
+@pytest.mark.parametrize(("name", "other"), _TWINS)
+def test_presets_that_say_so_have_the_numbers_of_others(name: str, other: str) -> None:
+    """Two names for one recipe."""
+    presets = load_named(PRESETS)
+
+    assert presets[name].values == presets[other].values
+
+
+def test_the_journey_has_the_numbers_of_its_document() -> None:
+    """Query and value projections, rank 16, alpha 32, four rows at once, three epochs."""
+    recipe = _resolve(preset="journey").recipe
+
+    assert (recipe.lora_r, recipe.lora_alpha, recipe.target_modules) == (16, 32, ("q_proj", "v_proj"))
+    assert (recipe.per_device_train_batch_size, recipe.num_train_epochs) == (4, 3)
+
+
+def test_each_level_wins_over_those_below() -> None:
+    """Flag, environment, preset, domain, default; and each value says where it comes from."""
+    resolved = resolve_recipe(
+        {"p": Named("", {"lora_r": 2, "lora_alpha": 2, "seed": 2, "max_steps": 2})},
+        {"d": Named("", {"lora_r": 1, "lora_alpha": 1, "seed": 1, "max_steps": 1, "min_rating": 1})},
+        preset="p",
+        domain="d",
+        environment={"lora_r": "3", "lora_alpha": "3", "category_filter": "a,b"},
+        flags={"lora_r": 4},
+    )
+    recipe, origins = resolved.recipe, resolved.origins
+
+    assert (recipe.lora_r, origins["lora_r"]) == (4, "flag")
+    assert (recipe.lora_alpha, origins["lora_alpha"]) == (3, "environment")
+    assert (recipe.seed, origins["seed"]) == (2, "preset p")
+    assert (recipe.max_steps, origins["max_steps"]) == (2, "preset p")
+    assert (recipe.min_rating, origins["min_rating"]) == (1, "domain d")
+    assert (recipe.max_length, origins["max_length"]) == (512, "default")
+    assert recipe.category_filter == ("a", "b")
+    assert set(origins) == set(Recipe.model_fields)
+
+
+def test_nothing_said_is_the_default_recipe() -> None:
+    """Then every value is a default."""
+    resolved = _resolve()
+
+    assert resolved.recipe == Recipe()
+    assert set(resolved.origins.values()) == {"default"}
+    assert (resolved.preset, resolved.domain) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"preset": "h1000"}, r"preset h1000: there is none\. Did you mean h100\?"),
+        ({"preset": "4080_saef"}, r"preset 4080_saef: there is none\. Did you mean 4080_safe\?"),
+        ({"preset": "zzz"}, r"preset zzz: there is none\. There are 4080, 4080_safe, a100, "),
+        ({"domain": "agent"}, r"domain agent: there is none\. Did you mean agents\?"),
+    ],
+)
+def test_unknown_names_are_refused_with_advice(options: dict[str, Any], problem: str) -> None:
+    """The nearest one, or all there are."""
+    with pytest.raises(ConfigurationError, match=problem):
+        _resolve(**options)
+
+
+def test_all_mistakes_are_told_with_where_they_come_from() -> None:
+    """Typed, exported, or in a list."""
+    expected = (
+        r"^recipe: .*lora_r: Input should be greater than or equal to 1 \(flag\).*"
+        r"curriculum_max_difficulty.1: Input should be a valid integer.* \(environment\); "
+        r"lora_rr: unknown, did you mean lora_r\? \(environment\)\. Correct these values\.$"
+    )
+
+    with pytest.raises(ConfigurationError, match=expected):
+        _resolve(environment={"lora_rr": "2", "curriculum_max_difficulty": "1,x"}, flags={"lora_r": 0})
+
+
+def test_values_that_fit_alone_may_not_fit_together() -> None:
+    """A flag against the budget of a preset."""
+    with pytest.raises(ConfigurationError, match=r"max_tokens_per_batch is 2048, .* max_length 4096 \(recipe\)"):
+        _resolve(preset="cpu_demo", flags={"max_length": 4096})
+
+
+def test_mistakes_name_the_field_and_what_it_takes() -> None:
+    """A key far from all others gets no suggestion; values that fit make no mistake."""
+    assert mistakes_of({"lora_r": 8}) == []
+    assert mistakes_of({"zzz": 8}) == ["zzz: unknown"]
+    assert mistakes_of({"learning_rates": 1}) == ["learning_rates: unknown, did you mean learning_rate?"]
+    assert mistakes_of({"target_modules": ""}) == ['target_modules is empty; write "all-linear" or names of layers']
+
+
+@pytest.mark.parametrize(
+    ("vram_gb", "expected"),
+    [
+        (None, "cpu_demo"),
+        (5.7, "safe"),  # sold with 6
+        (7.6, "qwen_small_8g"),  # sold with 8
+        (11.8, "qwen_small_8g"),  # sold with 12
+        (16_376 / 1024, "qwen_4080_16g"),
+        (23.7, "qwen_rtx3090_24g"),  # sold with 24
+        (31.4, "qwen_rtx3090_24g"),  # sold with 32
+        (39.4, "qwen_a100_80g"),  # sold with 40
+        (79.2, "h100"),  # sold with 80
+        (139.8, "h200"),  # sold with 141
+        (178.0, "h200"),
+    ],
+)
+def test_auto_takes_the_largest_that_fits(vram_gb: float | None, expected: str) -> None:
+    """Cards report a little less than they are sold with; without a card the processor trains."""
+    resolved = _resolve(preset=AUTO, vram_gb=vram_gb)
+
+    assert resolved.preset == expected
+    assert resolved.origins["lora_r"] == f"preset {expected}"
+
+
+def test_auto_refuses_a_card_that_is_too_small() -> None:
+    """And names the preset that one may try in spite of it."""
+    with pytest.raises(ConfigurationError, match=r"preset auto: no preset fits 4\.0 GB\. Name one with --preset tiny"):
+        _resolve(preset=AUTO, vram_gb=4.0)
+
+
+def test_auto_never_takes_a_preset_that_asks_for_no_card() -> None:
+    """Those are for people to name."""
+    presets = {"named": Named("", {}), "small": Named("", {}, 2.0), "large": Named("", {}, 9.0)}
+
+    assert pick_preset(presets, 8.0) == "large"
+    assert pick_preset(presets, 7.9) == "small"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("a: {lora_rr: 1}\nb: {lora_r: 0}\n", r"a.lora_rr: unknown, did you mean lora_r\?; b.lora_r: Input should be"),
+        ("a: {min_vram_gb: many}\n", "a.min_vram_gb: 'many' is no number of gigabytes"),
+        ("a: [", "not YAML"),
+        (b"\xff", "not YAML"),
+        ("a: {about: 2001-13-45}\n", "not YAML"),
+        ("[" * 1200, "not YAML"),
+        ("", "not a mapping of names to settings"),
+        ("- a\n", "not a mapping of names to settings"),
+        ("a: 3\n", "not a mapping of names to settings"),
+    ],
+)
+def test_a_broken_file_is_named_with_all_its_mistakes(tmp_path: Path, content: str | bytes, problem: str) -> None:
+    """Every preset is checked when the file is read, not when someone takes it."""
+    with pytest.raises(ConfigurationError, match=rf"presets.yaml: {problem}.*Correct the file"):
+        load_named(_write(tmp_path, content))
+
+
+def test_a_missing_file_is_to_be_restored(tmp_path: Path) -> None:
+    """It belongs to the project."""
+    with pytest.raises(ConfigurationError, match=r"none.yaml: No such file or directory\. Restore the file"):
+        load_named(tmp_path / "none.yaml")
+
+
+def test_names_are_text_and_notes_are_no_fields(tmp_path: Path) -> None:
+    """`4080` is a number to YAML; what a preset is for is not part of its recipe."""
+    named = load_named(_write(tmp_path, "4080: {about: A card., min_vram_gb: 15, lora_r: 2}\nbare: {}\n"))
+
+    assert named == {"4080": Named("A card.", {"lora_r": 2}, 15), "bare": Named("", {})}

@@ -1,0 +1,117 @@
+"""What a recipe accepts, and what it says about the rest."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from mens_pipeline.training.recipe import Recipe
+
+
+def test_defaults_hold_together() -> None:
+    """A recipe needs nothing said; it is QLoRA on all linear layers."""
+    recipe = Recipe()
+
+    assert (recipe.lora_r, recipe.lora_alpha, recipe.target_modules) == (16, 32, "all-linear")
+    assert (recipe.load_in_4bit, recipe.bnb_4bit_quant_type, recipe.bnb_4bit_use_double_quant) == (True, "nf4", True)
+    assert recipe.model_name_or_path is None
+
+
+def test_every_field_says_what_it_is() -> None:
+    """The descriptions are the help of the command line."""
+    assert all(field.description for field in Recipe.model_fields.values())
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"lora_rr": 4}, "lora_rr"),
+        ({"lora_r": 0}, "lora_r"),
+        ({"lora_dropout": 1.0}, "lora_dropout"),
+        ({"load_in_4bit": False}, "load_in_4bit"),
+        ({"bnb_4bit_quant_type": "fp4"}, "bnb_4bit_quant_type"),
+        ({"max_length": 15}, "max_length"),
+        ({"num_train_epochs": 0}, "num_train_epochs"),
+        ({"max_minutes": 0}, "max_minutes"),
+        ({"learning_rate": float("nan")}, "learning_rate"),
+        ({"max_grad_norm": float("inf")}, "max_grad_norm"),
+        ({"lr_scheduler_type": "polynomial"}, "lr_scheduler_type"),
+        ({"min_rating": 6}, "min_rating"),
+        ({"category_filter": 3}, "category_filter"),
+        ({"curriculum_max_difficulty": ()}, "curriculum_max_difficulty"),
+        ({"trajectory_quality_boost": 8.1}, "trajectory_quality_boost"),
+        ({"validation_split_ratio": 0.5}, "validation_split_ratio"),
+        ({"seed": 2**32}, "seed"),
+    ],
+)
+def test_what_does_not_fit_is_refused(values: dict[str, Any], problem: str) -> None:
+    """Unknown keys, values out of their range, numbers that no file can hold, and ways other than QLoRA."""
+    with pytest.raises(ValidationError, match=rf"(?m)^{problem}"):
+        Recipe.model_validate(values)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    """One run of the command is enough to see them."""
+    with pytest.raises(ValidationError, match="3 validation errors") as caught:
+        Recipe.model_validate({"lora_r": 0, "max_length": "long", "nothing": 1})
+
+    assert {item["loc"] for item in caught.value.errors()} == {("lora_r",), ("max_length",), ("nothing",)}
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"max_tokens_per_batch": 511}, "max_tokens_per_batch is 511, less than one row of max_length 512"),
+        ({"min_difficulty": 6, "max_difficulty": 5}, "min_difficulty 6 is above max_difficulty 5"),
+        ({"target_modules": ""}, 'target_modules is empty; write "all-linear" or names of layers'),
+    ],
+)
+def test_fields_must_fit_together(values: dict[str, Any], problem: str) -> None:
+    """What makes no sense beside another field is refused with both of them."""
+    with pytest.raises(ValidationError, match=problem):
+        Recipe.model_validate(values)
+
+
+def test_all_that_does_not_fit_together_is_told_at_once() -> None:
+    """Not the first alone."""
+    with pytest.raises(ValidationError, match="max_tokens_per_batch.*; min_difficulty.*; target_modules is empty"):
+        Recipe.model_validate(
+            {"max_tokens_per_batch": 16, "min_difficulty": 9, "max_difficulty": 2, "target_modules": ","}
+        )
+
+
+@pytest.mark.parametrize(("minimum", "maximum"), [(1, 1), (5, 5), (1, 10)])
+def test_borders_are_allowed(minimum: int, maximum: int) -> None:
+    """One difficulty alone, and a budget of exactly one row."""
+    recipe = Recipe(min_difficulty=minimum, max_difficulty=maximum, max_length=64, max_tokens_per_batch=64)
+
+    assert recipe.max_tokens_per_batch == recipe.max_length
+
+
+def test_lists_may_be_written_with_commas() -> None:
+    """As in flags and variables; spaces and empty places do not count."""
+    recipe = Recipe.model_validate(
+        {
+            "target_modules": "q_proj, v_proj,",
+            "category_filter": " actor ,mcp",
+            "curriculum_max_difficulty": "3, 6,9",
+        }
+    )
+
+    assert recipe.target_modules == ("q_proj", "v_proj")
+    assert recipe.category_filter == ("actor", "mcp")
+    assert recipe.curriculum_max_difficulty == (3, 6, 9)
+    assert Recipe.model_validate({"target_modules": "all-linear", "category_filter": ""}) == Recipe()
+
+
+def test_a_recipe_survives_a_file() -> None:
+    """The training process gets the one that was decided."""
+    recipe = Recipe(target_modules=("q_proj",), max_minutes=0.5, category_filter=("actor",), learning_rate=1.5e-4)
+
+    assert Recipe.model_validate_json(recipe.model_dump_json()) == recipe
+
+
+def test_a_recipe_does_not_change() -> None:
+    """A run is what was decided before it."""
+    with pytest.raises(ValidationError, match="frozen"):
+        Recipe().lora_r = 2  # type: ignore[misc]

@@ -1,0 +1,197 @@
+"""Training on a tiny base: what changes, what does not, and that the arithmetic is right."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch  # noqa: TID253 - these tests train
+from torch.nn.functional import cross_entropy  # noqa: TID253 - likewise
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.training.job import ADAPTER, RESULT, newest_checkpoint
+from mens_pipeline.training.prepare import PreparedRun
+from mens_pipeline.training.telemetry_log import FILE, steps_of
+from mens_pipeline_tests.training.runs import pairs, prepared
+from mens_pipeline_tests.training.tiny_base import HEADS, LAYERS
+
+pytestmark = [
+    pytest.mark.usefixtures("own_signals"),
+    # The libraries warn of their own changes to come.
+    pytest.mark.filterwarnings("ignore"),
+]
+
+
+def _train(run: PreparedRun) -> dict[str, Any]:
+    from mens_pipeline.training.train import train  # noqa: PLC0415 - loads the deep learning stack
+
+    assert train(run.job, lambda _line: None)
+    result: dict[str, Any] = json.loads((run.job.run_dir / RESULT).read_text())
+    return result
+
+
+def _adapter(run: PreparedRun) -> dict[str, Any]:
+    from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
+
+    tensors: dict[str, Any] = load_file(run.job.run_dir / ADAPTER / "adapter_model.safetensors")
+    return tensors
+
+
+def _trainer(run: PreparedRun) -> Any:
+    """A trainer just before its first update, with its first micro-batch."""
+    from transformers import AutoTokenizer
+
+    from mens_pipeline.training import train as module  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.examples import make_examples  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.progress import Progress, StopRequest  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.telemetry_log import TelemetryLog  # noqa: PLC0415 - likewise
+
+    tokenizer = AutoTokenizer.from_pretrained(run.job.base_path)
+    examples = make_examples(pairs(16), run.job.recipe, tokenizer, run.job.system_prompt)
+    plan = module.plan_of(examples.train, run.job.recipe)
+    log = TelemetryLog(run.job.run_dir / FILE, lambda _line: None)
+    trainer = module._trainer(run.job, tokenizer, examples.train, plan, Progress(log, StopRequest(), None, 0.0))  # noqa: SLF001 - what is tested
+    return trainer, next(iter(trainer.get_train_dataloader()))
+
+
+def test_one_update_changes_every_matrix_of_the_adapter_and_nothing_else(tiny_base: Path, tmp_path: Path) -> None:
+    """Seven linear layers in each of two blocks, two matrices each; the quantised base stays as it was, bit for bit."""
+    result = _train(prepared(tiny_base, tmp_path, max_steps=1))
+
+    assert result["num_adapter_matrices"] == result["num_changed_matrices"] == 7 * LAYERS * 2
+    assert (result["n_layers"], result["n_heads"], result["num_steps"]) == (LAYERS, HEADS, 1)
+
+
+def test_only_named_layers_get_an_adapter(tiny_base: Path, tmp_path: Path) -> None:
+    """As the journey has it: query and value projections."""
+    run = prepared(tiny_base, tmp_path, max_steps=1, target_modules="q_proj,v_proj")
+
+    assert _train(run)["num_adapter_matrices"] == 2 * LAYERS * 2
+    assert {name.split(".")[-3] for name in _adapter(run)} == {"q_proj", "v_proj"}
+
+
+def test_layers_that_are_not_there_are_refused(tiny_base: Path, tmp_path: Path) -> None:
+    """The message says what there is; the head never gets an adapter."""
+    for number, name in enumerate(("c_attn", "lm_head")):
+        run = prepared(tiny_base, tmp_path / str(number), max_steps=1, target_modules=name)
+        with pytest.raises(
+            RefusedError, match=f'{name} cannot get an adapter. Write "all-linear", or some of down_proj'
+        ):
+            _train(run)
+
+
+def test_accumulated_micro_batches_are_one_batch(tiny_base: Path, tmp_path: Path) -> None:
+    """Four rows at once, and four times one row, of different lengths: the same update."""
+    at_once = prepared(tiny_base, tmp_path / "a", number=4, per_device_train_batch_size=4)
+    one_by_one = prepared(
+        tiny_base, tmp_path / "b", number=4, per_device_train_batch_size=1, gradient_accumulation_steps=4
+    )
+    first, second = _train(at_once), _train(one_by_one)
+    left, right = _adapter(at_once), _adapter(one_by_one)
+
+    assert first["num_steps"] == second["num_steps"] == 1
+    assert first["train_loss"] == pytest.approx(second["train_loss"], rel=1e-5)
+    for name, tensor in left.items():
+        torch.testing.assert_close(tensor, right[name], rtol=1e-3, atol=1e-6)
+
+
+def test_the_loss_is_that_of_the_labelled_positions(tiny_base: Path, tmp_path: Path) -> None:
+    """Scoring them alone gives what all logits would give; prompt and padding count for nothing; rows weigh."""
+    trainer, batch = _trainer(prepared(tiny_base, tmp_path))
+    trainer.model.eval()
+    batch["weights"] = torch.tensor([1.0, 2.0, 0.5, 1.0])
+    with torch.no_grad():
+        loss = trainer.compute_loss(trainer.model, batch)
+        logits = trainer.model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits[:, :-1]
+    labels = batch["labels"][:, 1:]
+    single = cross_entropy(logits.transpose(1, 2), labels, reduction="none", ignore_index=-100)
+    expected = (single * batch["weights"][:, None]).sum() / (labels != -100).sum()
+
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_base_is_in_four_bits_and_the_adapter_in_full(tiny_base: Path, tmp_path: Path) -> None:
+    """NF4 with quantised scales in every linear layer but the head; float32 in every matrix that trains."""
+    from bitsandbytes.nn import Linear4bit
+
+    trainer, _ = _trainer(prepared(tiny_base, tmp_path))
+    layers = [module for module in trainer.model.modules() if isinstance(module, Linear4bit)]
+
+    assert len(layers) == 7 * LAYERS
+    for layer in layers:
+        assert layer.weight.dtype is torch.uint8
+        assert layer.weight.quant_state.quant_type == "nf4"
+        assert layer.weight.quant_state.nested
+        assert layer.weight.numel() * 2 == layer.in_features * layer.out_features
+    assert {p.dtype for p in trainer.model.parameters() if p.requires_grad} == {torch.float32}
+    assert not isinstance(trainer.model.get_output_embeddings(), Linear4bit)
+
+
+def test_gradients_are_clipped_to_the_norm(tiny_base: Path, tmp_path: Path) -> None:
+    """Before the clip they are longer, after it as long as the recipe allows."""
+    trainer, batch = _trainer(prepared(tiny_base, tmp_path, max_grad_norm=0.01))
+    trainer.create_optimizer()
+    trainer.compute_loss(trainer.model, batch).backward()
+    before = float(trainer._clip_grad_norm(trainer.model))  # noqa: SLF001 - what is tested
+    gradients = [p.grad.flatten() for p in trainer.model.parameters() if p.requires_grad]
+
+    assert before > 0.01
+    assert float(torch.cat(gradients).norm()) == pytest.approx(0.01, rel=1e-3)
+
+
+@pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
+def test_gradients_that_teach_nothing_end_the_run(tiny_base: Path, tmp_path: Path, value: float) -> None:
+    """Zero, not a number, infinite: before the update that would spoil the adapter."""
+    trainer, batch = _trainer(prepared(tiny_base, tmp_path))
+    trainer.compute_loss(trainer.model, batch).backward()
+    for parameter in trainer.model.parameters():
+        if parameter.requires_grad:
+            parameter.grad.fill_(value)
+
+    with pytest.raises(RefusedError, match=r"update 1: the gradient norm is .*\. Lower learning_rate"):
+        trainer._clip_grad_norm(trainer.model)  # noqa: SLF001 - what is tested
+
+
+def test_a_run_tells_what_it_does(tiny_base: Path, tmp_path: Path) -> None:
+    """A line for each update with all its figures; the loss falls; nothing of the padding is counted."""
+    run = prepared(tiny_base, tmp_path, num_train_epochs=8)
+    result = _train(run)
+    steps = list(steps_of(run.job.run_dir / FILE))
+    events = [json.loads(line)["event"] for line in (run.job.run_dir / FILE).read_text().splitlines()]
+
+    assert [step["step"] for step in steps] == list(range(1, 33))
+    assert events == ["train_start", *["step"] * 32, "train_complete"]
+    assert steps[-1]["loss"] < 0.8 * steps[0]["loss"]
+    assert sum(step["num_tokens"] for step in steps) == result["trained_tokens"] == 8 * result["num_tokens"]
+    assert all(step["grad_norm"] > 0 and step["tokens_per_second"] > 0 for step in steps)
+    assert {step["supervised_ratio"] < 1 for step in steps} == {True}
+
+
+def test_rows_of_other_files_measure_the_loss(tiny_base: Path, tmp_path: Path) -> None:
+    """They do not train, and their loss is told."""
+    run = prepared(tiny_base, tmp_path, number=40, validation_split_ratio=0.2, max_steps=2)
+    result = _train(run)
+
+    assert result["num_train"] + result["num_validation"] == 40
+    assert 0 < result["num_validation"] < 20
+    assert result["validation_loss"] > 0
+
+
+def test_the_time_budget_ends_a_run_in_order(tiny_base: Path, tmp_path: Path) -> None:
+    """With next to no time there is one update, and still an adapter."""
+    result = _train(prepared(tiny_base, tmp_path, max_minutes=1e-6, num_train_epochs=5))
+
+    assert result["num_steps"] == 1
+
+
+def test_two_runs_give_the_same_adapter(tiny_base: Path, tmp_path: Path) -> None:
+    """The same contract, the same bytes; another seed, others."""
+    runs = [prepared(tiny_base, tmp_path / str(n), max_steps=3, seed=seed) for n, seed in enumerate((1, 1, 2))]
+    for run in runs:
+        _train(run)
+    first, again, other = ((run.job.run_dir / ADAPTER / "adapter_model.safetensors").read_bytes() for run in runs)
+
+    assert first == again
+    assert first != other
+    assert runs[0].job.contract_digest == runs[1].job.contract_digest != runs[2].job.contract_digest
+    assert newest_checkpoint(runs[0].job.run_dir) is not None

@@ -1,0 +1,45 @@
+"""A base model small enough to train in seconds: two layers with random weights, and a tokenizer of single bytes."""
+
+from pathlib import Path
+
+from mens_pipeline.training.chat import IM_END, IM_START, TEMPLATE
+
+HIDDEN = 64
+LAYERS = 2
+HEADS = 4
+
+
+def write_tiny_base(folder: Path) -> Path:
+    """A Llama of random weights, the same each time, as a Hugging Face folder.
+
+    Args:
+        folder: Where it goes.
+    """
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: PLC0415 - likewise
+    from tokenizers.decoders import ByteLevel  # noqa: PLC0415 - likewise
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={sign: number for number, sign in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = ByteLevel()
+    tokenizer.add_special_tokens([IM_START, IM_END])
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=IM_END, pad_token=IM_END)
+    wrapped.chat_template = TEMPLATE
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(wrapped),
+        hidden_size=HIDDEN,
+        intermediate_size=2 * HIDDEN,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+        eos_token_id=wrapped.eos_token_id,
+        pad_token_id=wrapped.pad_token_id,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    wrapped.save_pretrained(folder)
+    return folder
