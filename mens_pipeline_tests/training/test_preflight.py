@@ -1,0 +1,143 @@
+"""What is looked at before any weight is loaded."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.training.chat import IM_END, IM_START
+from mens_pipeline.training.devices import Device
+from mens_pipeline.training.examples import Example, Examples, NotShown
+from mens_pipeline.training.plan import Plan
+from mens_pipeline.training.preflight import (
+    MemoryEstimate,
+    check_disk,
+    check_examples,
+    check_tokenizer,
+    checkpoint_megabytes,
+    estimate_memory,
+    preflight_document,
+)
+from mens_pipeline.training.recipe import Recipe
+from mens_pipeline_tests.training.small_folder import Encoder, described_base
+
+_END = 7
+_MEGA = 2**20
+_PROCESSOR = Device("cpu", "x86_64, 2 threads", None, has_bfloat16=False)
+
+
+def _examples(number: int, *completion: int, **counts: Any) -> Examples:
+    rows = [Example((1, 2), completion or (3, _END), 5, 1.0) for _ in range(number)]
+    return Examples(**{"train": rows, "seen": number, **counts})
+
+
+def test_memory_is_estimated_from_sizes() -> None:
+    """The base in 4.5 bits but for its embeddings, the adapter with its optimiser, activations and logits."""
+    base = described_base(num_layers=3, hidden_size=64, vocab_size=1000, num_values=1_064_000)
+    memory = estimate_memory(base, Recipe(lora_r=8), tokens_at_once=512, bytes_of_value=4)
+
+    assert memory.base == pytest.approx((1_000_000 * 4.5 / 8 + 64_000 * 4) / _MEGA)
+    assert memory.adapter == pytest.approx(3 * 7 * 3 * 64 * 8 * 16 / _MEGA)
+    assert memory.activations == pytest.approx(512 * 3 * 64 * 34 * 2 / _MEGA)
+    assert memory.logits == pytest.approx(512 * 1000 * 8 / _MEGA)
+    assert memory.total == pytest.approx(memory.base + memory.adapter + memory.activations + memory.logits)
+
+
+def test_memory_grows_with_what_needs_it() -> None:
+    """Rank, tokens and the width of values; logits are never of more than a few thousand positions."""
+    base = described_base(num_layers=3, hidden_size=64, vocab_size=1000, num_values=1_064_000)
+    small = estimate_memory(base, Recipe(lora_r=8), 4096, 2)
+    large = estimate_memory(base, Recipe(lora_r=16), 8192, 4)
+
+    assert large.adapter == 2 * small.adapter
+    assert large.activations == 4 * small.activations
+    assert large.logits == small.logits
+    assert large.base > small.base
+    assert checkpoint_megabytes(large) == 4 * large.adapter
+
+
+def test_control_tokens_must_be_one_id_each() -> None:
+    """A tokenizer that knows ChatML passes, one that does not is refused with advice."""
+    knowing, other = Encoder(), Encoder(special=(IM_START,))
+    ids, broken = (
+        [encoder.encode(text, add_special_tokens=False) for text in (IM_START, IM_END)] for encoder in (knowing, other)
+    )
+    check_tokenizer(ids, Path("base"))
+
+    with pytest.raises(
+        RefusedError,
+        match=r"base: <\|im_end\|> is \d+ tokens, not one\. Choose a base model that was trained on ChatML",
+    ):
+        check_tokenizer(broken, Path("base"))
+
+
+def test_enough_rows_pass() -> None:
+    """As many as are needed; none above that."""
+    check_examples(_examples(3), _END, min_rows=3)
+    check_examples(Examples(), _END, min_rows=0)
+
+
+def test_too_few_rows_are_refused_with_where_the_others_went() -> None:
+    """So that one sees what to widen."""
+    examples = _examples(2, seen=6, not_shown=Counter({NotShown.TOO_LONG: 3, NotShown.LOW_RATING: 1}))
+
+    with pytest.raises(
+        RefusedError, match=r"2 rows train, 3 are needed \(left out: 3 too_long, 1 low_rating\)\. Widen the recipe"
+    ):
+        check_examples(examples, _END, min_rows=3)
+    with pytest.raises(RefusedError, match=r"0 rows train, 1 are needed \(left out: none\)"):
+        check_examples(Examples(), _END, min_rows=1)
+
+
+def test_rows_that_disappeared_are_refused() -> None:
+    """A mistake of ours, not of the recipe."""
+    with pytest.raises(RefusedError, match=r"of 3 rows some are neither shown nor left out\. Report this"):
+        check_examples(_examples(2, seen=3), _END, min_rows=1)
+
+
+@pytest.mark.parametrize("completion", [(3, 4), (_END, 3), (_END, 3, _END)])
+@pytest.mark.parametrize("place", ["train", "validation"])
+def test_every_row_ends_its_turn_once(completion: tuple[int, ...], place: str) -> None:
+    """Never, too early, or twice: refused, whether the row trains or measures."""
+    examples = _examples(1)
+    getattr(examples, place).append(Example((1,), completion, 5, 1.0))
+    examples.seen = 2
+
+    with pytest.raises(RefusedError, match="a row does not end its turn once, at its end"):
+        check_examples(examples, _END, min_rows=1)
+
+
+def test_room_on_disk_is_looked_at(tmp_path: Path) -> None:
+    """Nothing fits everywhere; an exabyte nowhere."""
+    check_disk(tmp_path, 0.0)
+
+    with pytest.raises(RefusedError, match=r"\d+ MB are free, 1099511627776 MB are needed\. Make room, or move it"):
+        check_disk(tmp_path, 2.0**40)
+
+
+def _document(device: Device, memory: MemoryEstimate) -> dict[str, Any]:
+    plan = Plan(((0, 1), (2,)), 1, (0,))
+    return preflight_document("c" * 64, described_base(Path("/models/base")), device, _examples(3), plan, memory)
+
+
+def test_the_document_says_what_was_looked_at() -> None:
+    """In upstream's schema: contract, base, device, data, updates and memory."""
+    document = _document(_PROCESSOR, MemoryEstimate(1.0, 2.0, 3.0, 4.0))
+
+    assert document["schema_version"] == "vox.mens.preflight.v0"
+    assert (document["contract_digest"], document["execution_kernel"]) == ("c" * 64, "qlora")
+    assert document["base_model"]["path"] == "/models/base"
+    assert document["device"] == {"kind": "cpu", "name": "x86_64, 2 threads", "memory_gb": None}
+    assert (document["data"]["num_rows"], document["num_steps"], document["num_micro_batches"]) == (3, 1, 2)
+    assert document["memory_mb"] == {"base": 1.0, "adapter": 2.0, "activations": 3.0, "logits": 4.0, "total": 10.0}
+    assert document["notes"] == []
+
+
+@pytest.mark.parametrize(("needed_mb", "num_notes"), [(6900.0, 0), (7100.0, 1)])
+def test_a_card_that_may_be_too_small_is_noted(needed_mb: float, num_notes: int) -> None:
+    """From 85 % of its memory on; the estimate is rough, so nothing is refused."""
+    notes = _document(Device("cuda", "card", 8.0, has_bfloat16=True), MemoryEstimate(needed_mb, 0.0, 0.0, 0.0))["notes"]
+
+    assert notes == ["about 7100 MB needed, the device has 8192 MB"][:num_notes]

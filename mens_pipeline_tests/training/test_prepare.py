@@ -1,0 +1,65 @@
+"""From a recipe and a train set to a job."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.training.job import CONTRACT, PREFLIGHT, RESULT, TrainingJob
+from mens_pipeline_tests.training.runs import prepared
+from mens_pipeline_tests.training.small_folder import Encoder, write_folder
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A base model that can be looked at."""
+    return write_folder(tmp_path / "base")
+
+
+def test_a_prepared_run_lies_in_its_folder(base: Path, tmp_path: Path) -> None:
+    """Job, contract and preflight; the job is what the training process will read."""
+    run = prepared(base, tmp_path, number=6, max_tokens_per_batch=512)
+    run_dir = run.job.run_dir
+    contract = json.loads((run_dir / CONTRACT).read_text())
+
+    assert TrainingJob.model_validate_json(run.job_path.read_text()) == run.job
+    assert contract == {"digest": run.job.contract_digest, **run.contract}
+    assert json.loads((run_dir / PREFLIGHT).read_text()) == run.preflight
+    assert run.preflight["data"]["num_train"] == 6
+    assert (run.job.device, run.job.compute_dtype) == ("cpu", "float32")
+    assert run.job.lock_path == tmp_path / "cache" / "cpu.lock"
+    assert not run.is_done
+
+
+def test_a_run_with_a_result_is_done(base: Path, tmp_path: Path) -> None:
+    """The same again finds it."""
+    run_dir = prepared(base, tmp_path).job.run_dir
+    (run_dir / RESULT).write_text("{}")
+
+    assert prepared(base, tmp_path).is_done
+
+
+def test_another_run_does_not_take_its_folder(base: Path, tmp_path: Path) -> None:
+    """The message says how to keep both, or to begin anew; what is there stays."""
+    run = prepared(base, tmp_path)
+    before = run.job_path.read_text()
+
+    with pytest.raises(RefusedError, match=r"run: holds another run .* Name another --output-dir, or begin anew"):
+        prepared(base, tmp_path, seed=1)
+    assert run.job_path.read_text() == before
+
+
+def test_a_curriculum_that_shows_nothing_is_refused(base: Path, tmp_path: Path) -> None:
+    """All rows are harder than its last stage."""
+    with pytest.raises(RefusedError, match=r"the curriculum leaves out every row\. Raise curriculum_max_difficulty"):
+        prepared(base, tmp_path, curriculum=True, curriculum_max_difficulty="1")
+
+
+def test_a_tokenizer_without_turns_is_refused(base: Path, tmp_path: Path) -> None:
+    """Before anything of the run is written."""
+    Encoder(special=()).inner.save(str(base / "tokenizer.json"))
+
+    with pytest.raises(RefusedError, match=r"<\|im_start\|> is \d+ tokens, not one"):
+        prepared(base, tmp_path)
+    assert not (tmp_path / "run").exists()

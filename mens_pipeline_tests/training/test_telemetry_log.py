@@ -1,0 +1,132 @@
+"""The log of a run, while it is written and afterwards."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mens_pipeline.training.telemetry_log import Follower, TelemetryLog, steps_of
+
+
+def _line(number: int, **payload: Any) -> str:
+    return json.dumps({"ts_ms": 1, "event": "step", "payload": {"step": number, **payload}}) + "\n"
+
+
+def _log(path: Path) -> TelemetryLog:
+    return TelemetryLog(path, lambda _line: None)
+
+
+def test_each_event_is_a_line_at_once(tmp_path: Path) -> None:
+    """With the time in milliseconds; whoever listens gets the same."""
+    heard: list[dict[str, Any]] = []
+    log = TelemetryLog(tmp_path / "log", heard.append)
+    before = time.time_ns() // 1_000_000
+    log.write("train_start", {"num_rows": 3})
+    first = (tmp_path / "log").read_text()
+    log.write("step", {"step": 1, "note": "a\nb"})
+    lines = (tmp_path / "log").read_text().splitlines()
+
+    assert first == lines[0] + "\n"
+    assert [json.loads(line) for line in lines] == heard
+    assert heard[0] == {"ts_ms": heard[0]["ts_ms"], "event": "train_start", "payload": {"num_rows": 3}}
+    assert before <= heard[0]["ts_ms"] <= heard[1]["ts_ms"] <= time.time_ns() // 1_000_000
+
+
+def test_a_resumed_run_appends(tmp_path: Path) -> None:
+    """What the first process told stays."""
+    for number in (1, 2):
+        _log(tmp_path / "log").write("step", {"step": number})
+
+    assert [step["step"] for step in steps_of(tmp_path / "log")] == [1, 2]
+
+
+def test_half_a_line_does_not_spoil_the_next_one(tmp_path: Path) -> None:
+    """A run that died while it wrote, and one that went on."""
+    path = tmp_path / "log"
+    path.write_text(_line(1) + _line(2)[:9])
+    _log(path).write("step", {"step": 2})
+
+    assert [step["step"] for step in steps_of(path)] == [1, 2]
+
+
+def test_a_follower_hears_what_is_added(tmp_path: Path) -> None:
+    """Nothing twice, and nothing that was there before."""
+    path = tmp_path / "log"
+    path.write_text(_line(1))
+    heard: list[dict[str, Any]] = []
+    follower = Follower(path, heard.append)
+    follower.poll()
+    assert heard == []
+    log = _log(path)
+    log.write("step", {"step": 2})
+    follower.poll()
+    follower.poll()
+    log.write("step", {"step": 3})
+    log.write("train_complete", {})
+    follower.poll()
+
+    assert [(line["event"], line["payload"].get("step")) for line in heard] == [
+        ("step", 2),
+        ("step", 3),
+        ("train_complete", None),
+    ]
+
+
+def test_a_follower_waits_for_the_log(tmp_path: Path) -> None:
+    """The child makes it when it begins."""
+    heard: list[dict[str, Any]] = []
+    follower = Follower(tmp_path / "log", heard.append)
+    follower.poll()
+    _log(tmp_path / "log").write("step", {"step": 1})
+    follower.poll()
+
+    assert [line["payload"]["step"] for line in heard] == [1]
+
+
+@pytest.mark.parametrize("cut", [1, 20, -1])
+def test_a_line_that_is_not_whole_waits(tmp_path: Path, cut: int) -> None:
+    """Until its end is written; then it is heard once."""
+    path = tmp_path / "log"
+    heard: list[dict[str, Any]] = []
+    follower = Follower(path, heard.append)
+    line = _line(2, note="größer")
+    path.write_text(_line(1) + line[:cut])
+    follower.poll()
+    assert [entry["payload"]["step"] for entry in heard] == [1]
+    path.write_text(_line(1) + line)
+    follower.poll()
+
+    assert [entry["payload"]["step"] for entry in heard] == [1, 2]
+
+
+def test_a_follower_begins_behind_the_last_whole_line(tmp_path: Path) -> None:
+    """Half a line of a run that died is dropped by the next one, which the follower hears whole."""
+    path = tmp_path / "log"
+    path.write_text(_line(1) + _line(2)[:9])
+    heard: list[dict[str, Any]] = []
+    follower = Follower(path, heard.append)
+    follower.poll()
+    assert heard == []
+    _log(path).write("step", {"step": 2})
+    follower.poll()
+
+    assert [line["payload"]["step"] for line in heard] == [2]
+
+
+def test_what_was_done_again_counts_once(tmp_path: Path) -> None:
+    """In its place, with the figures of the last time; other events and half a line are passed over."""
+    lines = [_line(number, loss=number / 10) for number in (1, 2, 3)]
+    resumed = '{"event": "train_start", "payload": {}}\n'
+    path = tmp_path / "log"
+    path.write_text("".join([*lines, resumed, _line(2, loss=9.0), _line(3, loss=8.0), _line(4)[:-1]]))
+
+    assert list(steps_of(path)) == [{"step": 1, "loss": 0.1}, {"step": 2, "loss": 9.0}, {"step": 3, "loss": 8.0}]
+
+
+def test_a_log_without_steps_has_none(tmp_path: Path) -> None:
+    """A run that was refused at once."""
+    (tmp_path / "log").touch()
+
+    assert list(steps_of(tmp_path / "log")) == []
