@@ -53,9 +53,11 @@ $(DAGSTER_HOME)/dagster.yaml:
 	@mkdir -p $(DAGSTER_HOME)
 	@ln -s $(CURDIR)/dagster.yaml $@
 
-bench: install  ## Measure front end and corpus, also on another workspace (SOURCE=DIR).
+bench: install  ## Measure front end, corpus (also SOURCE=DIR), and training on build/train.jsonl.
 	$(BIN)/python -m mens_pipeline_tests.bench.front_end
 	$(BIN)/python -m mens_pipeline_tests.bench.corpus $(SOURCE)
+	@test -f build/train.jsonl || echo "No build/train.jsonl: training is not measured. See README, from a workspace to a train set."
+	@test ! -f build/train.jsonl || $(BIN)/python -m mens_pipeline_tests.bench.training build/train.jsonl --updates 4
 
 lock:  ## Write constraints.txt anew from what pyproject.toml asks for.
 	rm -rf $(VENV)-lock

@@ -23,7 +23,7 @@ class Device:
         kind: `cuda`, `mps` or `cpu`.
         name: What the machine calls it.
         memory_gb: Gigabytes of its own; None for the processor.
-        has_bfloat16: Whether it computes in bfloat16 at full speed.
+        has_bfloat16: Whether it has instructions for bfloat16, and is faster with it than with float32.
     """
 
     kind: str
@@ -77,4 +77,6 @@ def _cpu() -> Device:
 
     import torch
 
-    return Device("cpu", f"{platform.machine()}, {torch.get_num_threads()} threads", None, has_bfloat16=False)
+    can = torch.cpu.get_capabilities()
+    has_bfloat16 = bool(can.get("avx512_bf16") or can.get("amx_bf16"))
+    return Device("cpu", f"{platform.machine()}, {torch.get_num_threads()} threads", None, has_bfloat16)

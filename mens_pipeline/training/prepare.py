@@ -89,8 +89,9 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     if not plan.batches:
         raise RefusedError("the curriculum leaves out every row. Raise curriculum_max_difficulty.")
     largest = max(len(batch) * max(len(examples.train[row]) for row in batch) for batch in plan.batches)
-    dtype = "bfloat16" if device.has_bfloat16 else "float32"
-    memory = estimate_memory(base, recipe, largest, 2 if device.has_bfloat16 else 4)
+    own = "bfloat16" if device.has_bfloat16 else "float32"
+    dtype = own if recipe.bnb_4bit_compute_dtype == "auto" else recipe.bnb_4bit_compute_dtype
+    memory = estimate_memory(base, recipe, largest, 2 if dtype == "bfloat16" else 4)
     contract = contract_of(recipe, digest_of(train_path), base, (device.kind, dtype), SYSTEM_PROMPT)
     digest = digest_of_contract(contract)
     run_dir = folder if isinstance(folder, Path) else folder(digest)

@@ -29,6 +29,9 @@ class Recipe(BaseModel):
     )
     load_in_4bit: Literal[True] = Field(default=True, description="The base is quantised: that is QLoRA.")
     bnb_4bit_quant_type: Literal["nf4"] = Field(default="nf4", description="How the base is quantised.")
+    bnb_4bit_compute_dtype: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto", description="What is computed in; auto: bfloat16 where the device does so natively."
+    )
     bnb_4bit_use_double_quant: bool = Field(default=True, description="Whether the scales are quantised as well.")
 
     max_length: int = Field(default=512, ge=16, le=131_072, description="Tokens of a row; longer rows do not train.")

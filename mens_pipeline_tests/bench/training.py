@@ -25,6 +25,7 @@ _VARIANTS = {
     "ours": "this pipeline",
     "no-flush": "... without flushing numbers next to zero",
     "all-positions": "... scoring every position",
+    "float32": "... computing in float32",
     "checkpointing": "... with activation checkpointing",
     "no-budget": "... with batches of 8 random rows",
 }
@@ -167,12 +168,12 @@ def _ours(options: Namespace, folder: Path) -> Any:
     flags: dict[str, Any] = {"model_name_or_path": options.base, "max_steps": options.updates, "warmup_steps": 0}
     flags |= {"learning_rate": 2e-5, "save_steps": 10_000, "lr_scheduler_type": "linear"}
     if options.variant == "no-budget":
-        flags |= {"max_tokens_per_batch": "", "per_device_train_batch_size": 8}
+        flags |= {"max_tokens_per_batch": None, "per_device_train_batch_size": 8}
+    if options.variant == "float32":
+        flags["bnb_4bit_compute_dtype"] = "float32"
     preset = "cpu_demo" if options.device == "cpu" else "auto"
     device = resolve_device(DeviceChoice(options.device))
     presets = load_named(PRESETS)
-    if flags.get("max_tokens_per_batch") == "":
-        flags["max_tokens_per_batch"] = None
     resolved = resolve_recipe(
         presets, {}, preset=preset, domain=None, environment={}, flags=flags, vram_gb=device.memory_gb
     )
@@ -189,8 +190,8 @@ def _ours(options: Namespace, folder: Path) -> Any:
 
         def checkpointed(job: Any, plan: Any) -> Any:
             made = arguments(job, plan)
-            made.gradient_checkpointing = True
-            made.gradient_checkpointing_kwargs = {"use_reentrant": False}
+            made.activation_checkpointing = True
+            made.activation_checkpointing_kwargs = {"use_reentrant": False}
             return made
 
         module._arguments = checkpointed

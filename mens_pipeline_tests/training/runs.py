@@ -21,6 +21,7 @@ FAST = {
     "learning_rate": 1e-2,
     "validation_split_ratio": 0.0,
     "save_steps": 1,
+    "bnb_4bit_compute_dtype": "float32",
 }
 
 

@@ -40,6 +40,7 @@ _OTHER_VALUES: dict[str, Any] = {
     "trajectory_quality_boost": 2.0,
     "trajectory_quality_floor": 4,
     "validation_split_ratio": 0.1,
+    "bnb_4bit_compute_dtype": "float32",
     "seed": 1,
 }
 _NOT_OF_THE_RUN: dict[str, Any] = {
