@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def _card() -> None:
 
 def test_a_card_trains_every_matrix_in_bfloat16(tiny_base: Path, tmp_path: Path) -> None:
     """NF4, paged 8-bit AdamW, activation checkpointing: every matrix changes, the base does not."""
-    recipe = {"num_train_epochs": 4, "save_steps": 1000, "bnb_4bit_compute_dtype": "auto"}
+    recipe: dict[str, Any] = {"num_train_epochs": 4, "save_steps": 1000, "bnb_4bit_compute_dtype": "auto"}
     run = prepared(tiny_base, tmp_path, choice=DeviceChoice.CUDA, **recipe)
     code = run_child(run.job_path, training_environment(), lambda: None, 60, tmp_path / "child.log")
     assert code == ExitCode.DONE, (tmp_path / "child.log").read_text()[-2000:]
