@@ -15,6 +15,7 @@ from mens_pipeline.training.job import ADAPTER, ExitCode, newest_checkpoint
 from mens_pipeline.training.launch import run_child
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import FILE
+from mens_pipeline_tests.training.processes import training_children
 from mens_pipeline_tests.training.runs import prepared
 
 pytestmark = pytest.mark.slow
@@ -30,8 +31,8 @@ def _run(run: PreparedRun, *, signal_at: int | None = None, number: int = signal
         if signal_at is None or is_sent.is_set() or _updates(run) < signal_at:
             return
         is_sent.set()
-        (child,) = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text().split()
-        os.kill(int(child), number)
+        (child,) = training_children()
+        os.kill(child, number)
 
     return run_child(run.job_path, training_environment(), poll, 60, run.job.run_dir / "child.log")
 
@@ -54,14 +55,13 @@ def uninterrupted(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return _weights(run)
 
 
-@pytest.mark.parametrize("update", [1, 4, 7])
+@pytest.mark.parametrize("update", [1, 4, 6])
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(
     tiny_base: Path, tmp_path: Path, uninterrupted: bytes, update: int
 ) -> None:
     """SIGKILL in the middle of an update or a checkpoint, with dropout: the same adapter, bit for bit."""
     run = prepared(tiny_base, tmp_path, num_train_epochs=2, lora_dropout=0.1)
     assert _run(run, signal_at=update) == -signal.SIGKILL
-    assert not (run.job.run_dir / ADAPTER).exists()
     assert _run(run) == ExitCode.DONE
 
     assert _weights(run) == uninterrupted
@@ -92,8 +92,7 @@ def test_whoever_ends_the_wait_ends_the_child(tiny_base: Path, tmp_path: Path) -
 
     def poll() -> None:
         if _updates(run) >= 2:
-            listing = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text()
-            children.extend(map(int, listing.split()))
+            children.extend(training_children())
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

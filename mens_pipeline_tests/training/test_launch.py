@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from mens_pipeline.training.guards import exclusive
 from mens_pipeline.training.job import FAILURE, ExitCode, TrainingJob, newest_checkpoint
 from mens_pipeline.training.launch import run_child
 from mens_pipeline.training.recipe import Recipe
+from mens_pipeline_tests.training.processes import training_children
 
 _STUBBORN = """
 import os, signal, subprocess, sys
@@ -62,11 +62,6 @@ def _run(job: Path, poll: Callable[[], None] = lambda: None, grace_seconds: floa
     return run_child(job, training_environment(), poll, grace_seconds, job.parent / "child.log")
 
 
-def _children() -> list[int]:
-    listing = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text()
-    return [int(number) for number in listing.split()]
-
-
 def _waits_for(process: int, lock: Path) -> bool:
     """Whether a process has the lock file open."""
     return any(os.path.realpath(entry) == str(lock) for entry in Path(f"/proc/{process}/fd").iterdir())
@@ -95,7 +90,7 @@ def test_a_job_that_is_refused_says_why(lock: Path) -> None:
 
     assert _run(job, poll) == ExitCode.REFUSED
     assert reasons[-1] == f"{lock}: another run trains on this device. Wait for it to end, or stop it."
-    assert _children() == []
+    assert training_children() == []
 
 
 def test_a_job_that_crashes_leaves_its_last_words(lock: Path) -> None:
@@ -116,7 +111,7 @@ def test_a_child_that_is_asked_to_stop_is_interrupted(lock: Path) -> None:
     job = _job(lock, lock_seconds=300)
 
     def poll() -> None:
-        for child in _children():
+        for child in training_children():
             if _waits_for(child, lock):
                 os.kill(child, signal.SIGTERM)
 
@@ -128,7 +123,7 @@ def test_a_child_that_is_killed_is_not_called_interrupted(lock: Path) -> None:
     job = _job(lock, lock_seconds=300)
 
     def poll() -> None:
-        for child in _children():
+        for child in training_children():
             os.kill(child, signal.SIGKILL)
 
     assert _run(job, poll) == -signal.SIGKILL
@@ -141,7 +136,7 @@ def test_whatever_ends_the_wait_ends_the_child(lock: Path, error: type[BaseExcep
     seen: list[int] = []
 
     def poll() -> None:
-        if (children := _children()) and _waits_for(children[0], lock):
+        if (children := training_children()) and _waits_for(children[0], lock):
             seen.extend(children)
             raise error("enough")
 
@@ -163,7 +158,7 @@ def test_a_child_that_does_not_listen_is_killed_with_all_it_started(
     seen: list[int] = []
 
     def poll() -> None:
-        if (children := _children()) and _waits_for(children[0], lock):
+        if (children := training_children()) and _waits_for(children[0], lock):
             seen.extend((*children, int((tmp_path / "helper").read_text())))
             raise KeyboardInterrupt("enough")
 
