@@ -141,6 +141,7 @@ def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
     losses = {step["step"]: step["loss"] for step in steps_of(path / FILE)}
     return {
         "adapter": dg.MetadataValue.path(path / "adapter"),
+        "curve": dg.MetadataValue.md(line_chart("loss by update", losses)),
         "train/loss": result["train_loss"],
         "train/seconds": result["seconds"],
         "train/tokens": result["trained_tokens"],
@@ -152,5 +153,4 @@ def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
         "preset": manifest["preset"] or "none",
         "contract": manifest["contract_digest"],
         "recipe": dg.MetadataValue.json(manifest["recipe"]),
-        "curve": dg.MetadataValue.md(line_chart("loss by update", losses)),
     }
