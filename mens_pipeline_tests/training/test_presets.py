@@ -145,7 +145,7 @@ def test_all_mistakes_are_told_with_where_they_come_from() -> None:
 
 def test_values_that_fit_alone_may_not_fit_together() -> None:
     """A flag against the budget of a preset."""
-    with pytest.raises(ConfigurationError, match=r"max_tokens_per_batch is 2048, .* max_length 4096 \(recipe\)"):
+    with pytest.raises(ConfigurationError, match=r"max_tokens_per_batch is 1024, .* max_length 4096 \(recipe\)"):
         _resolve(preset="cpu_demo", flags={"max_length": 4096})
 
 
