@@ -11,6 +11,7 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.settings import training_environment
+from mens_pipeline.training import launch
 from mens_pipeline.training.job import ADAPTER, ExitCode, newest_checkpoint
 from mens_pipeline.training.launch import run_child
 from mens_pipeline.training.prepare import PreparedRun
@@ -20,7 +21,11 @@ from mens_pipeline_tests.training.runs import prepared
 
 pytestmark = pytest.mark.slow
 
-_STEPS = 8
+
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tiny base takes many updates a second; a signal must not come too late."""
+    monkeypatch.setattr(launch, "_POLL_SECONDS", 0.01)
 
 
 def _run(run: PreparedRun, *, signal_at: int | None = None, number: int = signal.SIGKILL) -> int:
@@ -31,8 +36,8 @@ def _run(run: PreparedRun, *, signal_at: int | None = None, number: int = signal
         if signal_at is None or is_sent.is_set() or _updates(run) < signal_at:
             return
         is_sent.set()
-        (child,) = training_children()
-        os.kill(child, number)
+        for child in training_children():
+            os.kill(child, number)
 
     return run_child(run.job_path, training_environment(), poll, 60, run.job.run_dir / "child.log")
 
