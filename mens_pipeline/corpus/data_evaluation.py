@@ -7,7 +7,7 @@ from typing import Any
 
 from mens_pipeline.corpus.records import ExtractedRecord
 from mens_pipeline.corpus.training_pair import TrainingPair
-from mens_pipeline.corpus.validate import Quarantined, judged_code, read_row
+from mens_pipeline.corpus.validate import Quarantined, judged_code, read_rows
 from mens_pipeline.language import CONSTRUCTS, analyze, construct_of
 
 
@@ -78,10 +78,7 @@ def evaluate_data(lines: Iterable[bytes]) -> DataEvaluation:
         lines: Extracted records or pairs, one a line.
     """
     evaluation = DataEvaluation()
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        row = read_row(line, number)
+    for row in read_rows(lines):
         if isinstance(row, Quarantined):
             evaluation.unreadable_rows += 1
         else:

@@ -6,8 +6,8 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from mens_pipeline.corpus.pipeline_config import load_yaml
 from mens_pipeline.corpus.records import Lane
+from mens_pipeline.corpus.yaml_file import load_model
 
 BESIDE: Final = ("heldout.jsonl", "aside.jsonl")
 """What the command writes beside the train set; no source and no train set may be called so."""
@@ -71,4 +71,4 @@ def load_mix_config(path: Path) -> MixConfig:
     Raises:
         ConfigurationError: It is missing, is no YAML, or holds mistakes; the message names all of them.
     """
-    return load_yaml(path, MixConfig)
+    return load_model(path, MixConfig)

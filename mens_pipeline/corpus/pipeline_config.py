@@ -1,15 +1,10 @@
 """How the corpus is made: `config/pipeline.yaml`."""
 
 from pathlib import Path
-from typing import TypeVar
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from mens_pipeline.corpus.mistakes import mistakes_in
-from mens_pipeline.errors import ConfigurationError
-
-Model = TypeVar("Model", bound=BaseModel)
+from mens_pipeline.corpus.yaml_file import load_model
 
 
 class _Strict(BaseModel):
@@ -71,24 +66,4 @@ def load_pipeline_config(path: Path) -> PipelineConfig:
     Raises:
         ConfigurationError: It is missing, is no YAML, or holds mistakes; the message names all of them.
     """
-    return load_yaml(path, PipelineConfig)
-
-
-def load_yaml(path: Path, model: type[Model]) -> Model:
-    """Read a YAML file as a model.
-
-    Args:
-        path: The file.
-        model: What it must fit.
-
-    Raises:
-        ConfigurationError: It is missing, is no YAML, or holds mistakes; the message names all of them.
-    """
-    try:
-        return model.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror}. Restore the file, or name another one.") from error
-    except ValidationError as error:
-        raise ConfigurationError(f"{path}: {mistakes_in(error)}. Correct the file.") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # YAML reads dates, and nests without bound
-        raise ConfigurationError(f"{path}: not YAML ({error}). Correct the file.") from error
+    return load_model(path, PipelineConfig)

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from mens_pipeline.corpus.mistakes import mistakes_in
-from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.corpus.yaml_file import load_model
 
 FILE_NAME: Final = "examples.ssot.v1.yaml"
 _EXAMPLES: Final = "examples"
@@ -77,10 +75,5 @@ def find_source_roots(folder: Path) -> SourceRoots:
 
 
 def _load(path: Path, workspace: Path) -> SourceRoots:
-    try:
-        roots = _Roots.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except ValidationError as error:
-        raise ConfigurationError(f"{path}: {mistakes_in(error)}. Correct the file.") from error
-    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:  # YAML reads dates, and nests without bound
-        raise ConfigurationError(f"{path}: cannot be read as YAML ({error}). Correct the file.") from error
+    roots = load_model(path, _Roots)
     return SourceRoots(workspace, tuple((workspace / root).resolve() for root in roots.negative_roots))

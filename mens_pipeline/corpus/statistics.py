@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mens_pipeline.corpus.records import ExtractedRecord
 from mens_pipeline.corpus.training_pair import TrainingPair
-from mens_pipeline.corpus.validate import Quarantined, read_row
+from mens_pipeline.corpus.validate import Quarantined, read_rows
 
 _COUNTED: Final = ("lane", "kind", "task_family", "category", "rating", "difficulty")
 
@@ -75,10 +75,7 @@ def statistics_of(lines: Iterable[bytes]) -> Statistics:
         lines: Extracted records or pairs, one a line.
     """
     statistics = Statistics()
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        row = read_row(line, number)
+    for row in read_rows(lines):
         if isinstance(row, Quarantined):
             statistics.unreadable += 1
         else:

@@ -101,6 +101,17 @@ def read_row(line: bytes, number: int) -> ExtractedRecord | TrainingPair | Quara
         return Quarantined(line=number, reason=RejectReason.SCHEMA, detail=mistakes_in(error), record=content)
 
 
+def read_rows(lines: Iterable[bytes]) -> Iterator[ExtractedRecord | TrainingPair | Quarantined]:
+    """The rows of a JSONL file; blank lines are passed over.
+
+    Args:
+        lines: One row a line.
+    """
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield read_row(line, number)
+
+
 def _validated(
     line: bytes, number: int, repetition: Repetition, *, recheck: bool
 ) -> ExtractedRecord | TrainingPair | Quarantined:

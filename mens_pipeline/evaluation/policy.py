@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from mens_pipeline.corpus.mistakes import mistakes_in
-from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.corpus.yaml_file import load_model
 
 
 class GatePolicy(BaseModel):
@@ -35,12 +33,4 @@ def load_gate_policy(path: Path) -> GatePolicy:
     Raises:
         ConfigurationError: It is missing, is no YAML, or holds mistakes; the message names all of them.
     """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return GatePolicy.model_validate(content)
-    except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror}. Restore the file.") from error
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path}: not YAML ({error}). Correct the file.") from error
-    except ValidationError as error:
-        raise ConfigurationError(f"{path}: {mistakes_in(error)}. Correct the file.") from error
+    return load_model(path, GatePolicy)

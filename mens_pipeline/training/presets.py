@@ -6,9 +6,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from pydantic import ValidationError
 
+from mens_pipeline.corpus.yaml_file import load_yaml
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.training.recipe import Recipe
 
@@ -61,12 +61,7 @@ def load_named(path: Path) -> dict[str, Named]:
         ConfigurationError: The file is missing, is no YAML, or one of its recipes does not hold together; all mistakes
             are named, with a suggestion for unknown keys.
     """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror}. Restore the file.") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # YAML reads dates, and nests without bound
-        raise ConfigurationError(f"{path}: not YAML ({error}). Correct the file.") from error
+    content = load_yaml(path)
     if not isinstance(content, dict) or not all(isinstance(values, dict) for values in content.values()):
         raise ConfigurationError(f"{path}: not a mapping of names to settings. Correct the file.")
     named = {str(name): _named(values) for name, values in content.items()}
