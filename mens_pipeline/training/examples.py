@@ -32,12 +32,14 @@ class Example:
         prompt: Ids that are given.
         completion: Ids that carry the loss; the last one ends the turn.
         difficulty: 1 to 10.
+        category: Its construct or its task.
         weight: What its loss is multiplied by.
     """
 
     prompt: tuple[int, ...]
     completion: tuple[int, ...]
     difficulty: int
+    category: str
     weight: float
 
     def __len__(self) -> int:
@@ -114,4 +116,4 @@ def _example(pair: TrainingPair, recipe: Recipe, tokenizer: Tokenizer, system: s
     encoded = encode(tokenizer, system, pair.prompt, pair.response)
     if len(encoded) > recipe.max_length:
         return NotShown.TOO_LONG
-    return Example(encoded.prompt, encoded.completion, pair.difficulty, row_weight(pair, recipe))
+    return Example(encoded.prompt, encoded.completion, pair.difficulty, pair.category, row_weight(pair, recipe))

@@ -85,7 +85,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     check_tokenizer(markers, base.path)
     examples = make_examples(read_pairs(train_path), recipe, tokenizer, SYSTEM_PROMPT)
     check_examples(examples, markers[1][0], min_rows)
-    plan = plan_run([len(e) for e in examples.train], [e.difficulty for e in examples.train], recipe)
+    plan = plan_run(examples.train, recipe)
     if not plan.batches:
         raise RefusedError("the curriculum leaves out every row. Raise curriculum_max_difficulty.")
     largest = max(len(batch) * max(len(examples.train[row]) for row in batch) for batch in plan.batches)

@@ -56,6 +56,9 @@ class Recipe(BaseModel):
     category_filter: tuple[str, ...] = Field(default=(), description="Parts of categories; none takes all rows.")
     min_difficulty: int = Field(default=1, ge=1, le=MAX_DIFFICULTY, description="Easier rows do not train.")
     max_difficulty: int = Field(default=MAX_DIFFICULTY, ge=1, le=MAX_DIFFICULTY, description="Harder ones neither.")
+    category_alpha: float = Field(
+        default=1.0, ge=0, le=1, description="Power that shares of categories are raised to; below 1, rare ones gain."
+    )
     curriculum: bool = Field(default=False, description="Whether easy rows come first, and hard ones in later epochs.")
     curriculum_max_difficulty: tuple[int, ...] = Field(
         default=(4, 7, 10), min_length=1, description="Hardest rows of each epoch; the last one holds for all others."

@@ -91,7 +91,7 @@ def plan_of(examples: list[Example], recipe: Recipe) -> Plan:
     Raises:
         RefusedError: There is no row to train on.
     """
-    plan = plan_run([len(example) for example in examples], [example.difficulty for example in examples], recipe)
+    plan = plan_run(examples, recipe)
     if not plan.batches:
         raise RefusedError("no row trains. Look at `not_shown` in training-preflight.json, and widen the recipe.")
     return plan

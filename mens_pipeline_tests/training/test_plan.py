@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mens_pipeline.training.plan import Plan, hardest_of, plan_run
+from mens_pipeline.training.examples import Example
+from mens_pipeline.training.plan import Plan, category_weights, hardest_of, plan_run
 from mens_pipeline.training.recipe import Recipe
 
 _ROWS = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 10)), max_size=40)
@@ -31,7 +32,7 @@ _CHECKED = settings(max_examples=150, deadline=None, derandomize=True)
 
 
 def _plan(rows: list[tuple[int, int]], recipe: Recipe) -> Plan:
-    return plan_run([length for length, _ in rows], [difficulty for _, difficulty in rows], recipe)
+    return plan_run([Example((0,) * length, (), difficulty, "function", 1.0) for length, difficulty in rows], recipe)
 
 
 def _epochs(rows: list[tuple[int, int]], recipe: Recipe, plan: Plan) -> list[list[tuple[int, ...]]]:
@@ -169,3 +170,21 @@ def test_easy_rows_come_in_more_epochs_of_a_curriculum() -> None:
 
     assert Counter(row for batch in plan.batches for row in batch) == {0: 3, 1: 2, 2: 1}
     assert plan.num_skipped == (3, 2, 1)
+
+
+def test_rare_categories_gain_what_frequent_ones_lose() -> None:
+    """With 90 rows of one and 10 of another, the square root asks for shares of three to one."""
+    examples = [Example((0,), (), 1, "function" if row < 90 else "form", 1.0) for row in range(100)]
+    recipe = Recipe(category_alpha=0.5, num_train_epochs=200, per_device_train_batch_size=1)
+
+    shown = Counter(examples[row].category for batch in plan_run(examples, recipe).batches for row in batch)
+
+    assert shown["function"] / shown["form"] == pytest.approx(3, rel=0.02)
+    assert shown.total() == pytest.approx(200 * 100, rel=0.01)
+
+
+def test_every_category_weighs_the_same_with_an_alpha_of_zero() -> None:
+    """Rows of a category share its weight; an epoch keeps its size."""
+    weights = category_weights(["a"] * 8 + ["b"] * 2, 0.0)
+
+    assert weights == pytest.approx({"a": 0.625, "b": 2.5})

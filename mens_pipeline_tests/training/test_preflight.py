@@ -29,7 +29,7 @@ _PROCESSOR = Device("cpu", "x86_64, 2 threads", None, has_bfloat16=False)
 
 
 def _examples(number: int, *completion: int, **counts: Any) -> Examples:
-    rows = [Example((1, 2), completion or (3, _END), 5, 1.0) for _ in range(number)]
+    rows = [Example((1, 2), completion or (3, _END), 5, "function", 1.0) for _ in range(number)]
     return Examples(**{"train": rows, "seen": number, **counts})
 
 
@@ -102,7 +102,7 @@ def test_rows_that_disappeared_are_refused() -> None:
 def test_every_row_ends_its_turn_once(completion: tuple[int, ...], place: str) -> None:
     """Never, too early, or twice: refused, whether the row trains or measures."""
     examples = _examples(1)
-    getattr(examples, place).append(Example((1,), completion, 5, 1.0))
+    getattr(examples, place).append(Example((1,), completion, 5, "function", 1.0))
     examples.seen = 2
 
     with pytest.raises(RefusedError, match="a row does not end its turn once, at its end"):
