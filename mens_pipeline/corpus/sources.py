@@ -11,11 +11,12 @@ from mens_pipeline.errors import SourceNotFoundError
 VOX_SUFFIXES: Final = (".vox", ".vox.ui")
 PAGE_SUFFIXES: Final = (".md",)
 _CACHE_TAG: Final = "CACHEDIR.TAG"
-_SKIPPED_FOLDERS: Final = frozenset(("node_modules", "target", "__pycache__"))
+_SKIPPED_FOLDERS: Final = frozenset(("node_modules", "target", "__pycache__", "heldout_bench"))
+"""Folders that are not entered: what builds leave behind, and benchmarks, whose solutions must never train."""
 
 
 def vox_files(root: Path) -> Iterator[Path]:
-    """The Vox programs below a folder, sorted, links and hidden or build folders left out.
+    """The Vox programs below a folder, sorted, links and hidden, build or benchmark folders left out.
 
     Args:
         root: A folder, or a single file, which is taken whatever its name.
@@ -35,8 +36,9 @@ def files_below(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
     """The files below a folder whose names end so, sorted folder by folder, links among them.
 
     Args:
-        root: A folder; hidden folders, build folders, linked folders and tagged caches (`CACHEDIR.TAG`) below it are
-            not entered. A folder that cannot be listed is given itself, so that it is missed by whoever reads it.
+        root: A folder; hidden folders, build folders, benchmarks (`heldout_bench`), linked folders and tagged caches
+            (`CACHEDIR.TAG`) below it are not entered. A folder that cannot be listed is given itself, so that it is
+            missed by whoever reads it.
         suffixes: Ends of names, with their dots.
     """
     unlisted: list[OSError] = []

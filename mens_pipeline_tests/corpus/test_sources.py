@@ -31,9 +31,10 @@ def test_programs_are_found_in_order(tmp_path: Path) -> None:
     assert _found(tmp_path) == ["a.vox", "b.vox", "d/e/f.vox", "z/c.vox.ui"]
 
 
-def test_hidden_build_and_linked_files_are_left_out(tmp_path: Path) -> None:
+def test_hidden_build_benchmark_and_linked_files_are_left_out(tmp_path: Path) -> None:
     """What is no source of the workspace is not read, and no link leads out of it."""
     _fill(tmp_path, "a.vox", ".git/b.vox", "node_modules/c.vox", "target/d.vox", "x.vox/inner.vox")
+    _fill(tmp_path, "mens/data/heldout_bench/solutions/fn_add.vox")
     (tmp_path / "link.vox").symlink_to(tmp_path / "a.vox")
     (tmp_path / "linked").symlink_to(tmp_path / "x.vox")
 

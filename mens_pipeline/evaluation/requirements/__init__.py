@@ -1,0 +1,7 @@
+"""What a task demands of an answer, told by its syntax tree."""
+
+from mens_pipeline.evaluation.requirements.parts import Part
+from mens_pipeline.evaluation.requirements.requirement import Requirement
+from mens_pipeline.evaluation.requirements.unmet import unmet
+
+__all__ = ["Part", "Requirement", "unmet"]

@@ -1,0 +1,354 @@
+"""Requirements: what an answer must declare, told by its syntax tree."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from mens_pipeline.evaluation.requirements import Part, Requirement, unmet
+from mens_pipeline.language import CONSTRUCTS, Mode, analyze
+from mens_pipeline_tests.language.examples import golden_programs
+
+_PROGRAM = """
+import clinic.limits as { minimum_for, Limit }, std.log as out
+
+let patience: Map[str,int] = limits()
+let loose = 1
+
+@table type Task {
+    title: str
+    open: bool
+}
+
+@index Task.by_title on (title, open)
+
+type Shape =
+    | Circle(radius: float)
+    | Dot
+
+@pure
+fn area(shape: Shape, scale: fn(int) to int) uses clock to Option[ int ] {
+    let rows = db.Task.filter({ open: true }).map(row => row.title)
+    return match shape {
+        Dot => None
+        Circle(radius) => if not (len(rows) % 2 is 0) { Some(1) } else { None }
+    }
+}
+
+@test("a dot is flat")
+fn flat() { assert(area(Dot, same) is None) }
+@test
+fn other() { assert(true) }
+@forall("always") fn law(n: int) to Unit { assert(true) }
+@scheduled("6h") fn nightly() to Unit { }
+@endpoint(kind: query) fn tasks(owner: str) to List[Task] { return db.Task.all() }
+@endpoint(kind: server) fn clock() to int { return 1 }
+@loading fn Pending() to Element { return text() { "..." } }
+@mcp.tool "Add a task" fn add_task() to str { return "ok" }
+@mcp.resource("task://all", "All tasks") fn all_tasks() to str { return "" }
+
+component Board(tasks: List[Task]) {
+    state count: int = 0
+    state draft = ""
+    effect depends_on (count): { print(count) }
+    view: column(gap=2) { button(on_click=fn() { count += 1 }) { "Add" } }
+}
+
+fragment Row(task: Task) { text() { task.title } }
+@v0 "b_1" Chart {
+    values: List[int]
+    tall?: bool
+}
+@v0 from "chart.png" Other { wide: bool }
+
+state_machine Door {
+    state Closed
+    terminal state Broken(by: str)
+    on kick(by) from Closed -> Broken(by)
+    on slam from any -> Closed
+}
+
+actor Bell {
+    on ring(times: int) to str { return "ding" }
+    on mute() { }
+}
+
+activity fetch(id: str) to Result[str] { return Ok(id) }
+workflow run(id: str) to Result[str] { return fetch(id) with { retries: 3 } }
+
+url Link { Home, Page(slug: str, ?at: int) }
+routes {
+    "/" to Home with (loader: tasks, pending: Pending) { "/deep" to Deep }
+    not_found: Lost
+    error: Broken
+}
+@form TaskForm {
+    field title: str required max_len(40)
+    field owner: str hidden
+    on_submit: add
+    success_redirect: "/done"
+    error_message: "Again"
+}
+@tokens { color ink light: "#000" dark: "#fff" spacing gap: "8px" }
+@back_button { on_press: leave }
+@deep_link { scheme: "tasks" on_link: open }
+@push { on_register: keep }
+"""
+
+_MET: dict[str, dict[str, Any]] = {
+    "name": {"construct": "function", "name": "area"},
+    "name of an import": {"construct": "import", "name": "clinic.limits.Limit"},
+    "last part of an import": {"construct": "import", "name": "minimum_for"},
+    "alias of an import": {"construct": "import", "name": "out"},
+    "name of an index": {"construct": "index", "name": "Task.by_title"},
+    "name of a wrapped function": {"construct": "query", "name": "tasks"},
+    "construct alone": {"construct": "routes"},
+    "params by type": {"construct": "function", "params": ["Shape", "fn( int )  to int"]},
+    "params by name": {"construct": "function", "params": ["shape: Shape", "scale:fn(int) to int"]},
+    "no params": {"construct": "server", "params": []},
+    "params of a component": {"construct": "component", "params": ["tasks: List[Task]"]},
+    "returns": {"construct": "function", "returns": "Option[int]"},
+    "returns of a workflow": {"construct": "workflow", "returns": "Result[str]"},
+    "returns of a constant": {"construct": "const", "returns": "Map[str, int]"},
+    "label of a test": {"construct": "test", "label": "a dot is flat"},
+    "label of a property": {"construct": "forall", "label": "always"},
+    "label of a schedule": {"construct": "scheduled", "label": "6h"},
+    "label of a tool": {"construct": "mcp_tool", "label": "Add a task"},
+    "label of a resource": {"construct": "mcp_resource", "label": "task://all"},
+    "label of a stub": {"construct": "v0_component", "label": "b_1"},
+    "label of a stub from an image": {"construct": "v0_component", "label": "chart.png"},
+    "fields of a table": {"construct": "table", "fields": ["title", "open: bool"]},
+    "fields of a stub": {"construct": "v0_component", "fields": ["values:List[int]", "tall?: bool", "tall: bool"]},
+    "fields of a form": {
+        "construct": "form",
+        "fields": ["title: str required", "title: str max_len(40)", "owner: str"],
+    },
+    "hidden field": {"construct": "form", "fields": ["owner: str hidden"]},
+    "clauses of a form": {
+        "construct": "form",
+        "fields": ["on_submit: add", "success_redirect: /done", "error_message: Again"],
+    },
+    "design tokens": {"construct": "design_tokens", "fields": ["color ink", "gap"]},
+    "back button": {"construct": "back_button", "fields": ["on_press: leave"]},
+    "deep link": {"construct": "deep_link", "fields": ["scheme: tasks", "on_link"]},
+    "push": {"construct": "push", "fields": ["on_register: keep"]},
+    "variants": {"construct": "type", "variants": ["Circle( radius: float )", "Dot"]},
+    "variants of a url": {"construct": "url", "variants": ["Home", "Page(slug: str, ?at: int)"]},
+    "states": {"construct": "state_machine", "states": ["Closed", "Broken", "Broken(by: str)", "terminal Broken"]},
+    "states of a component": {"construct": "component", "states": ["count: int", "draft"]},
+    "events": {"construct": "state_machine", "events": ["kick", "kick from Closed -> Broken", "slam from any->Closed"]},
+    "events with values": {"construct": "state_machine", "events": ["kick(by) from Closed -> Broken"]},
+    "handlers": {"construct": "actor", "handlers": ["ring", "ring(times: int)", "ring(times:int) to str", "mute()"]},
+    "columns": {"construct": "index", "columns": ["open"]},
+    "routes": {"construct": "routes", "routes": ["/", "/ to Home", "/ to Home with loader: tasks", "/deep to Deep"]},
+    "clauses of routes": {"construct": "routes", "routes": ["not_found: Lost", "error: Broken"]},
+    "count": {"construct": "test", "count_at_least": 2},
+    "kinds": {"construct": "function", "contains": ["Match", "If", "Lambda", "Let"]},
+    "calls": {"construct": "function", "contains": ["call:len", "call:map", "call:db.Task.filter", "call:Some"]},
+    "operators, keys and effects": {
+        "construct": "function",
+        "contains": ["operator:Mod", "operator:Not", "key:open", "uses:clock", "decorator:@pure"],
+    },
+    "views": {
+        "construct": "component",
+        "contains": ["view:button", "call:column", "attribute:on_click", "member:effect", "member:state"],
+    },
+}
+
+_UNMET: dict[str, tuple[dict[str, Any], str]] = {
+    "name": (
+        {"construct": "activity", "name": "store"},
+        "Asked for an activity `store`; found an activity `fetch`.",
+    ),
+    "params": (
+        {"construct": "function", "name": "area", "params": ["Shape"]},
+        "A function `area`: asked for the parameters `Shape`, found `shape: Shape`, `scale: fn(int) to int`.",
+    ),
+    "order of params": (
+        {"construct": "function", "params": ["fn(int) to int", "Shape"]},
+        (
+            "A function: asked for the parameters `fn(int) to int`, `Shape`, "
+            "found `shape: Shape`, `scale: fn(int) to int`."
+        ),
+    ),
+    "no params": (
+        {"construct": "activity", "params": []},
+        "An activity: asked for no parameters, found `id: str`.",
+    ),
+    "returns": (
+        {"construct": "workflow", "name": "run", "returns": "str"},
+        "A workflow `run`: asked for the type `str`, found `Result[str]`.",
+    ),
+    "returns nothing": (
+        {"construct": "test", "name": "flat", "returns": "Unit"},
+        "A test `flat`: asked for the type `Unit`, found none.",
+    ),
+    "type of a constant": (
+        {"construct": "const", "name": "loose", "returns": "int"},
+        "A module-level constant `loose`: asked for the type `int`, found none.",
+    ),
+    "label": (
+        {"construct": "scheduled", "label": "12h"},
+        "A scheduled function: asked for the text `12h`, found `6h`.",
+    ),
+    "no label": (
+        {"construct": "test", "name": "other", "label": "x"},
+        "A test `other`: asked for the text `x`, found none.",
+    ),
+    "fields": (
+        {"construct": "table", "fields": ["title: int", "open: bool"]},
+        "A table: asked for the fields `title: int`, found `title: str`, `open: bool`.",
+    ),
+    "fields of a sum type": (
+        {"construct": "type", "fields": ["x"]},
+        "A type: asked for the fields `x`, found none.",
+    ),
+    "variants": (
+        {"construct": "type", "variants": ["Square"]},
+        "A type: asked for the variants `Square`, found `Circle(radius: float)`, `Dot`.",
+    ),
+    "states": (
+        {"construct": "state_machine", "states": ["terminal Closed"]},
+        "A state machine: asked for the states `terminal Closed`, found `Closed`, `terminal Broken(by: str)`.",
+    ),
+    "events": (
+        {"construct": "state_machine", "events": ["slam from Closed -> Broken"]},
+        (
+            "A state machine: asked for the events `slam from Closed -> Broken`, "
+            "found `kick(by) from Closed -> Broken`, `slam from any -> Closed`."
+        ),
+    ),
+    "handlers": (
+        {"construct": "actor", "handlers": ["ring() to str"]},
+        "An actor: asked for the handlers `ring() to str`, found `ring(times: int) to str`, `mute()`.",
+    ),
+    "columns": (
+        {"construct": "index", "columns": ["owner"]},
+        "A table index: asked for the columns `owner`, found `title`, `open`.",
+    ),
+    "routes": (
+        {"construct": "routes", "routes": ["/ to Away"]},
+        (
+            "A routes block: asked for the routes `/ to Away`, found `/ to Home with pending: Pending`, "
+            "`/deep to Deep`, `not_found: Lost`, `error: Broken`."
+        ),
+    ),
+    "count": (
+        {"construct": "test", "count_at_least": 3},
+        "Asked for at least 3 times a test; found 2 that fit.",
+    ),
+    "count of those that fit": (
+        {"construct": "test", "count_at_least": 2, "label": "a dot is flat"},
+        "Asked for at least 2 times a test; found 1 that fit (asked for the text `a dot is flat`, found none).",
+    ),
+    "contains": (
+        {"construct": "function", "contains": ["While", "Match", "call:filter_map"]},
+        "A function: asked for `While`, `call:filter_map` within it, found no such thing.",
+    ),
+    "several faults": (
+        {"construct": "activity", "params": [], "returns": "str"},
+        "An activity: asked for no parameters, found `id: str`; asked for the type `str`, found `Result[str]`.",
+    ),
+}
+
+
+def _unmet(requirement: dict[str, Any], source: str = _PROGRAM, mode: Mode = Mode.SOURCE) -> tuple[str, ...]:
+    module = analyze(source, mode).module
+    assert module is not None
+    return unmet([Requirement.model_validate(requirement)], module, source)
+
+
+@pytest.mark.parametrize("requirement", _MET.values(), ids=_MET.keys())
+def test_what_is_there_meets_the_requirement(requirement: dict[str, Any]) -> None:
+    """Every key, in every spelling that it may have."""
+    assert _unmet(requirement) == ()
+
+
+@pytest.mark.parametrize(("requirement", "sentence"), _UNMET.values(), ids=_UNMET.keys())
+def test_what_is_missing_is_told_in_a_sentence(requirement: dict[str, Any], sentence: str) -> None:
+    """What was asked for, and what was found instead."""
+    assert _unmet(requirement) == (sentence,)
+
+
+def test_each_unmet_requirement_gives_one_sentence() -> None:
+    """Those that are met say nothing."""
+    module = analyze("fn f() { }").module
+    wanted = [Requirement(construct_=name) for name in ("function", "table", "workflow")]
+
+    assert module is not None
+    assert unmet(wanted, module, "fn f() { }") == (
+        "Asked for a table; found a function `f`.",
+        "Asked for a workflow; found a function `f`.",
+    )
+
+
+def test_an_empty_answer_is_told_as_such() -> None:
+    """There is always something to say of what was found."""
+    assert _unmet({"construct": "table"}, "") == ("Asked for a table; found no declaration.",)
+
+
+def test_long_answers_are_told_in_short() -> None:
+    """A sentence stays one that can be read; what has no name is told by its kind."""
+    source = "routes { }\n" + "\n".join(f"fn f{number}() {{ }}" for number in range(7))
+    (sentence,) = _unmet({"construct": "table"}, source)
+
+    assert sentence.startswith("Asked for a table; found a routes block, a function `f0`, a function `f1`,")
+    assert sentence.endswith(" a function `f3`, 3 more.")
+
+
+def test_text_in_comments_and_strings_meets_nothing() -> None:
+    """A substring is no declaration."""
+    source = '// fn add(a: int) to int\nlet text = "fn add(a: int) to int"\n'
+
+    assert _unmet({"construct": "function", "name": "add"}, source) != ()
+
+
+def test_one_of_several_declarations_suffices() -> None:
+    """The others may be whatever they like; the nearest of several misses is told."""
+    source = "fn f(a: int) to int { return a }\nfn f() to str { return 1 }"
+
+    assert _unmet({"construct": "function", "name": "f", "params": ["int"], "returns": "int"}, source) == ()
+    assert _unmet({"construct": "function", "name": "f", "params": [], "returns": "int"}, source) == (
+        "A function `f`: asked for no parameters, found `a: int`.",
+    )
+
+
+def test_an_untyped_parameter_has_its_name_alone() -> None:
+    """Nothing is invented for it."""
+    assert _unmet({"construct": "function", "params": ["int"]}, "fn f(a) { }") == (
+        "A function: asked for the parameters `int`, found `a`.",
+    )
+
+
+def test_reactive_modules_have_states() -> None:
+    """The members of a `.vox.ui` file."""
+    source = "state n: int = 0\nderived m = n * 2\n"
+
+    assert _unmet({"construct": "reactive_module", "states": ["n: int"]}, source, Mode.UI) == ()
+    assert _unmet({"construct": "reactive_module", "states": ["m"]}, source, Mode.UI) == (
+        "The reactive members of a `.vox.ui` file: asked for the states `m`, found `n: int`.",
+    )
+
+
+@pytest.mark.parametrize("construct", CONSTRUCTS)
+def test_every_construct_can_be_asked_for(construct: str) -> None:
+    """With and without all of its parts, for whatever the golden programs declare."""
+    wanted = Requirement.model_validate({"construct": construct})
+    parts = {str(part): ["nothing like it"] for part in Part if not _refused(construct, part)}
+    unheard_of = Requirement.model_validate({"construct": construct, **parts, "contains": ["call:nothing_like_it"]})
+    found = 0
+    for path, source in golden_programs().items():
+        module = analyze(source, Mode.UI if path.endswith(".ui") else Mode.SOURCE).module
+        assert module is not None
+        found += unmet([wanted], module, source) == ()
+        assert len(unmet([unheard_of], module, source)) == 1
+
+    assert found >= 8
+
+
+def _refused(construct: str, part: Part) -> bool:
+    try:
+        Requirement.model_validate({"construct": construct, str(part): []})
+    except ValidationError:
+        return True
+    return False

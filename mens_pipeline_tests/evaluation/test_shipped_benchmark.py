@@ -1,0 +1,178 @@
+"""The benchmark that ships: what it covers, that its tasks can be solved and failed, and that no corpus knows them."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.extracted_corpus import RECORDS, build_extracted_corpus
+from mens_pipeline.corpus.jsonl import open_rows, read_pairs, read_records
+from mens_pipeline.corpus.overlap import HeldoutTasks
+from mens_pipeline.corpus.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.sources import vox_files
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.corpus.synthesis.account import coverage_of
+from mens_pipeline.corpus.synthesis.generate import bases_of, generate
+from mens_pipeline.corpus.synthetic_corpus import PAIRS, build_synthetic_corpus
+from mens_pipeline.corpus.validated_pairs import build_validated_pairs
+from mens_pipeline.evaluation.benchmark import BenchmarkTask, load_benchmark, tasks_as_pairs
+from mens_pipeline.evaluation.manifest import Difficulty
+from mens_pipeline.evaluation.requirements import Part, Requirement, unmet
+from mens_pipeline.language import CONSTRUCTS, analyze, declaration_spans
+from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
+from mens_pipeline_tests.evaluation.benches import SHIPPED
+
+_BENCHMARK = load_benchmark(SHIPPED)
+_TASKS = pytest.mark.parametrize("task", _BENCHMARK.tasks, ids=lambda task: task.id)
+_COMMON = (
+    *("function", "type", "test", "component", "table", "query", "mutation", "workflow", "activity"),
+    *("actor", "state_machine"),
+)
+
+
+def _unmet(task: BenchmarkTask, answer: str) -> tuple[str, ...]:
+    """What an answer lacks; a rejected one lacks everything."""
+    module = analyze(answer, task.spec.mode).module
+    return unmet(task.spec.requires, module, answer) if module is not None else ("rejected",)
+
+
+def test_it_is_large_enough_and_of_three_difficulties() -> None:
+    """One task more or less is no more than one and a half points."""
+    counts = Counter(task.spec.difficulty for task in _BENCHMARK.tasks)
+
+    assert len(_BENCHMARK.tasks) >= 66
+    assert counts[Difficulty.EASY] >= 24
+    assert counts[Difficulty.MEDIUM] >= 24
+    assert counts[Difficulty.HARD] >= 18
+
+
+def test_every_construct_is_asked_for() -> None:
+    """Twice at least, and those that programs are made of three times."""
+    counts = Counter(name for task in _BENCHMARK.tasks for name in {r.construct_ for r in task.spec.requires})
+
+    assert {name for name in CONSTRUCTS if counts[name] < 2} == set()
+    assert {name for name in _COMMON if counts[name] < 3} == set()
+    assert {task.spec.category for task in _BENCHMARK.tasks} <= CONSTRUCTS.keys()
+
+
+def test_upstreams_ideas_are_among_them() -> None:
+    """So that a result can be told beside upstream's."""
+    ideas = (
+        *("fn_add", "fn_greet", "workflow_fetch_save", "action_create_item", "action_delete", "test_smoke"),
+        *("query_list_items", "mutation_update", "component_button", "page_index"),
+    )
+
+    assert {task.id for task in _BENCHMARK.tasks} >= set(ideas)
+
+
+@_TASKS
+def test_a_small_model_can_write_it_in_full(task: BenchmarkTask) -> None:
+    """256 new tokens are about 700 characters."""
+    most = {Difficulty.EASY: 12, Difficulty.MEDIUM: 40, Difficulty.HARD: 60}[task.spec.difficulty]
+
+    assert len(task.solution.splitlines()) <= most
+    assert task.spec.difficulty is Difficulty.HARD or len(task.solution) <= 700
+
+
+@_TASKS
+def test_it_never_trains_and_no_warning_is_left(task: BenchmarkTask) -> None:
+    """Solutions are as they should be written."""
+    assert task.spec.never_train
+    assert task.spec.semantic_expected_contains
+    assert analyze(task.solution, task.spec.mode).diagnostics == ()
+
+
+@_TASKS
+def test_the_request_names_what_is_required(task: BenchmarkTask) -> None:
+    """Nobody can guess a name."""
+    names = [requirement.name for requirement in task.spec.requires if requirement.name is not None]
+
+    assert [name for name in names if name.split(".")[-1] not in task.spec.description] == []
+
+
+@_TASKS
+def test_an_answer_without_one_of_its_declarations_is_wrong(task: BenchmarkTask) -> None:
+    """All that the solution declares is asked for."""
+    module = analyze(task.solution, task.spec.mode).module
+
+    assert module is not None
+    for span in declaration_spans(task.solution, module):
+        assert _unmet(task, task.solution[: span.start] + task.solution[span.end :]) != ()
+
+
+@_TASKS
+def test_an_answer_with_another_name_is_wrong(task: BenchmarkTask) -> None:
+    """For each requirement: what it asks for by name is called otherwise."""
+    for requirement in task.spec.requires:
+        name = _asked_name(requirement)
+        if name is not None:
+            renamed = re.sub(rf"(?<![\w]){re.escape(name)}(?![\w])", f"{name}_x", task.solution)
+
+            assert renamed != task.solution
+            assert _unmet(task, renamed) != ()
+
+
+def _asked_name(requirement: Requirement) -> str | None:
+    """A name that the requirement insists on; None for one that only counts declarations."""
+    if requirement.name is not None:
+        return requirement.name.split(".")[-1]
+    parts = [text for part in Part for text in requirement.parts(part)]
+    return re.split(r"[:(]", parts[0])[0].split()[-1] if parts else None
+
+
+@pytest.mark.parametrize("answer", ["", "// nothing yet\n", "fn answer() to Unit { }\n"])
+def test_an_answer_to_nothing_solves_no_task(answer: str) -> None:
+    """A stub that the front end accepts is not enough anywhere."""
+    assert [task.id for task in _BENCHMARK.tasks if not _unmet(task, answer)] == []
+
+
+def test_no_solution_solves_another_task() -> None:
+    """What one task asks for, only its own solution has."""
+    solved = {
+        (task.id, other.id)
+        for task in _BENCHMARK.tasks
+        for other in _BENCHMARK.tasks
+        if task is not other and task.spec.mode is other.spec.mode and not _unmet(task, other.solution)
+    }
+
+    assert solved == set()
+
+
+def test_requests_and_answers_stand_once() -> None:
+    """No two tasks are one."""
+    assert len({task.spec.description for task in _BENCHMARK.tasks}) == len(_BENCHMARK.tasks)
+    assert len({task.solution for task in _BENCHMARK.tasks}) == len(_BENCHMARK.tasks)
+
+
+def test_every_file_of_the_folder_is_named() -> None:
+    """Nothing lies there that no task uses."""
+    named = {name for task in _BENCHMARK.tasks for name in task.spec.files()}
+    found = {path.relative_to(SHIPPED).as_posix() for path in SHIPPED.rglob("*.vox*")}
+
+    assert found == named
+
+
+def test_the_seed_corpus_does_not_see_it() -> None:
+    """The solutions lie below the seed data, and no source of it is one of them."""
+    assert [path for path in vox_files(PROJECT_ROOT / "data") if path.is_relative_to(SHIPPED)] == []
+
+
+@pytest.mark.slow
+def test_nothing_that_may_train_is_near_to_a_task(tmp_path: Path) -> None:
+    """Every pair of the seed data, held out or not, the synthetic ones of the pipeline, and those of other seeds."""
+    config = load_pipeline_config(PIPELINE_CONFIG)
+    store = ArtifactStore(tmp_path)
+    corpus, _ = build_extracted_corpus(PROJECT_ROOT / "data", store)
+    synthetic, _ = build_synthetic_corpus(corpus, config.synthesize, store)
+    pairs, _ = build_validated_pairs(corpus, [synthetic.path / PAIRS], config.validate_, store)
+    rows = [row for name in pairs.manifest["num_pairs"] for row in read_pairs(pairs.path / name)]
+    with open_rows(corpus.path / RECORDS) as lines:
+        records = list(read_records(lines, corpus.path / RECORDS))
+    coverage = coverage_of(record.constructs for record in records)
+    rows += [row for seed in (1, 2) for row in generate(1000, seed, coverage, bases_of(records))]
+    tasks = HeldoutTasks(tasks_as_pairs(_BENCHMARK), config.split.max_overlap, config.split.min_nodes)
+    near = {(overlap[1], overlap[0], row.prompt[:80]) for row in rows if (overlap := tasks.overlap(row)) is not None}
+
+    assert len(rows) > 4000
+    assert near == set()
