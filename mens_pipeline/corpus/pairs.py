@@ -31,11 +31,6 @@ _GIVEN: Final = (
     "Write it for this code, and answer with it alone:",
     "This is there already:",
 )
-_WITH: Final = (
-    "Write {what} with it.",
-    "It needs {what} as well.",
-    "Add {what}, which it relies on.",
-)
 _MOST_NAMED: Final = 12
 _LONGEST: Final = 1_000
 """Characters; a longer name or list of fields says no more about what is wanted."""
@@ -59,8 +54,8 @@ def make_pairs(records: Iterable[ExtractedRecord]) -> Iterator[TrainingPair]:
 def pairs_of(record: ExtractedRecord) -> tuple[TrainingPair, ...]:
     """The pair of a record, and for a declaration that needs others a second one, with these in the prompt.
 
-    The prompt is the record's own, or one made from what it declares and what is said of it: everything that the answer
-    declares is asked for. The wording is chosen by
+    The prompt is the record's own, or one made from what it declares and what is said of it. An answer declares what
+    was asked for and nothing else: what a declaration needs is there already, shown or not. The wording is chosen by
     the hash of the text, so the same record always gives the same pairs.
 
     Args:
@@ -74,13 +69,13 @@ def pairs_of(record: ExtractedRecord) -> tuple[TrainingPair, ...]:
     spans = _spans(record)
     wanted = _wanted(record, spans)
     given = [span for span in spans if span not in wanted]
-    whole = _pair(record, record.prompt or " ".join((_request(record, wanted), *_needed(record, given))), record.text)
     if record.source.kind is not SourceKind.VOX_DECLARATION or not given:
-        return (whole,)
+        return (_pair(record, record.prompt or _request(record, wanted), record.text),)
+    answer = "\n\n".join(span.cut(record.text) for span in wanted) + "\n"
+    alone = _pair(record, record.prompt or _request(record, wanted), answer)
     context = "\n\n".join(span.cut(record.text) for span in given)
-    answer = "\n\n".join(span.cut(record.text) for span in wanted)
     prompt = f"{_request(record, wanted)}\n\n{_choose(_GIVEN, record)}\n\n{context}"
-    return (whole, _pair(record, prompt, answer + "\n")) if len(prompt) <= MAX_TEXT else (whole,)
+    return (alone, _pair(record, prompt, answer)) if len(prompt) <= MAX_TEXT else (alone,)
 
 
 def _pair(record: ExtractedRecord, prompt: str, response: str) -> TrainingPair:
@@ -117,20 +112,11 @@ def _wanted(record: ExtractedRecord, spans: tuple[DeclarationSpan, ...]) -> list
 
 
 def _request(record: ExtractedRecord, wanted: list[DeclarationSpan]) -> str:
-    request = _choose(_FRAMES, record).format(what=_named(record, wanted))
+    named = [_described(span, record.text) for span in wanted[:_MOST_NAMED]]
+    if len(wanted) > _MOST_NAMED:
+        named.append(f"{len(wanted) - _MOST_NAMED} more declarations")
+    request = _choose(_FRAMES, record).format(what=" and ".join(named))
     return f"{request} {record.context}" if record.context else request
-
-
-def _needed(record: ExtractedRecord, given: list[DeclarationSpan]) -> tuple[str, ...]:
-    """The sentence that asks for what a declaration needs; none when it needs nothing."""
-    return (_choose(_WITH, record).format(what=_named(record, given)),) if given else ()
-
-
-def _named(record: ExtractedRecord, spans: list[DeclarationSpan]) -> str:
-    named = [_described(span, record.text) for span in spans[:_MOST_NAMED]]
-    if len(spans) > _MOST_NAMED:
-        named.append(f"{len(spans) - _MOST_NAMED} more declarations")
-    return " and ".join(named)
 
 
 def _described(span: DeclarationSpan, text: str) -> str:
