@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO, TextIO, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -12,6 +12,8 @@ from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.corpus.records import ExtractedRecord
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def write_jsonl(path: Path, records: Iterable[BaseModel]) -> int:
@@ -110,14 +112,7 @@ def read_records(lines: Iterable[bytes], path: Path) -> Iterator[ExtractedRecord
     Raises:
         RefusedError: A line is no record.
     """
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            yield ExtractedRecord.model_validate_json(line)
-        except ValidationError as error:
-            advice = "Run `mens corpus validate` on the file first."
-            raise RefusedError(f"{path}:{number}: no extracted record ({mistakes_in(error)}). {advice}") from error
+    return _models(lines, path, ExtractedRecord, "extracted record", "Run `mens corpus validate` on the file first.")
 
 
 def read_pairs(path: Path) -> Iterator[TrainingPair]:
@@ -131,11 +126,29 @@ def read_pairs(path: Path) -> Iterator[TrainingPair]:
         RefusedError: A line is no pair.
     """
     with open_rows(path) as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                yield TrainingPair.model_validate_json(line)
-            except ValidationError as error:
-                advice = "Run `mens corpus validate` on the file first."
-                raise RefusedError(f"{path}:{number}: no pair ({mistakes_in(error)}). {advice}") from error
+        yield from _models(lines, path, TrainingPair, "pair", "Run `mens corpus validate` on the file first.")
+
+
+def read_models(path: Path, model: type[Model]) -> Iterator[Model]:
+    """Rows that this project wrote, one a line.
+
+    Args:
+        path: The file.
+        model: What a line is.
+
+    Raises:
+        SourceNotFoundError: It is not there or cannot be read.
+        RefusedError: A line is not what it should be.
+    """
+    with open_rows(path) as lines:
+        yield from _models(lines, path, model, model.__name__, "Delete the folder it stands in, and run again.")
+
+
+def _models(lines: Iterable[bytes], path: Path, model: type[Model], what: str, advice: str) -> Iterator[Model]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield model.model_validate_json(line)
+        except ValidationError as error:
+            raise RefusedError(f"{path}:{number}: no {what} ({mistakes_in(error)}). {advice}") from error
