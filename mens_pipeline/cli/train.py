@@ -195,7 +195,7 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
 def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
     from mens_pipeline.settings import load_settings, training_environment  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.training.finish import finish_run  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.job import ExitCode  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.job import MODULE, ExitCode  # noqa: PLC0415 - likewise
     from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
     from mens_pipeline.training.telemetry_log import FILE, Follower  # noqa: PLC0415 - likewise
 
@@ -205,7 +205,9 @@ def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
         return finish_run(run, resolved, load_settings().vcs_sha, ExitCode.DONE)
     follower = Follower(run_dir / FILE, _show())
     try:
-        code = run_child(run.job_path, training_environment(), follower.poll, _GRACE_SECONDS, run_dir / "child.log")
+        code = run_child(
+            MODULE, run.job_path, training_environment(), follower.poll, _GRACE_SECONDS, run_dir / "child.log"
+        )
     except KeyboardInterrupt:
         _say("interrupted; run the same command to go on from the newest checkpoint")
         raise typer.Exit(_INTERRUPTED) from None

@@ -1,7 +1,5 @@
 """What a run is, as one hash: the same contract gives the same run, and another one must not go on with it."""
 
-import hashlib
-import json
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -44,15 +42,10 @@ def contract_of(
         "compute_dtype": computed_on[1],
         "system_prompt": system,
         "trainer": rules_fingerprint(Path(__file__).parent, _TRAINER),
-        "libraries": {name: version(name) for name in LIBRARIES},
+        "libraries": library_versions(),
     }
 
 
-def digest_of_contract(contract: dict[str, Any]) -> str:
-    """SHA-256 over a contract in canonical JSON, hexadecimal.
-
-    Args:
-        contract: What `contract_of` gave.
-    """
-    text = json.dumps(contract, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+def library_versions() -> dict[str, str]:
+    """The versions of the libraries that decide what a run gives."""
+    return {name: version(name) for name in LIBRARIES}

@@ -4,12 +4,11 @@ import json
 from typing import Any
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.job import FAILURE, RESULT, ExitCode
+from mens_pipeline.training.job import RESULT
+from mens_pipeline.training.launch import refuse_failure
 from mens_pipeline.training.manifest import training_manifest, write_manifest
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.presets import ResolvedRecipe
-
-_LAST_WORDS = 1_500
 
 
 def finish_run(run: PreparedRun, resolved: ResolvedRecipe, vcs_sha: str | None, code: int) -> dict[str, Any]:
@@ -25,14 +24,9 @@ def finish_run(run: PreparedRun, resolved: ResolvedRecipe, vcs_sha: str | None, 
         RefusedError: It did not come to its end; the message says why.
     """
     run_dir = run.job.run_dir
-    if code == ExitCode.INTERRUPTED:
-        raise RefusedError(f"{run_dir}: interrupted. Run the same again to go on from its newest checkpoint.")
-    if code == ExitCode.REFUSED:
-        raise RefusedError(json.loads((run_dir / FAILURE).read_text(encoding="utf-8"))["reason"])
-    if code != ExitCode.DONE or not (run_dir / RESULT).is_file():
-        log = run_dir / "child.log"
-        words = log.read_text(encoding="utf-8", errors="replace")[-_LAST_WORDS:] if log.is_file() else ""
-        raise RefusedError(f"{run_dir}: the training process ended with {code}. Its last words ({log}):\n{words}")
+    refuse_failure(run_dir, code, "training")
+    if not (run_dir / RESULT).is_file():
+        raise RefusedError(f"{run_dir}: the training process left no {RESULT}. Run the same again.")
     result = json.loads((run_dir / RESULT).read_text(encoding="utf-8"))
     manifest = training_manifest(run, resolved, result, vcs_sha)
     write_manifest(run_dir, manifest)

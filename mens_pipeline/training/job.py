@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mens_pipeline.training.recipe import Recipe
 
+MODULE: Final = "mens_pipeline.training.child"
+"""What runs in the training process."""
+
 JOB: Final = "job.json"
 CONTRACT: Final = "contract.json"
 PREFLIGHT: Final = "training-preflight.json"

@@ -1,5 +1,6 @@
-"""A training process from outside: started, watched, and never left behind."""
+"""A child process from outside: started, watched, and never left behind."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,12 +11,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from mens_pipeline.training.job import ExitCode
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.training.job import FAILURE, ExitCode
 
 _POLL_SECONDS: Final = 0.2
+_LAST_WORDS: Final = 1_500
+"""Characters of a log that a message shows."""
 
 
-def run_child(
+def run_child(  # noqa: PLR0913, PLR0917 - what a process is started with
+    module: str,
     job_path: Path,
     environment: Mapping[str, str],
     poll: Callable[[], None],
@@ -28,6 +33,7 @@ def run_child(
     group.
 
     Args:
+        module: What runs it: `mens_pipeline.training.child`, or that of evaluation.
         job_path: The job as JSON.
         environment: Of the child.
         poll: Called a few times a second while it runs, and once after its end.
@@ -37,7 +43,7 @@ def run_child(
     Returns:
         Its exit code; see `ExitCode`.
     """
-    command = [sys.executable, "-m", "mens_pipeline.training.child", str(job_path), str(os.getpid())]
+    command = [sys.executable, "-m", module, str(job_path), str(os.getpid())]
     with log.open("ab") as output:
         child = subprocess.Popen(  # noqa: S603 - our own command
             command, env=dict(environment), stdout=output, stderr=output, stdin=subprocess.DEVNULL, process_group=0
@@ -60,3 +66,25 @@ def _end(child: "subprocess.Popen[bytes]", grace_seconds: float) -> None:
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)  # what is left of its group
     child.wait()
+
+
+def refuse_failure(run_dir: Path, code: int, what: str) -> None:
+    """Nothing, if a process came to its end.
+
+    Args:
+        run_dir: Where it worked.
+        code: Its exit code.
+        what: What it did: `training`.
+
+    Raises:
+        RefusedError: It did not; the message says why.
+    """
+    if code == ExitCode.DONE:
+        return
+    if code == ExitCode.INTERRUPTED:
+        raise RefusedError(f"{run_dir}: interrupted. Run the same again; what is done already is taken up.")
+    if code == ExitCode.REFUSED:
+        raise RefusedError(json.loads((run_dir / FAILURE).read_text(encoding="utf-8"))["reason"])
+    log = run_dir / "child.log"
+    words = log.read_text(encoding="utf-8", errors="replace")[-_LAST_WORDS:] if log.is_file() else ""
+    raise RefusedError(f"{run_dir}: the {what} process ended with {code}. Its last words ({log}):\n{words}")

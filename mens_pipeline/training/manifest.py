@@ -1,10 +1,9 @@
 """What a saved adapter is: recipe, inputs, versions, durations; written beside it, with a card for people."""
 
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.training.contract import LIBRARIES
+from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.job import ADAPTER, as_document
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.presets import ResolvedRecipe
@@ -44,7 +43,7 @@ def training_manifest(
         "system_prompt": run.job.system_prompt,
         "n_layers": result["n_layers"],
         "n_heads": result["n_heads"],
-        "libraries": {name: version(name) for name in LIBRARIES},
+        "libraries": library_versions(),
         "result": result,
     }
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from mens_pipeline.corpus.jsonl import read_pairs
-from mens_pipeline.corpus.store import digest_of
+from mens_pipeline.corpus.store import digest_of, key_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.training.base_model import BaseModel, find_base_model
 from mens_pipeline.training.chat import IM_END, IM_START
-from mens_pipeline.training.contract import contract_of, digest_of_contract
+from mens_pipeline.training.contract import contract_of
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.examples import make_examples
 from mens_pipeline.training.job import CONTRACT, JOB, PREFLIGHT, RESULT, TrainingJob, as_document
@@ -93,7 +93,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     dtype = own if recipe.bnb_4bit_compute_dtype == "auto" else recipe.bnb_4bit_compute_dtype
     memory = estimate_memory(base, recipe, largest, 2 if dtype == "bfloat16" else 4)
     contract = contract_of(recipe, digest_of(train_path), base, (device.kind, dtype), SYSTEM_PROMPT)
-    digest = digest_of_contract(contract)
+    digest = key_of(contract)
     run_dir = folder if isinstance(folder, Path) else folder(digest)
     run_dir.mkdir(parents=True, exist_ok=True)
     _refuse_another_run(run_dir, digest)

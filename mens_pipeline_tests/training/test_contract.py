@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from mens_pipeline.corpus.store import key_of
 from mens_pipeline.training import contract as module
-from mens_pipeline.training.contract import LIBRARIES, contract_of, digest_of_contract
+from mens_pipeline.training.contract import LIBRARIES, contract_of
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.training.small_folder import described_base
 
@@ -32,6 +33,7 @@ _OTHER_VALUES: dict[str, Any] = {
     "category_filter": ("actor",),
     "min_difficulty": 2,
     "max_difficulty": 9,
+    "category_alpha": 0.5,
     "curriculum": True,
     "curriculum_max_difficulty": (3,),
     "trajectory_weighting": True,
@@ -58,7 +60,7 @@ def _contract(recipe: Recipe | None = None, **changes: Any) -> dict[str, Any]:
     return contract_of(recipe or Recipe(), usual["train"], base, (usual["device"], usual["dtype"]), usual["system"])
 
 
-_USUAL = digest_of_contract(_contract())
+_USUAL = key_of(_contract())
 
 
 def test_every_field_of_a_recipe_is_looked_at() -> None:
@@ -72,7 +74,7 @@ def test_another_value_is_another_run(field: str) -> None:
     recipe = Recipe.model_validate({field: _OTHER_VALUES[field]})
 
     assert recipe != Recipe()
-    assert digest_of_contract(_contract(recipe)) != _USUAL
+    assert key_of(_contract(recipe)) != _USUAL
 
 
 @pytest.mark.parametrize("field", sorted(_NOT_OF_THE_RUN))
@@ -81,13 +83,13 @@ def test_what_does_not_change_the_adapter_is_the_same_run(field: str) -> None:
     recipe = Recipe.model_validate({field: _NOT_OF_THE_RUN[field]})
 
     assert recipe != Recipe()
-    assert digest_of_contract(_contract(recipe)) == _USUAL
+    assert key_of(_contract(recipe)) == _USUAL
 
 
 @pytest.mark.parametrize("change", [{"train": "u"}, {"base": "c"}, {"device": "cuda"}, {"system": "You write."}])
 def test_other_inputs_are_another_run(change: dict[str, Any]) -> None:
     """Train set, base, device, and what the model is told before every request."""
-    assert digest_of_contract(_contract(**change)) != _USUAL
+    assert key_of(_contract(**change)) != _USUAL
 
 
 @pytest.mark.parametrize("part", ["trainer", "libraries"])
@@ -95,7 +97,7 @@ def test_another_trainer_is_another_run(part: str) -> None:
     """The code of the trainer and the versions of the libraries are part of the contract."""
     contract = _contract()
 
-    assert digest_of_contract({**contract, part: "other"}) != _USUAL
+    assert key_of({**contract, part: "other"}) != _USUAL
     assert set(contract["libraries"]) == set(LIBRARIES)
 
 
@@ -113,11 +115,11 @@ def test_the_order_of_keys_does_not_matter() -> None:
     turned["recipe"] = {key: contract["recipe"][key] for key in reversed(contract["recipe"])}
 
     assert list(turned) != list(contract)
-    assert digest_of_contract(turned) == _USUAL
+    assert key_of(turned) == _USUAL
     assert len(_USUAL) == 64
 
 
 def test_what_is_no_json_is_no_contract() -> None:
     """Numbers that JSON cannot say would read differently elsewhere."""
     with pytest.raises(ValueError, match="not JSON compliant"):
-        digest_of_contract({"a": float("nan")})
+        key_of({"a": float("nan")})

@@ -8,7 +8,7 @@ import pytest
 
 from mens_pipeline.settings import training_environment
 from mens_pipeline.training.devices import DeviceChoice
-from mens_pipeline.training.job import RESULT, ExitCode
+from mens_pipeline.training.job import MODULE, RESULT, ExitCode
 from mens_pipeline.training.launch import run_child
 from mens_pipeline_tests.training.runs import prepared
 
@@ -27,7 +27,7 @@ def test_a_card_trains_every_matrix_in_bfloat16(tiny_base: Path, tmp_path: Path)
     """NF4, paged 8-bit AdamW, activation checkpointing: every matrix changes, the base does not."""
     recipe: dict[str, Any] = {"num_train_epochs": 4, "save_steps": 1000, "bnb_4bit_compute_dtype": "auto"}
     run = prepared(tiny_base, tmp_path, choice=DeviceChoice.CUDA, **recipe)
-    code = run_child(run.job_path, training_environment(), lambda: None, 60, tmp_path / "child.log")
+    code = run_child(MODULE, run.job_path, training_environment(), lambda: None, 60, tmp_path / "child.log")
     assert code == ExitCode.DONE, (tmp_path / "child.log").read_text()[-2000:]
     result = json.loads((run.job.run_dir / RESULT).read_text())
 

@@ -39,7 +39,7 @@ def test_a_complete_run_gets_its_manifest(run: PreparedRun) -> None:
 
 def test_an_interrupted_run_can_go_on(run: PreparedRun) -> None:
     """The message says how."""
-    with pytest.raises(RefusedError, match=r"run: interrupted\. Run the same again to go on"):
+    with pytest.raises(RefusedError, match=r"run: interrupted\. Run the same again; what is done already is taken up"):
         _finish(run, ExitCode.INTERRUPTED)
 
 
@@ -65,10 +65,15 @@ def test_a_crashed_run_shows_its_last_words(run: PreparedRun, code: int) -> None
     assert "first words" not in str(caught.value)
 
 
-@pytest.mark.parametrize("code", [ExitCode.CRASHED, ExitCode.DONE])
-def test_a_run_without_a_result_is_not_complete(run: PreparedRun, code: int) -> None:
-    """Not even if it says so; and it may have said nothing at all."""
-    with pytest.raises(RefusedError, match=rf"(?s)the training process ended with {int(code)}\. Its last words .*:\n$"):
-        _finish(run, code)
+def test_a_run_without_a_result_is_not_complete(run: PreparedRun) -> None:
+    """Not even if it says so."""
+    with pytest.raises(RefusedError, match=r"the training process left no result\.json\. Run the same again"):
+        _finish(run, ExitCode.DONE)
+
+
+def test_a_run_that_said_nothing_has_no_last_words(run: PreparedRun) -> None:
+    """The message says how it ended, and where its words would be."""
+    with pytest.raises(RefusedError, match=r"(?s)the training process ended with 1\. Its last words .*:\n$"):
+        _finish(run, ExitCode.CRASHED)
 
     assert not (run.job.run_dir / "training_manifest.json").exists()

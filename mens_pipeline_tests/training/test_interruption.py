@@ -12,7 +12,7 @@ import pytest
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.settings import training_environment
 from mens_pipeline.training import launch
-from mens_pipeline.training.job import ADAPTER, ExitCode, newest_checkpoint
+from mens_pipeline.training.job import ADAPTER, MODULE, ExitCode, newest_checkpoint
 from mens_pipeline.training.launch import run_child
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import FILE
@@ -39,7 +39,7 @@ def _run(run: PreparedRun, *, signal_at: int | None = None, number: int = signal
         for child in training_children():
             os.kill(child, number)
 
-    return run_child(run.job_path, training_environment(), poll, 60, run.job.run_dir / "child.log")
+    return run_child(MODULE, run.job_path, training_environment(), poll, 60, run.job.run_dir / "child.log")
 
 
 def _updates(run: PreparedRun) -> int:
@@ -101,7 +101,7 @@ def test_whoever_ends_the_wait_ends_the_child(tiny_base: Path, tmp_path: Path) -
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_child(run.job_path, training_environment(), poll, 60, run.job.run_dir / "child.log")
+        run_child(MODULE, run.job_path, training_environment(), poll, 60, run.job.run_dir / "child.log")
     time.sleep(0.2)
 
     assert children

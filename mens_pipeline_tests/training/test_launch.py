@@ -12,7 +12,7 @@ import pytest
 
 from mens_pipeline.settings import training_environment
 from mens_pipeline.training.guards import exclusive
-from mens_pipeline.training.job import FAILURE, ExitCode, TrainingJob, newest_checkpoint
+from mens_pipeline.training.job import FAILURE, MODULE, ExitCode, TrainingJob, newest_checkpoint
 from mens_pipeline.training.launch import run_child
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.training.processes import training_children
@@ -59,7 +59,7 @@ def _job(lock: Path, lock_seconds: float) -> Path:
 
 
 def _run(job: Path, poll: Callable[[], None] = lambda: None, grace_seconds: float = 20) -> int:
-    return run_child(job, training_environment(), poll, grace_seconds, job.parent / "child.log")
+    return run_child(MODULE, job, training_environment(), poll, grace_seconds, job.parent / "child.log")
 
 
 def _waits_for(process: int, lock: Path) -> bool:

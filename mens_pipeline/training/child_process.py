@@ -1,0 +1,80 @@
+"""What every child process does, whether it trains or generates.
+
+It dies with its parent, holds its device alone, and says how it ended by its exit code. Started through Dagster Pipes,
+it reports what happens there as well.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from dagster_pipes import PipesEnvVarParamsLoader, open_dagster_pipes
+
+from mens_pipeline.errors import MensError
+from mens_pipeline.training.guards import die_with_parent, exclusive
+from mens_pipeline.training.job import FAILURE, ExitCode, as_document
+
+Listener = Callable[[dict[str, Any]], None]
+"""Takes what happens, one event at a time."""
+
+
+class Job(Protocol):
+    """What is needed of a job."""
+
+    @property
+    def run_dir(self) -> Path:
+        """Where everything of it goes."""
+        ...
+
+    @property
+    def lock_path(self) -> Path:
+        """Held while the device is in use."""
+        ...
+
+    @property
+    def lock_seconds(self) -> float:
+        """How long another holder may take to end."""
+        ...
+
+
+def run_job(job: Job, parent: int, work: Callable[[Listener], bool]) -> ExitCode:
+    """Do the work of a job.
+
+    Args:
+        job: Where it works, and which lock it holds.
+        parent: The process that started this one.
+        work: Does it, and returns whether it came to its end; it loads the deep learning stack once all is clear.
+    """
+    die_with_parent(parent)
+    failure = job.run_dir / FAILURE
+    failure.unlink(missing_ok=True)
+    try:
+        with _listener() as listen, exclusive(job.lock_path, job.lock_seconds):
+            return ExitCode.DONE if work(listen) else ExitCode.INTERRUPTED
+    except MensError as error:
+        failure.write_text(as_document({"reason": str(error)}), encoding="utf-8")
+        return ExitCode.REFUSED
+
+
+def leave(code: ExitCode) -> None:
+    """End this process at once: threads of the libraries must not keep a finished one alive.
+
+    Args:
+        code: How it ended.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+@contextmanager
+def _listener() -> Iterator[Listener]:
+    """What takes events: Pipes, if the process was started through it."""
+    if not PipesEnvVarParamsLoader().is_dagster_pipes_process():  # type: ignore[no-untyped-call]
+        yield lambda _event: None
+        return
+    with open_dagster_pipes() as pipes:
+        yield pipes.report_custom_message
