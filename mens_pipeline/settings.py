@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -10,12 +10,17 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from mens_pipeline.evaluation.policy import Thresholds
+    from mens_pipeline.evaluation.promotion import Present
+
 PROJECT_ROOT: Final = Path(__file__).resolve().parents[1]
 PRESETS: Final = PROJECT_ROOT / "config" / "presets.yaml"
 DOMAINS: Final = PROJECT_ROOT / "config" / "domains.yaml"
 PIPELINE_CONFIG: Final = PROJECT_ROOT / "config" / "pipeline.yaml"
 MIX_CONFIG: Final = PROJECT_ROOT / "config" / "mix.yaml"
 GATE_POLICY: Final = PROJECT_ROOT / "config" / "gates.yaml"
+EVALUATION: Final = PROJECT_ROOT / "config" / "evaluation.yaml"
 
 
 def _num_processors() -> int:
@@ -71,6 +76,38 @@ class Settings(BaseSettings):
         validation_alias="MENS_TELEMETRY_URL",
         description="The database with the telemetry of agents, as an SQLAlchemy URL.",
     )
+    eval_policy: str = Field(
+        default="ci", validation_alias="VOX_EVAL_POLICY", description="The policy of config/gates.yaml."
+    )
+    eval_strict: bool = Field(
+        default=False, validation_alias="VOX_EVAL_STRICT", description="Let a failing gate fail the run."
+    )
+    eval_min_parse_rate: float | None = Field(
+        default=None, ge=0, le=1, validation_alias="VOX_EVAL_MIN_PARSE_RATE", description="Wins over the policy."
+    )
+    eval_min_coverage: float | None = Field(
+        default=None, ge=0, le=1, validation_alias="VOX_EVAL_MIN_COVERAGE", description="Wins over the policy."
+    )
+    benchmark: bool = Field(
+        default=True, validation_alias="VOX_BENCHMARK", description="Whether the held-out benchmark has a say."
+    )
+    benchmark_min_pass_rate: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        validation_alias="VOX_BENCHMARK_MIN_PASS_RATE",
+        description="Share of the benchmark that must pass at the first try; 0 switches it off.",
+    )
+    benchmark_dir: Path = Field(
+        default=PROJECT_ROOT / "data" / "heldout_bench",
+        validation_alias="VOX_BENCHMARK_DIR",
+        description="The folder of the held-out benchmark.",
+    )
+    override_key: SecretStr | None = Field(
+        default=None,
+        validation_alias="MENS_OVERRIDE_KEY",
+        description="The secret of those who may promote against a verdict.",
+    )
     dagster_home: Path = Field(
         default=PROJECT_ROOT / "data" / "dagster",
         validation_alias="DAGSTER_HOME",
@@ -90,6 +127,50 @@ def load_settings() -> Settings:
         raise ConfigurationError(f"environment: {mistakes_in(error)}. Correct or unset these variables.") from error
 
 
+def thresholds_of(settings: Settings) -> "Thresholds":
+    """What is demanded of a model: the policy, and what the environment changes of it.
+
+    Args:
+        settings: Of this process.
+
+    Raises:
+        ConfigurationError: There is no such policy.
+    """
+    from mens_pipeline.evaluation.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
+
+    return (
+        load_gate_policy(GATE_POLICY)
+        .thresholds(settings.eval_policy)
+        .changed(
+            min_parse_rate=settings.eval_min_parse_rate,
+            min_coverage=settings.eval_min_coverage,
+            min_benchmark=settings.benchmark_min_pass_rate,
+        )
+    )
+
+
+def present_of(settings: Settings, heldout: Path | None) -> "Present":
+    """What holds now, to tell a verdict that is out of date.
+
+    Args:
+        settings: Of this process.
+        heldout: The held-out pairs; None when they are not at hand.
+
+    Raises:
+        ConfigurationError: There is no such policy, or the benchmark does not hold together.
+    """
+    from mens_pipeline.corpus.store import digest_of  # noqa: PLC0415 - most commands judge nothing
+    from mens_pipeline.evaluation.benchmark import load_benchmark  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.promotion import Present  # noqa: PLC0415 - likewise
+
+    return Present(
+        thresholds=thresholds_of(settings),
+        heldout_sha256=digest_of(heldout) if heldout is not None else None,
+        benchmark_sha256=load_benchmark(settings.benchmark_dir).digest if settings.benchmark else None,
+        is_benchmark_asked=settings.benchmark,
+    )
+
+
 def recipe_variables() -> dict[str, str]:
     """Fields of a training recipe that the environment sets: MENS_TRAIN_LEARNING_RATE is `learning_rate`."""
     return {name.removeprefix(_RECIPE).lower(): value for name, value in os.environ.items() if name.startswith(_RECIPE)}
@@ -102,6 +183,9 @@ def training_environment() -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "TOKENIZERS_PARALLELISM": "false",
+        # Threads that wait without spinning: half the time of the default on a machine with other work to do, and no
+        # more on a quiet one.
+        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
         "TRANSFORMERS_VERBOSITY": "error",
         # One arithmetic on one machine, whatever a library prefers.
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",

@@ -20,8 +20,8 @@ def mix(
     """Mix sources of pairs into one train set, in the shares that their weights ask for.
 
     Before that, rows that repeat others are set aside, whole source files are held out to judge the model by, and
-    whatever is too near to them is kept out of training. Beside the train set stand the same rows as Parquet, the
-    report, `heldout.jsonl`, and `aside.jsonl` with the reasons.
+    whatever is too near to them or to a task of the benchmark is kept out of training. Beside the train set stand the
+    same rows as Parquet, the report, `heldout.jsonl`, and `aside.jsonl` with the reasons.
 
     Exit code 0: the train set is written. 1: a source that is not optional gives nothing. 2: the command was misused.
     """
@@ -32,7 +32,8 @@ def mix(
     from mens_pipeline.corpus.pipeline_config import load_pipeline_config  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.repetition import Repetition  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.split import split_pairs  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.benchmark import load_benchmark, tasks_as_pairs  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG, load_settings  # noqa: PLC0415 - likewise
 
     config_path = config or MIX_CONFIG
     wanted = load_mix_config(config_path)
@@ -40,7 +41,12 @@ def mix(
     sources = read_sources(wanted, data_dir)
     used = [source.path for source in wanted.sources if source.weight > 0]  # others must not shadow their rows
     present = {path: pairs for path in used if (pairs := sources[path].pairs) is not None}
-    split = split_pairs(present, Repetition(policy.validate_), policy.split)
+    split = split_pairs(
+        present,
+        Repetition(policy.validate_),
+        policy.split,
+        tasks_as_pairs(load_benchmark(load_settings().benchmark_dir)),
+    )
     for path, pairs in split.train.items():
         sources[path].pairs = pairs
     mixed = mix_sources(wanted, sources)

@@ -7,7 +7,10 @@ import typer
 
 from mens_pipeline.cli import corpus, telemetry
 from mens_pipeline.cli.check import check
+from mens_pipeline.cli.eval_local import eval_local
+from mens_pipeline.cli.gate import gate
 from mens_pipeline.cli.generate_data import generate_data
+from mens_pipeline.cli.promote import override, promote
 from mens_pipeline.cli.run import run
 from mens_pipeline.cli.train import train
 from mens_pipeline.errors import MensError, RefusedError
@@ -28,6 +31,10 @@ app.command()(check)
 app.command()(run)
 app.command(name="generate-data")(generate_data)
 app.command()(train)
+app.command(name="eval-local")(eval_local)
+app.command()(gate)
+app.command()(override)
+app.command()(promote)
 app.add_typer(corpus.app)
 app.add_typer(telemetry.app)
 

@@ -1,5 +1,6 @@
 """The split as an artifact: what trains, what judges, and what does neither."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ from mens_pipeline.corpus.pipeline_config import SplitPolicy, ValidatePolicy
 from mens_pipeline.corpus.repetition import Repetition
 from mens_pipeline.corpus.split import split_pairs
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
 
 KIND: Final = "heldout_split"
@@ -23,7 +25,11 @@ _MAKERS: Final = (
 
 
 def build_heldout_split(
-    pairs: Artifact, repeats: ValidatePolicy, policy: SplitPolicy, store: ArtifactStore
+    pairs: Artifact,
+    repeats: ValidatePolicy,
+    policy: SplitPolicy,
+    store: ArtifactStore,
+    protected: Sequence[TrainingPair] = (),
 ) -> tuple[Artifact, bool]:
     """Split validated pairs, unless the same was done before.
 
@@ -32,6 +38,7 @@ def build_heldout_split(
         repeats: Which pairs repeat others, and how many one origin may give.
         policy: What is held out, and what is too near to it.
         store: Where the split is kept.
+        protected: Tasks of a benchmark; nothing near to them trains.
 
     Returns:
         The split, and whether it was reused. The folder holds what trains under the names of the sources,
@@ -45,6 +52,7 @@ def build_heldout_split(
         "validated_pairs": {name: pairs.manifest["outputs"][name]["sha256"] for name in names},
         "repeats": repeats.model_dump(),
         "policy": policy.model_dump(),
+        "protected": [task.model_dump(mode="json") for task in protected],
         "grammar": grammar_fingerprint(),
         "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
         "structure": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, ("structure.py",)),
@@ -52,7 +60,7 @@ def build_heldout_split(
 
     def write(folder: Path) -> dict[str, Any]:
         sources = {name: list(read_pairs(pairs.path / name)) for name in names}
-        split = split_pairs(sources, Repetition(repeats), policy)
+        split = split_pairs(sources, Repetition(repeats), policy, protected)
         for name, rows in split.train.items():
             write_jsonl(folder / name, rows)
         write_jsonl(folder / HELDOUT, split.heldout)

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -73,7 +73,12 @@ class Split:
         }
 
 
-def split_pairs(sources: Mapping[str, Iterable[TrainingPair]], repetition: Repetition, policy: SplitPolicy) -> Split:
+def split_pairs(
+    sources: Mapping[str, Iterable[TrainingPair]],
+    repetition: Repetition,
+    policy: SplitPolicy,
+    protected: Sequence[TrainingPair] = (),
+) -> Split:
     """Split pairs, without those that repeat earlier ones of any source.
 
     Which file is held out depends on its path and the seed alone.
@@ -82,6 +87,7 @@ def split_pairs(sources: Mapping[str, Iterable[TrainingPair]], repetition: Repet
         sources: Label -> pairs.
         repetition: Takes up the pairs that repeat none.
         policy: What is held out, and what is too near to it.
+        protected: Tasks of a benchmark; nothing near to them trains.
 
     Returns:
         Every pair once: in `train`, in `heldout` or in `aside`. Synthetic pairs never judge.
@@ -95,7 +101,7 @@ def split_pairs(sources: Mapping[str, Iterable[TrainingPair]], repetition: Repet
     for label, pairs in rows.items():
         candidates[label] = [pair for pair in pairs if group_of(pair) not in heldout_groups]
         _hold_out((pair for pair in pairs if group_of(pair) in heldout_groups), split, policy)
-    tasks = HeldoutTasks(split.heldout, policy.max_overlap, policy.min_nodes)
+    tasks = HeldoutTasks([*split.heldout, *protected], policy.max_overlap, policy.min_nodes)
     for label, pairs in candidates.items():
         split.train[label] = []
         for pair in pairs:

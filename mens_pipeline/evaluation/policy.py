@@ -1,16 +1,71 @@
 """What the gates demand, read from `config/gates.yaml`."""
 
+from enum import StrEnum
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from mens_pipeline.corpus.yaml_file import load_model
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.language.suggestions import did_you_mean
 
 
-class GatePolicy(BaseModel):
-    """The thresholds of all gates; rates are shares from 0 to 1."""
+class GateName(StrEnum):
+    """The gates, in the order of the receipt."""
 
+    PARSE_RATE = "parse_rate"
+    COVERAGE = "coverage"
+    BENCHMARK = "benchmark"
+    GAIN_OVER_BASE = "gain_over_base"
+    REGRESSION = "regression"
+    ANTI_STUB = "anti_stub"
+    STOP_RATE = "stop_rate"
+    SUPERVISED_RATIO = "supervised_ratio"
+    TRUNCATION = "truncation"
+    THROUGHPUT = "throughput"
+
+
+class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Thresholds(_Strict):
+    """What is demanded of a model before it is promoted; rates are shares from 0 to 1."""
+
+    min_parse_rate: float = Field(
+        ge=0, le=1, description="Share of its answers to held-out requests that the front end must accept."
+    )
+    min_coverage: float = Field(ge=0, le=1, description="Share of the constructs that accepted answers must show.")
+    min_benchmark: float = Field(ge=0, le=1, description="Share of the benchmark that must pass at the first try.")
+    min_gain_over_base: float = Field(
+        ge=-1, le=1, description="How much higher the parse rate must be than that of the base."
+    )
+    max_stub_rate: float = Field(ge=0, le=1, description="Share of answers with a placeholder where code should be.")
+    min_stop_rate: float = Field(ge=0, le=1, description="Share of answers that end by themselves.")
+    min_supervised_ratio: float = Field(ge=0, le=1, description="Share of trained tokens that carry the loss.")
+    max_truncation: float = Field(ge=0, le=1, description="Share of rows that were too long to train.")
+    min_tokens_per_second: dict[str, float] = Field(description="Device -> speed of training.")
+    max_regression_p: float = Field(
+        gt=0, lt=0.5, description="A drop against the champion counts when chance gives it less often than this."
+    )
+    warn_only: tuple[GateName, ...] = Field(description="Gates that warn and do not block.")
+
+    def changed(
+        self, *, min_parse_rate: float | None, min_coverage: float | None, min_benchmark: float | None
+    ) -> "Thresholds":
+        """The same with other demands; None leaves one as it is.
+
+        Args:
+            min_parse_rate: 0 to 1.
+            min_coverage: 0 to 1.
+            min_benchmark: 0 to 1.
+        """
+        changes = {"min_parse_rate": min_parse_rate, "min_coverage": min_coverage, "min_benchmark": min_benchmark}
+        return self.model_copy(update={name: value for name, value in changes.items() if value is not None})
+
+
+class GatePolicy(_Strict):
+    """The demands on data, and the policies that models are judged by."""
 
     min_source_parse_rate: float = Field(
         ge=0, le=1, description="Share of the .vox files of the workspace that the front end must accept."
@@ -22,10 +77,25 @@ class GatePolicy(BaseModel):
         ge=0, le=1, description="How far the share of a source in the train set may be from what the mix asks for."
     )
     min_pairs: int = Field(ge=1, description="Pairs without which training does not begin.")
+    policies: dict[str, Thresholds] = Field(min_length=1, description="Name -> what is demanded of a model.")
+
+    def thresholds(self, name: str) -> Thresholds:
+        """The policy of a name.
+
+        Args:
+            name: As in the file.
+
+        Raises:
+            ConfigurationError: There is none.
+        """
+        if name not in self.policies:
+            advice = did_you_mean(name, self.policies) or f"Choose one of {', '.join(self.policies)}."
+            raise ConfigurationError(f"policy {name}: not in config/gates.yaml. {advice}")
+        return self.policies[name]
 
 
 def load_gate_policy(path: Path) -> GatePolicy:
-    """Read and check the policy.
+    """Read and check the policies.
 
     Args:
         path: A YAML file.

@@ -5,15 +5,41 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.evaluation.policy import load_gate_policy
+from mens_pipeline.evaluation.policy import GateName, load_gate_policy
 from mens_pipeline.settings import PROJECT_ROOT
+
+_SHIPPED = PROJECT_ROOT / "config" / "gates.yaml"
 
 
 def test_the_shipped_policy_loads() -> None:
     """The file in `config/` fits its model."""
-    policy = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml")
+    policy = load_gate_policy(_SHIPPED)
 
     assert (policy.min_source_parse_rate, policy.min_corpus_coverage, policy.min_pairs) == (0.70, 0.50, 50)
+    assert policy.max_share_error == 0.05
+    assert list(policy.policies) == ["ci", "full", "bootstrap"]
+
+
+def test_the_shipped_policies_build_on_ci() -> None:
+    """What they change, and nothing else."""
+    policy = load_gate_policy(_SHIPPED)
+    ci, full, bootstrap = (policy.thresholds(name) for name in ("ci", "full", "bootstrap"))
+
+    assert (ci.min_parse_rate, ci.min_coverage, ci.min_benchmark, ci.max_regression_p) == (0.70, 0.50, 0.0, 0.01)
+    assert full == ci.model_copy(update={"min_benchmark": 0.10, "warn_only": (GateName.THROUGHPUT,)})
+    lenient = {"min_parse_rate": 0.25, "min_coverage": 0.10, "warn_only": bootstrap.warn_only}
+    assert bootstrap == ci.model_copy(update=lenient)
+    assert set(bootstrap.warn_only) > set(ci.warn_only)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("ful", r"Did you mean `full`\?"), ("nightly", r"Choose one of ci, full, bootstrap\.")],
+)
+def test_an_unknown_policy_is_refused_with_advice(name: str, advice: str) -> None:
+    """The nearest name, or all of them."""
+    with pytest.raises(ConfigurationError, match=rf"policy {name}: not in config/gates\.yaml\. {advice}"):
+        load_gate_policy(_SHIPPED).thresholds(name)
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,13 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
 
     assert sorted(key.to_user_string() for key in graph.get_all_asset_keys()) == [
         "base_model",
+        "benchmark_gate",
         "docs_sources",
+        "eval_results",
         "extracted_corpus",
         "heldout_split",
         "mixed_train_set",
+        "promoted_adapter",
         "qlora_adapter",
         "synthetic_corpus",
         "telemetry_source",
@@ -45,6 +48,10 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
         "vox_sources",
     ]
     assert sorted(key.to_user_string() for key in graph.asset_check_keys) == [
+        "benchmark_gate:gate_passed",
+        "benchmark_gate:model_coverage",
+        "benchmark_gate:model_parse_rate",
+        "eval_results:beats_the_base",
         "extracted_corpus:corpus_coverage",
         "extracted_corpus:everything_accounted_for",
         "heldout_split:no_overlap",

@@ -2,6 +2,6 @@
 
 from mens_pipeline.evaluation.requirements.parts import Part
 from mens_pipeline.evaluation.requirements.requirement import Requirement
-from mens_pipeline.evaluation.requirements.unmet import unmet
+from mens_pipeline.evaluation.requirements.unmet import names_of, unmet
 
-__all__ = ["Part", "Requirement", "unmet"]
+__all__ = ["Part", "Requirement", "names_of", "unmet"]

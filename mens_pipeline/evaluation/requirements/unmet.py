@@ -34,7 +34,7 @@ def unmet(requirements: Iterable[Requirement], module: Module, source: str) -> t
 
 def _objection(requirement: Requirement, module: Module, source: str) -> str | None:
     alike = [d for d in module.declarations if construct_of(d).name == requirement.construct_]
-    named = [d for d in alike if requirement.name is None or requirement.name in _names(d)]
+    named = [d for d in alike if requirement.name is None or requirement.name in names_of(d)]
     faults = [list(_faults(requirement, declaration, source)) for declaration in named]
     num_met = sum(not fault for fault in faults)
     wanted = requirement.count_at_least or 1
@@ -103,8 +103,12 @@ def _called(declaration: Declaration) -> Any:
     return getattr(declaration, "function", declaration)
 
 
-def _names(declaration: Declaration) -> frozenset[str | None]:
-    """What a declaration may be called; an import by the paths, last parts and aliases of all that it imports."""
+def names_of(declaration: Declaration) -> frozenset[str | None]:
+    """What a declaration may be called; an import by the paths, last parts and aliases of all that it imports.
+
+    Args:
+        declaration: Any declaration.
+    """
     if not isinstance(declaration, Import):
         return frozenset((name_of(declaration),))
     paths = declaration.paths

@@ -5,6 +5,7 @@ import dagster as dg
 from mens_pipeline.orchestration.progress import progress_logger
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
+from mens_pipeline.orchestration.resources.generator import Generator
 from mens_pipeline.orchestration.resources.telemetry import Telemetry
 from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
@@ -20,6 +21,7 @@ def resources() -> dg.Definitions:
             "telemetry": Telemetry(),
             "compute": Compute(),
             "trainer": Trainer(),
+            "generator": Generator(),
         },
         loggers={"console": dg.colored_console_logger, "progress": progress_logger},
     )

@@ -12,9 +12,10 @@ from mens_pipeline.corpus.shares import share_text
 from mens_pipeline.corpus.split import group_of
 from mens_pipeline.corpus.store import Artifact
 from mens_pipeline.corpus.validated_pairs import KIND as PAIRS
+from mens_pipeline.evaluation.benchmark import load_benchmark, tasks_as_pairs
 from mens_pipeline.orchestration.defs.pairs import validated_pairs
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
-from mens_pipeline.settings import PIPELINE_CONFIG
+from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
 
 
 @dg.asset(group_name="corpus", deps=[validated_pairs], kinds={"json"}, code_version="1")
@@ -24,7 +25,8 @@ def heldout_split(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     Which file is held out depends on its path alone, so it stays held out from night to night.
     """
     config = load_pipeline_config(PIPELINE_CONFIG)
-    split, reused = build_heldout_split(store.latest(PAIRS), config.validate_, config.split, store.open())
+    protected = tasks_as_pairs(load_benchmark(load_settings().benchmark_dir))
+    split, reused = build_heldout_split(store.latest(PAIRS), config.validate_, config.split, store.open(), protected)
     counts = split.manifest
     return dg.MaterializeResult(
         data_version=dg.DataVersion(split.key),
@@ -43,14 +45,15 @@ def heldout_split(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
 
 @dg.asset_check(asset=heldout_split, blocking=True)
 def no_overlap(store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """No training row shares a source file, a request, half of its eight-word runs or a structure with a held-out task.
+    """No training row is near a held-out task or one of the benchmark: source, request, eight-word runs, structure.
 
     The files are read again and compared anew.
     """
     split = store.latest(KIND)
     policy = load_pipeline_config(PIPELINE_CONFIG).split
     heldout = list(read_pairs(split.path / HELDOUT))
-    tasks = HeldoutTasks(heldout, policy.max_overlap, policy.min_nodes)
+    protected = tasks_as_pairs(load_benchmark(load_settings().benchmark_dir))
+    tasks = HeldoutTasks([*heldout, *protected], policy.max_overlap, policy.min_nodes)
     groups = {group_of(pair) for pair in heldout}
     train = [pair for name in split.manifest["train"] for pair in read_pairs(split.path / name)]
     shared = sum(group_of(pair) in groups for pair in train)

@@ -1,12 +1,12 @@
 """How a training process is started and watched: the seam for other launchers."""
 
 import time
-import warnings
+from typing import Any
 
 import dagster as dg
 
-from mens_pipeline.settings import training_environment
-from mens_pipeline.training.launch import run_child
+from mens_pipeline.orchestration.pipes import run_in_child
+from mens_pipeline.training.job import MODULE
 from mens_pipeline.training.prepare import PreparedRun
 
 
@@ -31,32 +31,20 @@ class Trainer(dg.ConfigurableResource[None]):
         Returns:
             The exit code of the process.
         """
-        injector, reader = dg.PipesTempFileContextInjector(), dg.PipesTempFileMessageReader()
-        with warnings.catch_warnings():
-            # Dagster 1.13.27 warns of a parameter of its own in every session.
-            warnings.simplefilter("ignore", dg.PreviewWarning)
-            with dg.open_pipes_session(context, injector, reader) as session:
-                watcher = _Watcher(context, session, self.report_seconds)
-                environment = {**training_environment(), **session.get_bootstrap_env_vars()}
-                log = prepared.job.run_dir / "child.log"
-                code = run_child(prepared.job_path, environment, watcher.poll, self.grace_seconds, log)
-        return code
+        watch = _Watcher(context, self.report_seconds).watch
+        return run_in_child(context, MODULE, prepared.job_path, self.grace_seconds, watch)
 
 
 class _Watcher:
     """Passes lines of telemetry on to the event log."""
 
-    def __init__(self, context: dg.AssetExecutionContext, session: dg.PipesSession, seconds: float) -> None:
+    def __init__(self, context: dg.AssetExecutionContext, seconds: float) -> None:
         self._context = context
-        self._session = session
         self._seconds = seconds
-        self._seen = 0
         self._last = 0.0
 
-    def poll(self) -> None:
-        lines = self._session.get_custom_messages()[self._seen :]
-        self._seen += len(lines)
-        steps = [line["payload"] for line in lines if line["event"] == "step"]
+    def watch(self, events: list[dict[str, Any]]) -> None:
+        steps = [event["payload"] for event in events if event["event"] == "step"]
         if not steps or time.monotonic() - self._last < self._seconds:
             return
         self._last = time.monotonic()

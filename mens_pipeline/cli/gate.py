@@ -1,0 +1,72 @@
+"""`mens gate`: whether the adapter of a run is good enough to be promoted."""
+
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from mens_pipeline.evaluation.receipt import Receipt
+
+REFUSED: Final = 1
+
+
+def gate(
+    *,
+    run_dir: Annotated[Path, typer.Option(metavar="DIR", help="A run that `mens eval-local` has judged.")] = Path(
+        "runs/latest"
+    ),
+    policy: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of config/gates.yaml [default: VOX_EVAL_POLICY, else ci].")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print gate_receipt.json.")] = False,
+) -> None:
+    """Compare what was measured with what config/gates.yaml requires, and write the verdict.
+
+    Writes gate_receipt.json into the folder of the run, eval_gate_failed.json exactly when the gate fails, and
+    report.html with the verdict. A missing or malformed document fails by name.
+
+    Exit code 0: passed. 1: failed. 2: the command was misused.
+    """
+    from mens_pipeline.corpus.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.evaluation import eval_results  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.benchmark_gate import PAGE, build_benchmark_gate, receipt_in  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.history import rival_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.prepare import adapter_digest  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.receipt import FAILED, RECEIPT  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.run_folder import remember, remembered  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings, thresholds_of  # noqa: PLC0415 - likewise
+
+    settings = load_settings()
+    settings = settings.model_copy(update={"eval_policy": policy or settings.eval_policy})
+    store = ArtifactStore(settings.store_root.resolve())
+    advice = f"Run `mens eval-local --run-dir {run_dir}` first."
+    evaluation = remembered(run_dir, eval_results.KIND, RESULTS, store, advice)
+    rival = rival_of(store, adapter_digest(run_dir))
+    judged, _ = build_benchmark_gate(
+        evaluation,
+        run_dir,
+        store,
+        policy=settings.eval_policy,
+        thresholds=thresholds_of(settings),
+        champion_key=rival.key if rival is not None else None,
+        is_benchmark_asked=settings.benchmark,
+        now=int(time.time()),
+    )
+    (run_dir / FAILED).unlink(missing_ok=True)
+    for name in (RECEIPT, FAILED, PAGE):
+        if (judged.path / name).is_file():
+            shutil.copy2(judged.path / name, run_dir / name)
+    remember(run_dir, judged)
+    receipt = receipt_in(judged.path)
+    typer.echo(receipt.model_dump_json(indent=2) if as_json else _lines(receipt))
+    raise typer.Exit(0 if receipt.overall_passed else REFUSED)
+
+
+def _lines(receipt: "Receipt") -> str:
+    words = {(True, True): "passed ", (True, False): "passed ", (False, True): "FAILED ", (False, False): "warning"}
+    lines = [f"{words[gate.passed, gate.block]}  {gate.name}: {gate.message}" for gate in receipt.gates]
+    return "\n".join([*lines, f"policy {receipt.policy}: {'passed' if receipt.overall_passed else 'FAILED'}"])

@@ -1,0 +1,116 @@
+"""`mens promote` and `mens override`: which adapter is in use."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mens_pipeline.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from mens_pipeline.corpus.store import Artifact, ArtifactStore
+    from mens_pipeline.evaluation.override import Override
+    from mens_pipeline.settings import Settings
+
+RunDir = Annotated[Path, typer.Option(metavar="DIR", help="A run that `mens gate` has judged.")]
+
+
+def promote(
+    *,
+    run_dir: RunDir = Path("runs/latest"),
+    rollback: Annotated[bool, typer.Option("--rollback", help="Use the adapter before the present one again.")] = False,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why it is rolled back, for the history.")] = "by hand",
+    override_file: Annotated[
+        Path | None, typer.Option("--override", metavar="FILE", help="A record that `mens override` signed.")
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="Print all changes, and change nothing.")] = False,
+) -> None:
+    """Make the adapter of a run the champion: the one in use.
+
+    Its verdict must have passed, be about this very adapter, and not be out of date; all of that is checked again. An
+    adapter that was rolled back is not promoted again by itself.
+
+    Exit code 0: done. 1: refused; the message names every reason. 2: the command was misused.
+    """
+    from mens_pipeline.corpus.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.evaluation import promotion  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.history import history_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings, present_of  # noqa: PLC0415 - likewise
+
+    settings = load_settings()
+    store = ArtifactStore(settings.store_root.resolve())
+    if history:
+        for event in history_of(store):
+            when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(event.timestamp_unix))
+            typer.echo(f"{when}  {event.action:<8}  {event.key[:12]}  {event.reason}")
+        return
+    if rollback:
+        done = promotion.roll_back(store, now=int(time.time()), reason=reason)
+    else:
+        gate = _gate_of(run_dir, store)
+        record = _read(override_file, settings) if override_file is not None else None
+        present = present_of(settings, None)
+        done = promotion.promote(gate, run_dir, store, present, now=int(time.time()), override=record)
+    before = f", before it {done.previous[:12]}" if done.previous and done.changed else ""
+    note = "" if done.changed else " already"
+    typer.echo(f"champion{note}: {done.champion.key[:12]} in {done.champion.path}{before}")
+
+
+def override(
+    *,
+    run_dir: RunDir = Path("runs/latest"),
+    by: Annotated[str, typer.Option(metavar="NAME", help="Who answers for it.")],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why the verdict does not count.")],
+) -> None:
+    """Sign a record that lets this adapter be promoted although its gate failed.
+
+    It is signed with MENS_OVERRIDE_KEY, holds for this adapter and this verdict alone, and stays beside the adapter and
+    in the history.
+
+    Exit code 0: gate_override.json is written. 1: there is no verdict. 2: the command was misused.
+    """
+    from pydantic import ValidationError  # noqa: PLC0415 - only a real run needs these
+
+    from mens_pipeline.corpus.mistakes import mistakes_in  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.store import ArtifactStore, digest_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.override import OVERRIDE, Override, signed  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.prepare import adapter_digest  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.receipt import RECEIPT  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+
+    settings = load_settings()
+    gate = _gate_of(run_dir, ArtifactStore(settings.store_root.resolve()))
+    try:
+        record = Override(
+            adapter_sha256=adapter_digest(run_dir),
+            receipt_sha256=digest_of(gate.path / RECEIPT),
+            by=by,
+            reason=reason,
+            timestamp_unix=int(time.time()),
+        )
+    except ValidationError as error:
+        raise ConfigurationError(f"{mistakes_in(error)}.") from error
+    path = run_dir / OVERRIDE
+    path.write_text(signed(record, _key(settings)).model_dump_json(indent=2) + "\n", encoding="utf-8")
+    typer.echo(f"{path} signed. Use it: mens promote --run-dir {run_dir} --override {path}")
+
+
+def _gate_of(run_dir: Path, store: "ArtifactStore") -> "Artifact":
+    from mens_pipeline.evaluation.benchmark_gate import KIND  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.evaluation.receipt import RECEIPT  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.run_folder import remembered  # noqa: PLC0415 - likewise
+
+    return remembered(run_dir, KIND, RECEIPT, store, f"Run `mens gate --run-dir {run_dir}` first.")
+
+
+def _read(path: Path, settings: "Settings") -> "Override":
+    from mens_pipeline.evaluation.override import read_override  # noqa: PLC0415 - only a real run needs it
+
+    return read_override(path, _key(settings))
+
+
+def _key(settings: "Settings") -> str:
+    if settings.override_key is None:
+        raise ConfigurationError("MENS_OVERRIDE_KEY: not set. Set the secret of those who may override.")
+    return settings.override_key.get_secret_value()

@@ -1,0 +1,215 @@
+"""From answers to the documents of an evaluation."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mens_pipeline.evaluation.generation import Answer, Decoding
+from mens_pipeline.evaluation.judge import Judgement, judge
+from mens_pipeline.evaluation.results import (
+    CategoryStats,
+    ChampionComparison,
+    EvalResults,
+    LocalReport,
+    PassAtK,
+    Subject,
+    TaskResult,
+)
+from mens_pipeline.evaluation.scores import Scores, scores_of_model
+from mens_pipeline.evaluation.statistics import paired
+from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.language import CONSTRUCTS
+
+
+@dataclass(frozen=True, slots=True)
+class ChampionAnswers:
+    """What the adapter that is in use answers.
+
+    Attributes:
+        key: Of the promoted adapter in the store.
+        adapter_sha256: Of its weights.
+        answers: To the same requests.
+    """
+
+    key: str
+    adapter_sha256: str
+    answers: tuple[Answer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the models wrote; each in the order of the tasks.
+
+    Attributes:
+        base: The base model alone.
+        adapter: With the adapter that is judged.
+        champion: With the adapter that is in use, if there is one.
+    """
+
+    base: tuple[Answer, ...]
+    adapter: tuple[Answer, ...]
+    champion: ChampionAnswers | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Everything that is known of two models after they answered.
+
+    Attributes:
+        tasks: What was asked.
+        base: The judged answers of the base, in the order of the tasks.
+        adapter: Those of the adapter.
+        results: The figures.
+    """
+
+    tasks: tuple[Task, ...]
+    base: tuple[Judgement, ...]
+    adapter: tuple[Judgement, ...]
+    results: EvalResults
+
+
+def evaluate_answers(tasks: Sequence[Task], answers: Answers, subject: Subject, decoding: Decoding) -> Evaluation:
+    """Judge the answers of all models.
+
+    Args:
+        tasks: What was asked, at least one held-out task among them.
+        answers: What the models wrote.
+        subject: What was judged, by hash.
+        decoding: How the answers were drawn.
+    """
+    by_id = {task.id: task for task in tasks}
+    judged_base = tuple(judge(by_id[answer.task], answer) for answer in answers.base)
+    judged_adapter = tuple(judge(by_id[answer.task], answer) for answer in answers.adapter)
+    base_scores, adapter_scores = scores_of_model(tasks, judged_base), scores_of_model(tasks, judged_adapter)
+    overall = adapter_scores.overall
+    heldout = adapter_scores.suites[Suite.HELDOUT]
+    parse_rate = _share(heldout.parse_rate.value)
+    results = EvalResults(
+        run_id=subject.adapter_sha256[:12],
+        total_samples=overall.num_samples,
+        format_validity=1 - _share(overall.empty_rate.value),
+        safety_rejection_rate=_share(overall.refusal_rate.value),
+        vox_parse_rate=parse_rate,
+        construct_coverage=len(overall.coverage.present),
+        construct_total=len(CONSTRUCTS),
+        construct_coverage_pct=100 * overall.coverage.share,
+        quality_proxy=parse_rate,
+        subject=subject,
+        decoding=decoding,
+        base=base_scores,
+        adapter=adapter_scores,
+        parse_difference=paired([j.parses for j in _first(judged_base)], [j.parses for j in _first(judged_adapter)]),
+        pass_difference=paired([j.passed for j in _first(judged_base)], [j.passed for j in _first(judged_adapter)]),
+        champion=_comparison(tasks, answers.champion, judged_adapter) if answers.champion else None,
+    )
+    return Evaluation(tuple(tasks), judged_base, judged_adapter, results)
+
+
+def _comparison(tasks: Sequence[Task], champion: ChampionAnswers, adapter: Iterable[Judgement]) -> ChampionComparison:
+    by_id = {task.id: task for task in tasks}
+    judged = [judge(by_id[answer.task], answer) for answer in champion.answers]
+    first, second = _first(judged), _first(adapter)
+    return ChampionComparison(
+        key=champion.key,
+        adapter_sha256=champion.adapter_sha256,
+        scores=scores_of_model(tasks, judged),
+        parse_difference=paired([j.parses for j in first], [j.parses for j in second]),
+        pass_difference=paired([j.passed for j in first], [j.passed for j in second]),
+    )
+
+
+def local_report(evaluation: Evaluation, bench: str) -> LocalReport | None:
+    """The benchmark task by task, of the adapter; None when it was left out.
+
+    Args:
+        evaluation: What was judged.
+        bench: The folder of the benchmark, for the reader.
+    """
+    tasks = [task for task in evaluation.tasks if task.suite is Suite.BENCHMARK]
+    if not tasks:
+        return None
+    samples = _by_task(evaluation.adapter)
+    results = tuple(
+        TaskResult(
+            id=task.id.removeprefix("benchmark/"),
+            category=task.construct,
+            passed_at_1=samples[task.id][0].passed,
+            passed_at_k=any(j.passed for j in samples[task.id]),
+            samples=tuple(samples[task.id]),
+        )
+        for task in tasks
+    )
+    first = [result.samples[0] for result in results]
+    at_1, at_k = sum(r.passed_at_1 for r in results), sum(r.passed_at_k for r in results)
+    decoding = evaluation.results.decoding
+    return LocalReport(
+        model=f"{evaluation.results.subject.base_model} with adapter {evaluation.results.run_id}",
+        bench=bench,
+        max_tokens=decoding.max_new_tokens,
+        temperature=decoding.temperature,
+        k=decoding.num_samples,
+        seed_base=decoding.seed,
+        total=len(results),
+        passed_at_1=at_1,
+        passed_at_k=at_k,
+        pass_rate_at_1=at_1 / len(results),
+        pass_rate_at_k=at_k / len(results),
+        semantic_task_success=sum(j.parses and not j.unmet for j in first),
+        anti_stub_task_success=sum(not j.stub and not j.empty for j in first),
+        placeholder_event_rate=sum(j.stub for j in first) / len(first),
+        trivial_placeholder_event_rate=sum(j.empty for j in first) / len(first),
+        construct_richness_mean=sum(_richness(t, j) for t, j in zip(tasks, first, strict=True)) / len(first),
+        category_stats=tuple(_category_stats(results)),
+        results=results,
+    )
+
+
+def pass_at_k_report(results: EvalResults) -> PassAtK | None:
+    """The benchmark as two numbers, of the adapter; None when it was left out.
+
+    Args:
+        results: The figures.
+    """
+    scores: Scores | None = results.adapter.suites.get(Suite.BENCHMARK)
+    if scores is None:
+        return None
+    return PassAtK(
+        k=scores.k,
+        seed_base=results.decoding.seed,
+        total=scores.num_tasks,
+        pass_rate_at_1=_share(scores.pass_at_1.value),
+        pass_rate_at_k=_share(scores.pass_at_k.value),
+        pass_at_1_low=scores.pass_at_1.low,
+        pass_at_1_high=scores.pass_at_1.high,
+    )
+
+
+def _share(value: float | None) -> float:
+    assert value is not None, "an evaluation has tasks of every suite it reports"  # noqa: S101 - our own impossibility
+    return value
+
+
+def _by_task(judgements: Iterable[Judgement]) -> Mapping[str, list[Judgement]]:
+    samples: dict[str, list[Judgement]] = {}
+    for judgement in judgements:
+        samples.setdefault(judgement.task, []).append(judgement)
+    return samples
+
+
+def _first(judgements: Iterable[Judgement]) -> list[Judgement]:
+    """The first sample of every task."""
+    return [judgement for judgement in judgements if judgement.sample == 0]
+
+
+def _richness(task: Task, judgement: Judgement) -> float:
+    """The different constructs of an answer over those that the task asks for, at most 1."""
+    asked = {task.construct, *(requirement.construct_ for requirement in task.requires)}
+    return min(1.0, len(judgement.constructs) / len(asked))
+
+
+def _category_stats(results: Sequence[TaskResult]) -> Iterable[CategoryStats]:
+    totals = Counter(result.category for result in results)
+    at_1 = Counter(result.category for result in results if result.passed_at_1)
+    at_k = Counter(result.category for result in results if result.passed_at_k)
+    for category, total in sorted(totals.items()):
+        yield CategoryStats(category=category, total=total, passed_at_1=at_1[category], passed_at_k=at_k[category])

@@ -1,0 +1,245 @@
+"""Whether a model is good enough to be promoted: a pure function from documents to a verdict.
+
+What is missing or malformed fails by name; nothing is passed over.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mens_pipeline.evaluation.policy import GateName, Thresholds
+from mens_pipeline.evaluation.results import RESULTS, EvalResults
+from mens_pipeline.evaluation.statistics import Rate, p_text
+from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.training.manifest import MANIFEST
+
+
+@dataclass(frozen=True, slots=True)
+class GateInputs:
+    """What a verdict rests on.
+
+    Attributes:
+        results: The figures; None when the document is missing or malformed.
+        results_problem: Then, why.
+        manifest: The training manifest; None when it is missing or malformed.
+        manifest_problem: Then, why.
+        champion_key: The adapter that is in use now; None for none.
+        is_benchmark_asked: Whether the benchmark has a say (`VOX_BENCHMARK`).
+    """
+
+    results: EvalResults | None
+    results_problem: str
+    manifest: dict[str, Any] | None
+    manifest_problem: str
+    champion_key: str | None
+    is_benchmark_asked: bool
+
+
+class GateOutcome(BaseModel):
+    """One gate of a verdict."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: GateName
+    passed: bool
+    block: bool = Field(description="Whether a failure keeps the model from being promoted.")
+    measured: float | None = Field(description="Null when it could not be measured, or is not asked for.")
+    required: float | None = Field(description="Null when nothing is required.")
+    message: str
+    source: str = Field(description="The document it was read from.")
+
+
+class _UnreadableError(Exception):
+    """A figure could not be had; the message says why."""
+
+
+def decide(inputs: GateInputs, thresholds: Thresholds) -> tuple[GateOutcome, ...]:
+    """All gates, each with what was measured and what is required.
+
+    Args:
+        inputs: What the verdict rests on.
+        thresholds: What is demanded.
+
+    Returns:
+        One outcome for every `GateName`, in their order.
+    """
+    outcomes = []
+    for name, (source, measure) in _GATES.items():
+        try:
+            passed, measured, required, message = measure(inputs, thresholds)
+        except _UnreadableError as error:
+            passed, measured, required, message = False, None, None, f"{source}: {error}"
+        outcome = GateOutcome(
+            name=name,
+            passed=passed,
+            block=name not in thresholds.warn_only,
+            measured=measured,
+            required=required,
+            message=message,
+            source=source,
+        )
+        outcomes.append(outcome)
+    return tuple(outcomes)
+
+
+def is_passed(outcomes: tuple[GateOutcome, ...]) -> bool:
+    """Whether no blocking gate failed.
+
+    Args:
+        outcomes: What `decide` gave.
+    """
+    return all(outcome.passed for outcome in outcomes if outcome.block)
+
+
+_Measured = tuple[bool, float | None, float | None, str]
+
+
+def _results(inputs: GateInputs) -> EvalResults:
+    if inputs.results is None:
+        raise _UnreadableError(inputs.results_problem)
+    return inputs.results
+
+
+def _at_least(what: str, rate: Rate, required: float) -> _Measured:
+    if rate.value is None:
+        raise _UnreadableError(f"{what}: nothing was measured")
+    return rate.value >= required, rate.value, required, f"{what} {rate}, required {100 * required:.1f} %"
+
+
+def _parse_rate(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+    scores = _results(inputs).adapter.suites.get(Suite.HELDOUT)
+    if scores is None:
+        raise _UnreadableError("there is no held-out task")
+    return _at_least("parse rate on held-out requests", scores.parse_rate, thresholds.min_parse_rate)
+
+
+def _coverage(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+    coverage = _results(inputs).adapter.overall.coverage
+    present, total = len(coverage.present), len(coverage.present) + len(coverage.missing)
+    required = thresholds.min_coverage
+    message = f"accepted answers show {present}/{total} constructs, required {100 * required:.1f} %"
+    return coverage.share >= required, coverage.share, required, message
+
+
+def _benchmark(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+    if not inputs.is_benchmark_asked:
+        return True, None, None, "the benchmark is not asked for (VOX_BENCHMARK)"
+    scores = _results(inputs).adapter.suites.get(Suite.BENCHMARK)
+    if scores is None:
+        raise _UnreadableError("the benchmark was not run")
+    return _at_least("benchmark pass@1", scores.pass_at_1, thresholds.min_benchmark)
+
+
+def _gain_over_base(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+    difference = _results(inputs).parse_difference
+    required = thresholds.min_gain_over_base
+    message = (
+        f"parses {difference.only_second} answers that the base does not, loses {difference.only_first}: "
+        f"{100 * difference.difference:+.1f} points, required {100 * required:+.1f}"
+    )
+    return difference.difference >= required, difference.difference, required, message
+
+
+def _regression(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+    results = _results(inputs)
+    required = thresholds.max_regression_p
+    if inputs.champion_key is None:
+        return True, None, None, "there is no champion yet"
+    if results.champion is None or results.champion.key != inputs.champion_key:
+        seen = results.champion.key[:12] if results.champion else "none"
+        raise _UnreadableError(f"compares with champion {seen}, the champion is {inputs.champion_key[:12]}")
+    worst = min(
+        (results.champion.parse_difference, results.champion.pass_difference),
+        key=lambda difference: difference.p_value if difference.difference < 0 else 1.0,
+    )
+    is_worse = worst.difference < 0 and worst.p_value < required
+    message = (
+        f"{100 * worst.difference:+.1f} points against the champion on {worst.num_tasks} tasks "
+        f"({p_text(worst.p_value)}), a drop counts below p = {required}"
+    )
+    return not is_worse, worst.p_value, required, message
+
+
+def _anti_stub(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+    return _at_most("stubs", _results(inputs).adapter.overall.stub_rate, thresholds.max_stub_rate)
+
+
+def _at_most(what: str, rate: Rate, required: float) -> _Measured:
+    if rate.value is None:
+        raise _UnreadableError(f"{what}: nothing was measured")
+    return rate.value <= required, rate.value, required, f"{what} {rate}, allowed {100 * required:.1f} %"
+
+
+def _stop_rate(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+    return _at_least(
+        "answers that end by themselves", _results(inputs).adapter.overall.stop_rate, thresholds.min_stop_rate
+    )
+
+
+def _result_field(inputs: GateInputs, *path: str) -> Any:
+    """A figure of the training manifest."""
+    value: Any = inputs.manifest
+    if value is None:
+        raise _UnreadableError(inputs.manifest_problem)
+    for key in path:
+        if not isinstance(value, dict) or key not in value:
+            raise _UnreadableError(f"no {'.'.join(path)}")
+        value = value[key]
+    return value
+
+
+def _number(inputs: GateInputs, *path: str) -> float:
+    value = _result_field(inputs, *path)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _UnreadableError(f"{'.'.join(path)} is {value!r}, no number")
+    # JSON as Python reads it has NaN, Infinity, and whole numbers beyond any float.
+    if not 0 <= value <= sys.float_info.max:
+        raise _UnreadableError(f"{'.'.join(path)} is {str(value)[:20]}, no amount")
+    return float(value)
+
+
+def _ratio(part: float, whole: float, what: str) -> float:
+    if whole <= 0:
+        raise _UnreadableError(f"{what} is {whole:g}")
+    return part / whole
+
+
+def _supervised_ratio(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+    part, whole = _number(inputs, "result", "num_supervised_tokens"), _number(inputs, "result", "num_tokens")
+    ratio, required = _ratio(part, whole, "result.num_tokens"), thresholds.min_supervised_ratio
+    message = f"{part:.0f}/{whole:.0f} tokens carry the loss ({100 * ratio:.1f} %), required {100 * required:.1f} %"
+    return ratio >= required, ratio, required, message
+
+
+def _truncation(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+    part, whole = _number(inputs, "result", "not_shown", "too_long"), _number(inputs, "result", "num_rows")
+    ratio, required = _ratio(part, whole, "result.num_rows"), thresholds.max_truncation
+    share = f"{part:.0f}/{whole:.0f} rows were too long to train ({100 * ratio:.1f} %)"
+    return ratio <= required, ratio, required, f"{share}, allowed {100 * required:.1f} %"
+
+
+def _throughput(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+    tokens, seconds = _number(inputs, "result", "trained_tokens"), _number(inputs, "result", "seconds")
+    device = str(_result_field(inputs, "result", "device"))
+    if device not in thresholds.min_tokens_per_second:
+        raise _UnreadableError(f"no speed is required of device {device}; add it to min_tokens_per_second")
+    rate, required = _ratio(tokens, seconds, "result.seconds"), thresholds.min_tokens_per_second[device]
+    return rate >= required, rate, required, f"trained {rate:.1f} tokens/s on {device}, required {required:g}"
+
+
+_GATES: Final[dict[GateName, tuple[str, Callable[[GateInputs, Thresholds], _Measured]]]] = {
+    GateName.PARSE_RATE: (RESULTS, _parse_rate),
+    GateName.COVERAGE: (RESULTS, _coverage),
+    GateName.BENCHMARK: (RESULTS, _benchmark),
+    GateName.GAIN_OVER_BASE: (RESULTS, _gain_over_base),
+    GateName.REGRESSION: (RESULTS, _regression),
+    GateName.ANTI_STUB: (RESULTS, _anti_stub),
+    GateName.STOP_RATE: (RESULTS, _stop_rate),
+    GateName.SUPERVISED_RATIO: (MANIFEST, _supervised_ratio),
+    GateName.TRUNCATION: (MANIFEST, _truncation),
+    GateName.THROUGHPUT: (MANIFEST, _throughput),
+}
+"""Gate -> the document it reads, and how it judges."""

@@ -1,0 +1,85 @@
+"""What a model is asked, how it answers, and what it answered."""
+
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+MODULE: Final = "mens_pipeline.evaluation.child"
+"""What runs in the generation process."""
+
+PROGRESS: Final = "generation.jsonl"
+"""In the folder of a generation job: what happens, one event a line."""
+
+ANSWERS: Final = "answers.jsonl"
+"""In the folder of a generation job: one `Answer` a line."""
+
+
+class Decoding(BaseModel):
+    """How answers are drawn from a model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_new_tokens: int = Field(default=256, ge=1, le=8_192, description="Tokens of an answer at most.")
+    num_samples: int = Field(default=1, ge=1, le=1_000, description="Answers to each request; `k` of pass@k.")
+    temperature: float = Field(default=0.0, ge=0, le=2, description="0: always the most likely token.")
+    top_p: float = Field(default=0.95, gt=0, le=1, description="Share of probability that is sampled from.")
+    seed: int = Field(default=1337, ge=0, description="Start of sampling.")
+    batch_tokens: int = Field(default=12_288, ge=256, description="Positions held at once; does not change answers.")
+
+    @model_validator(mode="after")
+    def _samples_differ(self) -> "Decoding":
+        if self.num_samples > 1 and self.temperature == 0:
+            raise ValueError("more than one sample needs a temperature above 0, or all samples are the same")
+        return self
+
+
+class Request(BaseModel):
+    """One request; the answer carries its name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task: str
+    prompt: str
+
+
+class Answer(BaseModel):
+    """What a model wrote."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task: str
+    sample: int = Field(ge=0)
+    text: str
+    num_tokens: int = Field(ge=0, description="Tokens written, the end of the turn included.")
+    stopped: bool = Field(description="Whether the model ended its turn, rather than running into the limit.")
+
+
+class GenerationJob(BaseModel):
+    """What a generation process is told."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    base_path: Path = Field(description="The folder of the base model.")
+    adapter_path: Path | None = Field(description="The folder of the adapter; None for the base alone.")
+    quantization: Literal["nf4", "fp4", "none"] = Field(description="What the adapter was trained on.")
+    double_quant: bool
+    trained_in: Literal["float32", "bfloat16"] = Field(description="What the base was rounded to before four bits.")
+    device: Literal["cuda", "mps", "cpu"]
+    compute_dtype: Literal["float32", "bfloat16"]
+    system_prompt: str
+    decoding: Decoding
+    requests: tuple[Request, ...]
+    run_dir: Path = Field(description="Where the answers go.")
+    lock_path: Path = Field(description="Held while the device is in use.")
+    lock_seconds: float = Field(default=120.0, ge=0, description="How long another holder may take to end.")
+
+
+def progress_of(answer: dict[str, Any]) -> str:
+    """How far a generation is, as people read it.
+
+    Args:
+        answer: The payload of its newest event.
+    """
+    rate = answer["num_tokens"] / max(answer["seconds"], 1e-9)
+    return f"{answer['num_done']}/{answer['num_answers']} answers, {rate:.0f} tokens/s"

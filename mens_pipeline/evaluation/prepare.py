@@ -1,0 +1,180 @@
+"""From an adapter and some tasks to generation jobs, and to answers that are kept."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.generation import ANSWERS, Decoding, GenerationJob, Request
+from mens_pipeline.evaluation.tasks import Task
+from mens_pipeline.language.fingerprint import rules_fingerprint
+from mens_pipeline.training.base_model import digest_of_folder
+from mens_pipeline.training.contract import library_versions
+from mens_pipeline.training.devices import Device
+from mens_pipeline.training.job import ADAPTER, JOB
+from mens_pipeline.training.launch import refuse_failure
+from mens_pipeline.training.manifest import MANIFEST
+
+KIND: Final = "generations"
+WEIGHTS: Final = "adapter_model.safetensors"
+
+_MAKERS: Final = ("decode.py", "generate.py", "generation.py", "model.py")
+"""The files that decide what a model answers."""
+
+Model = Literal["base", "adapter"]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedGeneration:
+    """A generation that may begin.
+
+    Attributes:
+        model: Which of the two answers.
+        job: What the process is told.
+        job_path: Where it stands as JSON.
+        inputs: All that decides the answers, in JSON types.
+    """
+
+    model: Model
+    job: GenerationJob
+    job_path: Path
+    inputs: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Under which a model answers.
+
+    Attributes:
+        decoding: How answers are drawn.
+        device: What it runs on.
+        lock_path: Held while the device is in use.
+    """
+
+    decoding: Decoding
+    device: Device
+    lock_path: Path
+
+
+def prepare_generation(
+    model: Model, run: Path, tasks: Iterable[Task], conditions: Conditions, run_dir: Path
+) -> PreparedGeneration:
+    """Look at model and adapter, and write the job.
+
+    Args:
+        model: Whether the base answers alone, or with the adapter.
+        run: The folder with `adapter/` and its training manifest.
+        tasks: What is asked.
+        conditions: Under which it answers.
+        run_dir: Where the job works; emptied first.
+
+    Raises:
+        RefusedError: The run is not complete, the base is gone or is another one, or the adapter has no weights.
+    """
+    manifest, adapter = manifest_of(run), run / ADAPTER
+    decoding, device = conditions.decoding, conditions.device
+    base = manifest["base_model"]
+    base_path = Path(base["path"])
+    if not base_path.is_dir() or digest_of_folder(base_path) != base["sha256"]:
+        found = "changed" if base_path.is_dir() else "gone"
+        advice = "Restore it, or train again."
+        raise RefusedError(f"{base_path}: the base model {base['name']} of this adapter is {found}. {advice}")
+    adapter_sha256 = adapter_digest(run)
+    recipe, result = manifest["recipe"], manifest["result"]
+    requests = tuple(Request(task=task.id, prompt=task.prompt) for task in tasks)
+    dtype: Literal["float32", "bfloat16"] = "bfloat16" if device.kind == "cuda" else "float32"
+    inputs = {
+        "base_sha256": base["sha256"],
+        "adapter_sha256": adapter_sha256 if model == "adapter" else None,
+        "quantization": [recipe["bnb_4bit_quant_type"], recipe["bnb_4bit_use_double_quant"], result["compute_dtype"]],
+        "system_prompt": manifest["system_prompt"],
+        "requests": [request.model_dump() for request in requests],
+        "decoding": decoding.model_dump(exclude={"batch_tokens"}),
+        "computed_on": [device.kind, dtype],
+        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
+        "libraries": library_versions(),
+    }
+    shutil.rmtree(run_dir, ignore_errors=True)
+    run_dir.mkdir(parents=True)
+    job = GenerationJob(
+        base_path=base_path,
+        adapter_path=adapter.resolve() if model == "adapter" else None,
+        quantization=recipe["bnb_4bit_quant_type"],
+        double_quant=recipe["bnb_4bit_use_double_quant"],
+        trained_in=result["compute_dtype"],
+        device=device.kind,
+        compute_dtype=dtype,
+        system_prompt=manifest["system_prompt"],
+        decoding=decoding,
+        requests=requests,
+        run_dir=run_dir.resolve(),
+        lock_path=conditions.lock_path.resolve(),
+    )
+    job_path = run_dir.resolve() / JOB
+    job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return PreparedGeneration(model, job, job_path, inputs)
+
+
+def generated(
+    prepared: PreparedGeneration, store: ArtifactStore, launch: Callable[[PreparedGeneration], int]
+) -> tuple[Artifact, bool]:
+    """The answers of a model, generated unless the very same were before.
+
+    Args:
+        prepared: What is asked of which model.
+        store: Where answers are kept.
+        launch: Runs the generation process and returns its exit code.
+
+    Returns:
+        The answers, and whether they were reused. The folder holds `answers.jsonl`.
+
+    Raises:
+        RefusedError: The process did not come to its end; the message says why.
+        ConfigurationError: The store cannot be written.
+    """
+    run_dir = prepared.job.run_dir
+
+    def write(folder: Path) -> dict[str, Any]:
+        refuse_failure(run_dir, launch(prepared), "generation")
+        shutil.copy2(run_dir / ANSWERS, folder / ANSWERS)
+        return {"model": prepared.model, "num_requests": len(prepared.job.requests)}
+
+    answers, reused = store.built(KIND, prepared.inputs, write)
+    shutil.rmtree(run_dir, ignore_errors=True)
+    return answers, reused
+
+
+def adapter_digest(run: Path) -> str:
+    """SHA-256 of the weights of an adapter, hexadecimal.
+
+    Args:
+        run: The folder of its run.
+
+    Raises:
+        RefusedError: There are none.
+    """
+    weights = run / ADAPTER / WEIGHTS
+    if not weights.is_file():
+        raise RefusedError(f"{weights}: not there. Name the folder of a complete run of `mens train`.")
+    return digest_of(weights)
+
+
+def manifest_of(run: Path) -> dict[str, Any]:
+    """The training manifest of a run.
+
+    Args:
+        run: Its folder.
+
+    Raises:
+        RefusedError: There is none, or it is no JSON.
+    """
+    path = run / MANIFEST
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RefusedError(f"{path}: {error}. Name the folder of a complete run of `mens train`.") from error
+    return manifest

@@ -1,0 +1,247 @@
+"""From a verdict to the champion: refused unless the verdict passed, and is about this very adapter, here and now."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from mens_pipeline.corpus.mistakes import mistakes_in
+from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.benchmark_gate import PAGE, receipt_in
+from mens_pipeline.evaluation.history import (
+    KIND,
+    HistoryEvent,
+    champion_of,
+    changing,
+    promotion_of,
+    record,
+    rival_of,
+    withdrawn,
+)
+from mens_pipeline.evaluation.override import OVERRIDE, Override
+from mens_pipeline.evaluation.policy import Thresholds
+from mens_pipeline.evaluation.prepare import adapter_digest
+from mens_pipeline.evaluation.receipt import RECEIPT, Judged, Receipt, digest_of_thresholds, verdict_on
+from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.training.job import ADAPTER
+from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.training.telemetry_log import FILE
+
+_KEPT: Final = (MANIFEST, FILE)
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """What holds now, to tell a verdict that is out of date.
+
+    Attributes:
+        thresholds: What the policy demands.
+        heldout_sha256: Of the held-out pairs; None when they are not at hand.
+        benchmark_sha256: Of the benchmark; None when it has no say.
+        is_benchmark_asked: Whether it has a say.
+    """
+
+    thresholds: Thresholds
+    heldout_sha256: str | None
+    benchmark_sha256: str | None
+    is_benchmark_asked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """What a promotion came to.
+
+    Attributes:
+        champion: The adapter that is in use now.
+        previous: The one before, by its key.
+        changed: Whether it was another one.
+    """
+
+    champion: Artifact
+    previous: str | None
+    changed: bool
+
+
+def promote(  # noqa: PLR0913 - all that a promotion rests on
+    gate: Artifact,
+    run: Path,
+    store: ArtifactStore,
+    present: Present,
+    *,
+    now: int,
+    override: Override | None = None,
+) -> Promotion:
+    """Make an adapter the champion.
+
+    Args:
+        gate: The verdict on it.
+        run: The folder with `adapter/`, the training manifest and the telemetry.
+        store: Where promoted adapters are kept.
+        present: What holds now.
+        now: Seconds since 1970.
+        override: A signed record that takes the place of a passing verdict; it mends nothing else.
+
+    Raises:
+        RefusedError: The verdict does not allow it; the message names every reason.
+        ConfigurationError: The store cannot be written.
+    """
+    with changing(store):
+        reasons = [*objections(gate, run, store, present, is_overridden=override is not None)]
+        if override is not None:
+            reasons += _objections_to_override(override, gate, run)
+        if reasons:
+            raise RefusedError(f"{run}: not promoted. {' '.join(reasons)}")
+        adapter_sha256 = adapter_digest(run)
+        before = champion_of(store)
+        if before is not None and before.manifest["inputs"]["adapter_sha256"] == adapter_sha256:
+            return Promotion(before, before.key, changed=False)
+        champion = _stored(gate, run, store, override)
+        event = HistoryEvent(
+            timestamp_unix=now,
+            action="promote" if override is None else "override",
+            key=champion.key,
+            previous=before.key if before is not None else None,
+            adapter_sha256=adapter_sha256,
+            reason=override.reason if override is not None else "the gate passed",
+        )
+        record(store, event, champion)
+        return Promotion(champion, event.previous, changed=True)
+
+
+def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
+    """Make the adapter that was in use before the champion again; the present one is not promoted again by itself.
+
+    Args:
+        store: Where promoted adapters are kept.
+        now: Seconds since 1970.
+        reason: Why.
+
+    Raises:
+        RefusedError: There is no champion, or none before it that is still there.
+    """
+    with changing(store):
+        present = champion_of(store)
+        if present is None:
+            raise RefusedError(f"{store.root / KIND}: there is no champion to roll back.")
+        previous = promotion_of(store, present.key).previous
+        found = store.get(KIND, previous) if previous is not None else None
+        if found is None:
+            detail = f"the one before, {previous[:12]}, is gone" if previous else "it is the first one"
+            raise RefusedError(f"champion {present.key[:12]}: {detail}. Promote another adapter instead.")
+        event = HistoryEvent(
+            timestamp_unix=now,
+            action="rollback",
+            key=found.key,
+            previous=present.key,
+            adapter_sha256=found.manifest["inputs"]["adapter_sha256"],
+            withdrawn_sha256=present.manifest["inputs"]["adapter_sha256"],
+            reason=reason,
+        )
+        record(store, event, found)
+        return Promotion(found, present.key, changed=True)
+
+
+def objections(
+    gate: Artifact, run: Path, store: ArtifactStore, present: Present, *, is_overridden: bool = False
+) -> Iterator[str]:
+    """Why a verdict does not make an adapter the champion, a sentence each; none when it does.
+
+    Args:
+        gate: The verdict.
+        run: The folder of the adapter.
+        store: Where promoted adapters are kept.
+        present: What holds now.
+        is_overridden: Whether a failing verdict is no reason.
+    """
+    changed = [name for name, output in gate.manifest["outputs"].items() if not _is_as_written(gate, name, output)]
+    if changed:
+        yield f"Tampered with since it was written: {', '.join(changed)}; run the gate again."
+        return
+    try:
+        receipt = receipt_in(gate.path)
+    except ValidationError as error:
+        yield f"The receipt cannot be read ({mistakes_in(error)[:200]}); run the gate again."
+        return
+    found = adapter_digest(run)
+    judged = receipt.subject.adapter_sha256 if receipt.subject is not None else "nothing"
+    if found != judged:
+        yield f"The verdict is about adapter {judged[:12]}, this is {found[:12]}; evaluate this one."
+    elif found in withdrawn(store) and not is_overridden:
+        yield "It was taken out of use by a rollback; sign an override to promote it again."
+    yield from _out_of_date(receipt, gate, run, store, present)
+    yield from _not_reproduced(receipt, gate)
+    if not receipt.overall_passed and not is_overridden:
+        yield f"The gate failed: {'; '.join(receipt.reasons)}."
+
+
+def _is_as_written(gate: Artifact, name: str, output: dict[str, Any]) -> bool:
+    path = gate.path / name
+    return path.is_file() and digest_of(path) == output["sha256"]
+
+
+def _out_of_date(receipt: Receipt, gate: Artifact, run: Path, store: ArtifactStore, present: Present) -> Iterator[str]:
+    """What has changed since the verdict."""
+    subject = receipt.subject
+    rival = rival_of(store, subject.adapter_sha256) if subject is not None else None
+    if receipt.champion_key != (rival.key if rival is not None else None):
+        yield "Another champion is in use than the one it was compared with; evaluate again."
+    if digest_of_thresholds(receipt.thresholds) != digest_of_thresholds(present.thresholds):
+        yield f"The policy {receipt.policy} has changed since; run the gate again."
+    if present.is_benchmark_asked and not receipt.is_benchmark_asked:
+        yield "The benchmark had no say; run the gate again."
+    if subject is None:
+        return
+    for what, then, now in (
+        ("held-out set", subject.heldout_sha256, present.heldout_sha256),
+        ("benchmark", subject.benchmark_sha256, present.benchmark_sha256),
+    ):
+        if now is not None and then != now:
+            yield f"The {what} has changed since; evaluate again."
+    manifest = run / MANIFEST
+    if not manifest.is_file() or digest_of(manifest) != receipt.sources.get(MANIFEST):
+        yield f"{MANIFEST} is not the one that was judged; run the gate again."
+    if digest_of(gate.path / RESULTS) != receipt.sources.get(RESULTS):
+        yield f"{RESULTS} is not the one that was judged; run the gate again."
+
+
+def _not_reproduced(receipt: Receipt, gate: Artifact) -> Iterator[str]:
+    """Whether the documents say what the receipt says they say."""
+    again = verdict_on(
+        Judged(gate.path / RESULTS, gate.path / MANIFEST),
+        receipt.policy,
+        receipt.thresholds,
+        receipt.champion_key,
+        is_benchmark_asked=receipt.is_benchmark_asked,
+        now=receipt.timestamp_unix,
+        run_dir=Path(receipt.run_dir),
+    )
+    if again != receipt:
+        yield "The documents give another verdict than the receipt; run the gate again."
+
+
+def _objections_to_override(override: Override, gate: Artifact, run: Path) -> Iterator[str]:
+    if override.adapter_sha256 != adapter_digest(run):
+        yield "The override is for another adapter."
+    if override.receipt_sha256 != digest_of(gate.path / RECEIPT):
+        yield "The override is for another verdict."
+
+
+def _stored(gate: Artifact, run: Path, store: ArtifactStore, override: Override | None) -> Artifact:
+    """The adapter with all that speaks for it, complete in one folder."""
+    inputs = {"adapter_sha256": adapter_digest(run), "receipt_sha256": digest_of(gate.path / RECEIPT)}
+
+    def write(folder: Path) -> dict[str, Any]:
+        shutil.copytree(run / ADAPTER, folder / ADAPTER)
+        for name in _KEPT:
+            shutil.copy2(run / name, folder / name)
+        for name in (RECEIPT, RESULTS, PAGE):
+            shutil.copy2(gate.path / name, folder / name)
+        if override is not None:
+            (folder / OVERRIDE).write_text(override.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        return {"gate": gate.key}
+
+    return store.built(KIND, inputs, write)[0]

@@ -1,0 +1,104 @@
+"""The page: everything that is known of an evaluation, in one file that asks for nothing else."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from mens_pipeline.evaluation.receipt import Receipt
+from mens_pipeline.evaluation.report import curve
+from mens_pipeline.evaluation.report.answers import groups_of, task_views
+from mens_pipeline.evaluation.report.parts import construct_rows, difficulty_rows, error_rows, missing_constructs
+from mens_pipeline.evaluation.report.score_table import points, score_rows
+from mens_pipeline.evaluation.report.verdict import headline
+from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer
+from mens_pipeline.evaluation.statistics import p_text
+
+_FOLDER: Final = Path(__file__).parent
+_UNSEEN: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
+)
+"""Characters that do not show, turn the direction of what follows, or cannot be written as UTF-8."""
+
+
+def report_page(
+    results: EvalResults, answers: Sequence[JudgedAnswer], losses: Mapping[int, float], receipt: Receipt | None
+) -> str:
+    """What was judged, the verdict and its reasons, figures, and every answer beside what was asked.
+
+    Args:
+        results: The figures.
+        answers: The judged answers that they were made from, of base and adapter.
+        losses: Update -> loss of the training of the adapter; empty when it is not known.
+        receipt: The verdict; None before there is one.
+
+    Returns:
+        HTML that needs no other file, network or script. What a model wrote is text in it and never markup.
+        The same arguments give the same page.
+    """
+    tasks = task_views(answers)
+    failures = [task for task in tasks if not task.adapter.passed]
+    passes = [task for task in tasks if task.adapter.passed]
+    style, script = (_FOLDER / "style.css").read_text("utf-8"), (_FOLDER / "filter.js").read_text("utf-8")
+    return _ENVIRONMENT.get_template("page.html.jinja").render(
+        verdict=headline(results, receipt),
+        results=results,
+        receipt=receipt,
+        judged_at=_utc(receipt.timestamp_unix) if receipt is not None else None,
+        scores=tuple(score_rows(results, answers)),
+        curve=curve.loss_curve(losses),
+        picture=curve,
+        constructs=construct_rows(results),
+        difficulties=difficulty_rows(results),
+        errors=error_rows(results),
+        missing=missing_constructs(results),
+        failures=groups_of(failures),
+        passes=groups_of(passes),
+        num_failures=len(failures),
+        num_passes=len(passes),
+        style=style,
+        script=script,
+        style_hash=_hash_of(style),
+        script_hash=_hash_of(script),
+    )
+
+
+def visible(value: Any) -> Any:
+    """A text with a mark for every character that would not show; anything else as it is.
+
+    Args:
+        value: What the page is about to print.
+    """
+    if not isinstance(value, str) or hasattr(value, "__html__"):
+        return value
+    return _UNSEEN.sub(lambda match: f"\u27e8{ord(match[0]):02X}\u27e9", value.replace("\r\n", "\n"))
+
+
+def _hash_of(text: str) -> str:
+    """What the page's own policy knows a style sheet or script by: no other runs."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _utc(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+_ENVIRONMENT: Final = Environment(
+    loader=FileSystemLoader(_FOLDER),
+    autoescape=True,
+    finalize=visible,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_ENVIRONMENT.filters.update(percent=_percent, points=points, p_text=p_text)

@@ -1,0 +1,109 @@
+"""The figures part by part: constructs, difficulties, errors, and what no answer shows."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mens_pipeline.evaluation.results import EvalResults
+from mens_pipeline.evaluation.scores import Scores
+from mens_pipeline.evaluation.statistics import Rate
+
+_DIFFICULTIES: Final = ("easy", "medium", "hard")
+
+
+@dataclass(frozen=True, slots=True)
+class PartRow:
+    """One part of the requests.
+
+    Attributes:
+        name: Which.
+        num_tasks: Its requests.
+        rates: Parse rate of the base, parse rate of the adapter, pass@1 of the adapter.
+    """
+
+    name: str
+    num_tasks: int
+    rates: tuple[Rate, Rate, Rate]
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRow:
+    """One kind of first error.
+
+    Attributes:
+        code: Of the diagnostic.
+        base: Answers of the base that fail with it.
+        adapter: Answers of the adapter.
+    """
+
+    code: str
+    base: int
+    adapter: int
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A construct that no accepted answer of the adapter shows.
+
+    Attributes:
+        construct: Which.
+        num_asked: Requests that ask for it.
+    """
+
+    construct: str
+    num_asked: int
+
+
+def construct_rows(results: EvalResults) -> tuple[PartRow, ...]:
+    """The constructs that were asked for; those that the adapter does least well first.
+
+    Args:
+        results: The figures.
+    """
+    rows = _rows(results.base.constructs, results.adapter.constructs, results.adapter.constructs)
+    return tuple(sorted(rows, key=lambda row: (row.rates[2].value or 0.0, -row.num_tasks, row.name)))
+
+
+def difficulty_rows(results: EvalResults) -> tuple[PartRow, ...]:
+    """The difficulties, easy first.
+
+    Args:
+        results: The figures.
+    """
+    found = results.adapter.difficulties
+    names = [*(name for name in _DIFFICULTIES if name in found), *(name for name in found if name not in _DIFFICULTIES)]
+    return _rows(results.base.difficulties, found, names)
+
+
+def error_rows(results: EvalResults) -> tuple[ErrorRow, ...]:
+    """The first errors of rejected answers; those that the adapter makes most first.
+
+    Args:
+        results: The figures.
+    """
+    base, adapter = results.base.overall.errors, results.adapter.overall.errors
+    rows = (ErrorRow(code, base.get(code, 0), adapter.get(code, 0)) for code in {**adapter, **base})
+    return tuple(sorted(rows, key=lambda row: (-row.adapter, -row.base, row.code)))
+
+
+def missing_constructs(results: EvalResults) -> tuple[Missing, ...]:
+    """What no accepted answer of the adapter shows; what was asked for most first.
+
+    Args:
+        results: The figures.
+    """
+    asked = results.adapter.constructs
+    missing = results.adapter.overall.coverage.missing
+    found = (Missing(name, asked[name].num_tasks if name in asked else 0) for name in missing)
+    return tuple(sorted(found, key=lambda item: (-item.num_asked, item.construct)))
+
+
+def _rows(base: Mapping[str, Scores], adapter: Mapping[str, Scores], names: Iterable[str]) -> tuple[PartRow, ...]:
+    return tuple(
+        PartRow(
+            name,
+            adapter[name].num_tasks,
+            (base[name].parse_rate, adapter[name].parse_rate, adapter[name].pass_at_1),
+        )
+        for name in names
+    )

@@ -1,0 +1,107 @@
+"""The verdict in plain words, for the head of the page."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from mens_pipeline.evaluation.gate import GateOutcome
+from mens_pipeline.evaluation.policy import GateName
+from mens_pipeline.evaluation.receipt import Receipt
+from mens_pipeline.evaluation.results import EvalResults
+
+TITLES: Final = {
+    GateName.PARSE_RATE: "Parse rate",
+    GateName.COVERAGE: "Coverage of constructs",
+    GateName.BENCHMARK: "Benchmark",
+    GateName.GAIN_OVER_BASE: "Better than the base",
+    GateName.REGRESSION: "No worse than the champion",
+    GateName.ANTI_STUB: "Few stubs",
+    GateName.STOP_RATE: "Answers end",
+    GateName.SUPERVISED_RATIO: "Enough tokens carry the loss",
+    GateName.TRUNCATION: "Few rows too long",
+    GateName.THROUGHPUT: "Speed of training",
+}
+"""Gate -> what it asks for, for people."""
+
+
+class Tone(StrEnum):
+    """How something is meant; a class of the style sheet."""
+
+    GOOD = "good"
+    BAD = "bad"
+    WARN = "warn"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class GateRow:
+    """One gate of the verdict.
+
+    Attributes:
+        title: What it asks for.
+        word: Its outcome: `passes`, `refuses`, `warns`.
+        tone: Of the outcome.
+        message: What was measured and what is required.
+    """
+
+    title: str
+    word: str
+    tone: Tone
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The verdict.
+
+    Attributes:
+        title: In a few words.
+        tone: Of the title.
+        sentence: What it means.
+        gates: Those that refuse first, then those that warn, then the others.
+    """
+
+    title: str
+    tone: Tone
+    sentence: str
+    gates: tuple[GateRow, ...] = ()
+
+
+def headline(results: EvalResults, receipt: Receipt | None) -> Headline:
+    """The verdict on an adapter.
+
+    Args:
+        results: What was judged.
+        receipt: The verdict of the gates, if there is one.
+
+    Returns:
+        `Not judged yet` as well where the receipt is of something else: it says nothing of this adapter.
+    """
+    if receipt is None:
+        return Headline("Not judged yet", Tone.OPEN, "No gate has looked at these figures; nothing may be promoted.")
+    if receipt.subject is not None and receipt.subject != results.subject:
+        other = receipt.subject.adapter_sha256[:12]
+        sentence = f"The receipt at hand is of other models, requests or adapter {other}; it says nothing of these."
+        return Headline("Not judged yet", Tone.OPEN, sentence)
+    gates = tuple(sorted(map(_row, receipt.gates), key=lambda row: _ORDER[row.tone]))
+    num_refusing = sum(row.tone is Tone.BAD for row in gates)
+    num_warning = sum(row.tone is Tone.WARN for row in gates)
+    warnings = f" {_counted(num_warning, 'gate')} {'warns' if num_warning == 1 else 'warn'}." if num_warning else ""
+    if receipt.overall_passed:
+        sentence = f"No gate of the policy {receipt.policy} stands in its way.{warnings}"
+        return Headline("Good enough to promote", Tone.GOOD, sentence, gates)
+    refuse = "refuses" if num_refusing == 1 else "refuse"
+    sentence = f"{_counted(num_refusing, 'gate')} of the policy {receipt.policy} {refuse} it.{warnings}"
+    return Headline("Refused", Tone.BAD, sentence, gates)
+
+
+_ORDER: Final = {Tone.BAD: 0, Tone.WARN: 1, Tone.GOOD: 2}
+
+
+def _row(gate: GateOutcome) -> GateRow:
+    word, tone = ("passes", Tone.GOOD) if gate.passed else ("refuses", Tone.BAD) if gate.block else ("warns", Tone.WARN)
+    return GateRow(TITLES[gate.name], word, tone, gate.message)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,132 @@
+"""The documents of an evaluation: `eval_results.json`, `eval_local_report.json`, `benchmark_passatk.json`."""
+
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mens_pipeline.evaluation.generation import Decoding
+from mens_pipeline.evaluation.judge import Judgement
+from mens_pipeline.evaluation.scores import ModelScores
+from mens_pipeline.evaluation.statistics import Paired
+
+RESULTS: Final = "eval_results.json"
+LOCAL_REPORT: Final = "eval_local_report.json"
+PASS_AT_K: Final = "benchmark_passatk.json"  # noqa: S105 - a file name
+JUDGED_ANSWERS: Final = "judged_answers.jsonl"
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, serialize_by_alias=True)
+
+
+class JudgedAnswer(_Document):
+    """One answer with what was asked: a line of `judged_answers.jsonl`."""
+
+    model: Literal["base", "adapter"]
+    suite: str
+    prompt: str
+    asked: str = Field(description="The construct.")
+    difficulty: str
+    reference: str = Field(description="An answer that is good.")
+    judgement: Judgement
+
+
+class Subject(_Document):
+    """What was judged, by hash."""
+
+    adapter_sha256: str = Field(min_length=64, max_length=64, description="Of the adapter's weights.")
+    base_sha256: str = Field(min_length=64, max_length=64, description="Of the base model's folder.")
+    base_model: str
+    heldout_sha256: str = Field(min_length=64, max_length=64, description="Of the held-out pairs.")
+    benchmark_sha256: str | None = Field(description="Of the benchmark; null when it was left out.")
+
+
+class ChampionComparison(_Document):
+    """The adapter that is in use, on the same requests."""
+
+    key: str = Field(description="Of the promoted adapter in the store.")
+    adapter_sha256: str = Field(min_length=64, max_length=64)
+    scores: ModelScores
+    parse_difference: Paired = Field(description="Champion first, candidate second.")
+    pass_difference: Paired
+
+
+class EvalResults(_Document):
+    """What base and adapter write, side by side; the fields without a description are upstream's."""
+
+    schema_: Literal["mens_eval_results_v1"] = Field(default="mens_eval_results_v1", alias="schema")
+    run_id: str
+    measured: Literal["model"] = Field(default="model", description="Not data: answers of the models.")
+    total_samples: int = Field(ge=0)
+    format_validity: float = Field(ge=0, le=1, description="Answers of the adapter that are not empty.")
+    safety_rejection_rate: float = Field(ge=0, le=1, description="Answers that are refusals.")
+    vox_parse_rate: float = Field(ge=0, le=1, description="Of the adapter on held-out requests of the workspace.")
+    construct_coverage: int = Field(ge=0)
+    construct_total: int = Field(ge=1)
+    construct_coverage_pct: float = Field(ge=0, le=100)
+    quality_proxy: float = Field(ge=0, le=1, description="Equals `vox_parse_rate`, as upstream's does.")
+    subject: Subject
+    decoding: Decoding
+    base: ModelScores
+    adapter: ModelScores
+    parse_difference: Paired = Field(description="Base first, adapter second; first samples.")
+    pass_difference: Paired
+    champion: ChampionComparison | None = Field(description="Null when there was none.")
+
+
+class CategoryStats(_Document):
+    """The benchmark by category."""
+
+    category: str
+    total: int
+    passed_at_1: int
+    passed_at_k: int
+
+
+class TaskResult(_Document):
+    """One task of the benchmark."""
+
+    id: str
+    category: str
+    passed_at_1: bool
+    passed_at_k: bool
+    samples: tuple[Judgement, ...]
+
+
+class LocalReport(_Document):
+    """The benchmark task by task, in upstream's shape."""
+
+    schema_: Literal["mens_eval_local_report_v1"] = Field(default="mens_eval_local_report_v1", alias="schema")
+    model: str
+    bench: str
+    max_tokens: int
+    temperature: float
+    k: int
+    seed_base: int
+    total: int
+    passed_at_1: int
+    passed_at_k: int
+    pass_rate_at_1: float = Field(ge=0, le=1)
+    pass_rate_at_k: float = Field(ge=0, le=1, description="Tasks with a passing sample; not the unbiased estimate.")
+    semantic_task_success: int = Field(description="Tasks whose first answer meets all requirements.")
+    anti_stub_task_success: int = Field(description="Tasks whose first answer is no stub.")
+    placeholder_event_rate: float = Field(ge=0, le=1)
+    trivial_placeholder_event_rate: float = Field(ge=0, le=1, description="Answers that are empty.")
+    construct_richness_mean: float = Field(
+        ge=0, le=1, description="Different constructs of an answer over those asked."
+    )
+    category_stats: tuple[CategoryStats, ...]
+    results: tuple[TaskResult, ...]
+
+
+class PassAtK(_Document):
+    """The benchmark as two numbers."""
+
+    schema_: Literal["vox_mens_benchmark_passatk_v1"] = Field(default="vox_mens_benchmark_passatk_v1", alias="schema")
+    k: int = Field(ge=1)
+    seed_base: int
+    total: int = Field(ge=0)
+    pass_rate_at_1: float = Field(ge=0, le=1)
+    pass_rate_at_k: float = Field(ge=0, le=1, description="Unbiased.")
+    pass_at_1_low: float = Field(ge=0, le=1, description="Lower end of the 95 % interval.")
+    pass_at_1_high: float = Field(ge=0, le=1)

@@ -1,0 +1,49 @@
+"""Which artifacts of the store belong to the folder of a run: `artifacts.json` in it."""
+
+import json
+from pathlib import Path
+from typing import Final
+
+from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.errors import RefusedError
+
+FILE: Final = "artifacts.json"
+
+
+def remember(run_dir: Path, artifact: Artifact) -> None:
+    """Note that an artifact belongs to a run.
+
+    Args:
+        run_dir: The folder of the run.
+        artifact: One of each kind.
+    """
+    keys = {**_keys(run_dir), artifact.kind: artifact.key}
+    (run_dir / FILE).write_text(json.dumps(keys, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def remembered(run_dir: Path, kind: str, document: str, store: ArtifactStore, advice: str) -> Artifact:
+    """The artifact of a run; its document in the folder must be as it was written.
+
+    Args:
+        run_dir: The folder of the run.
+        kind: What it is.
+        document: The file that stands in the folder as well.
+        store: Where artifacts are kept.
+        advice: What to do when there is none.
+
+    Raises:
+        RefusedError: There is none, or the document was changed.
+    """
+    key = _keys(run_dir).get(kind)
+    found = store.get(kind, key) if key is not None else None
+    copy = run_dir / document
+    if found is None or not copy.is_file():
+        raise RefusedError(f"{copy}: not there, or not in {store.root}. {advice}")
+    if digest_of(copy) != found.manifest["outputs"][document]["sha256"]:
+        raise RefusedError(f"{copy}: changed since it was written. {advice}")
+    return found
+
+
+def _keys(run_dir: Path) -> dict[str, str]:
+    path = run_dir / FILE
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}

@@ -1,0 +1,131 @@
+"""The figures of one model over some tasks."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mens_pipeline.evaluation.judge import Judgement
+from mens_pipeline.evaluation.statistics import Rate, mean_rate, pass_at_k
+from mens_pipeline.evaluation.tasks import Task
+from mens_pipeline.language import CONSTRUCTS
+
+
+class Coverage(BaseModel):
+    """Which of the constructs that the parser can produce the accepted answers show."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    present: tuple[str, ...]
+    missing: tuple[str, ...]
+    share: float = Field(ge=0, le=1)
+
+
+class Scores(BaseModel):
+    """Rates are over tasks; a task with several samples counts with the share of them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    num_tasks: int = Field(ge=0)
+    num_samples: int = Field(ge=0)
+    parse_rate: Rate = Field(description="The front end accepts the answer, and it declares something.")
+    stop_rate: Rate = Field(description="The model ended its turn.")
+    construct_rate: Rate = Field(description="The answer declares the construct that was asked for.")
+    name_rate: Rate = Field(description="It has the name that was asked for; over tasks that ask for one.")
+    pass_at_1: Rate = Field(description="Complete Vox of that construct and name that meets all requirements.")
+    pass_at_k: Rate = Field(description="The chance that one of `k` samples is that, without bias.")
+    k: int = Field(ge=1)
+    empty_rate: Rate
+    refusal_rate: Rate
+    stub_rate: Rate = Field(description="A placeholder stands where code should.")
+    duplicate_rate: Rate = Field(description="The program was also the answer to another request.")
+    mean_tokens: float = Field(ge=0, description="Tokens of an answer.")
+    coverage: Coverage
+    errors: dict[str, int] = Field(description="Code of the first error -> answers.")
+
+
+class ModelScores(BaseModel):
+    """One model: over everything, and part by part."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    overall: Scores
+    suites: dict[str, Scores]
+    constructs: dict[str, Scores] = Field(description="By the construct that was asked for.")
+    difficulties: dict[str, Scores]
+
+
+def scores_of_model(tasks: Sequence[Task], judgements: Iterable[Judgement]) -> ModelScores:
+    """The figures of a model.
+
+    Args:
+        tasks: What was asked, in order.
+        judgements: Of every answer to every task; each task has the same number.
+    """
+    by_task: defaultdict[str, list[Judgement]] = defaultdict(list)
+    for judgement in judgements:
+        by_task[judgement.task].append(judgement)
+    repeated = _repeated(by_task)
+
+    def parts(key: Callable[[Task], str]) -> dict[str, Scores]:
+        names = dict.fromkeys(key(task) for task in tasks)
+        return {name: scores_of([t for t in tasks if key(t) == name], by_task, repeated) for name in names}
+
+    return ModelScores(
+        overall=scores_of(tasks, by_task, repeated),
+        suites=parts(lambda task: str(task.suite)),
+        constructs=parts(lambda task: task.construct),
+        difficulties=parts(lambda task: task.difficulty),
+    )
+
+
+def scores_of(
+    tasks: Sequence[Task], by_task: Mapping[str, Sequence[Judgement]], repeated: frozenset[str] = frozenset()
+) -> Scores:
+    """The figures over some tasks.
+
+    Args:
+        tasks: What was asked.
+        by_task: Task -> its judged answers, at least one, as many for each.
+        repeated: Programs that answer more than one task.
+    """
+    samples = [list(by_task[task.id]) for task in tasks]
+    flat = [judgement for some in samples for judgement in some]
+    named = [some for task, some in zip(tasks, samples, strict=True) if task.name is not None]
+    k = len(samples[0]) if samples else 1
+    passed = [sum(j.passed for j in some) for some in samples]
+
+    def share(of: Callable[[Judgement], bool], among: Sequence[Sequence[Judgement]] = samples) -> Rate:
+        return mean_rate([sum(map(of, some)) / len(some) for some in among])
+
+    return Scores(
+        num_tasks=len(tasks),
+        num_samples=len(flat),
+        parse_rate=share(lambda j: j.parses),
+        stop_rate=share(lambda j: j.stopped),
+        construct_rate=share(lambda j: j.has_construct),
+        name_rate=share(lambda j: j.has_name is True, named),
+        pass_at_1=mean_rate([count / k for count in passed]),
+        pass_at_k=mean_rate([pass_at_k(k, count, k) for count in passed]),
+        k=k,
+        empty_rate=share(lambda j: j.empty),
+        refusal_rate=share(lambda j: j.refusal),
+        stub_rate=share(lambda j: j.stub),
+        duplicate_rate=share(lambda j: j.program in repeated),
+        mean_tokens=sum(j.num_tokens for j in flat) / len(flat) if flat else 0.0,
+        coverage=_coverage(flat),
+        errors=dict(Counter(j.error_code or "declares_nothing" for j in flat if not j.parses).most_common()),
+    )
+
+
+def _coverage(judgements: Iterable[Judgement]) -> Coverage:
+    seen = {construct for judgement in judgements for construct in judgement.constructs}
+    present = tuple(name for name in CONSTRUCTS if name in seen)
+    missing = tuple(name for name in CONSTRUCTS if name not in seen)
+    return Coverage(present=present, missing=missing, share=len(present) / len(CONSTRUCTS))
+
+
+def _repeated(by_task: Mapping[str, Sequence[Judgement]]) -> frozenset[str]:
+    """Programs that more than one task got as its answer; empty ones are counted elsewhere."""
+    answered = Counter(program for some in by_task.values() for program in {j.program for j in some if not j.empty})
+    return frozenset(program for program, count in answered.items() if count > 1)

@@ -1,0 +1,109 @@
+"""What the models write, base beside adapter."""
+
+from typing import Any
+
+import dagster as dg
+
+from mens_pipeline.corpus.heldout_split import HELDOUT
+from mens_pipeline.corpus.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.yaml_file import load_model
+from mens_pipeline.evaluation.benchmark import load_benchmark
+from mens_pipeline.evaluation.eval_results import (
+    KIND,
+    build_eval_results,
+    examination,
+    prepare_generations,
+)
+from mens_pipeline.evaluation.generation import Decoding
+from mens_pipeline.evaluation.prepare import Conditions, manifest_of
+from mens_pipeline.evaluation.receipt import read_results
+from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, EvalResults
+from mens_pipeline.evaluation.scores import Scores
+from mens_pipeline.orchestration.defs.split import heldout_split
+from mens_pipeline.orchestration.defs.training import qlora_adapter
+from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.resources.compute import Compute
+from mens_pipeline.orchestration.resources.generator import Generator
+from mens_pipeline.settings import EVALUATION, load_settings
+from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
+
+_SHOWN = (
+    *("parse_rate", "pass_at_1", "pass_at_k", "construct_rate", "name_rate", "stop_rate", "stub_rate"),
+    *("empty_rate", "refusal_rate", "duplicate_rate"),
+)
+
+
+@dg.asset(
+    group_name="evaluation",
+    deps=[qlora_adapter, heldout_split],
+    kinds={"huggingface", "json"},
+    code_version="1",
+    pool="gpu",
+)
+def eval_results(
+    context: dg.AssetExecutionContext, compute: Compute, generator: Generator, store: ArtifactStoreResource
+) -> dg.MaterializeResult[Any]:
+    """Answers of base and adapter to held-out requests and the benchmark, each judged by the front end.
+
+    Answers are kept: the base answers the same requests once, not every night.
+    """
+    settings = load_settings()
+    benchmark = load_benchmark(settings.benchmark_dir) if settings.benchmark else None
+    exam = examination(store.latest(SPLIT).path / HELDOUT, benchmark)
+    run, device = store.latest(ADAPTER).path, compute.resolve()
+    lock = settings.cache_root / f"{device.kind}.lock"
+    conditions = Conditions(load_model(EVALUATION, Decoding), device, lock)
+    generations = prepare_generations(run, exam, conditions, store.open(), context.run_id)
+    evaluation, reused = build_eval_results(
+        exam, generations, manifest_of(run), store.open(), lambda prepared: generator.run(context, prepared)
+    )
+    results = EvalResults.model_validate_json((evaluation.path / RESULTS).read_text(encoding="utf-8"))
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(evaluation.manifest["outputs"][RESULTS]["sha256"]),
+        metadata={
+            "reused": reused,
+            "scores": dg.MetadataValue.table(_rows(results.base.overall, results.adapter.overall)),
+            **_figures(results),
+            "results": dg.MetadataValue.path(evaluation.path / RESULTS),
+            "answers": dg.MetadataValue.path(evaluation.path / JUDGED_ANSWERS),
+        },
+    )
+
+
+@dg.asset_check(asset=eval_results)
+def beats_the_base(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """The adapter writes more Vox than the base does, and chance alone would not give that; otherwise a warning."""
+    results = read_results(store.latest(KIND).path / RESULTS)
+    assert results is not None, "a complete evaluation can be read"  # noqa: S101 - our own impossibility
+    difference = results.parse_difference
+    return dg.AssetCheckResult(
+        passed=difference.difference > 0 and difference.p_value < 0.05,  # noqa: PLR2004 - the usual level
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={
+            "base": str(results.base.overall.parse_rate),
+            "adapter": str(results.adapter.overall.parse_rate),
+            "p_value": difference.p_value,
+        },
+    )
+
+
+def _figures(results: EvalResults) -> dict[str, Any]:
+    adapter, base = results.adapter, results.base
+    figures: dict[str, Any] = {
+        "eval/parse_rate": results.vox_parse_rate,
+        "eval/coverage": adapter.overall.coverage.share,
+        "eval/stop_rate": adapter.overall.stop_rate.value,
+        "missing_constructs": ", ".join(adapter.overall.coverage.missing) or "none",
+    }
+    for suite, scores in adapter.suites.items():
+        figures[f"eval/{suite}/parse_rate"] = scores.parse_rate.value
+        figures[f"eval/{suite}/pass_at_1"] = scores.pass_at_1.value
+        figures[f"{suite}: parse rate"] = f"{scores.parse_rate}, base {base.suites[suite].parse_rate}"
+    return figures
+
+
+def _rows(base: Scores, adapter: Scores) -> list[dg.TableRecord]:
+    return [
+        dg.TableRecord({"what": name, "base": str(getattr(base, name)), "adapter": str(getattr(adapter, name))})
+        for name in _SHOWN
+    ]

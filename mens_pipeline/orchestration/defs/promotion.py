@@ -1,0 +1,169 @@
+"""The verdict, the checks that enforce it, and the adapter that is in use."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from mens_pipeline.corpus.heldout_split import HELDOUT
+from mens_pipeline.corpus.heldout_split import KIND as SPLIT
+from mens_pipeline.errors import MensError
+from mens_pipeline.evaluation.benchmark_gate import KIND, PAGE, build_benchmark_gate, receipt_in
+from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
+from mens_pipeline.evaluation.history import history_of, rival_of
+from mens_pipeline.evaluation.policy import GateName
+from mens_pipeline.evaluation.prepare import adapter_digest
+from mens_pipeline.evaluation.promotion import Promotion, promote
+from mens_pipeline.evaluation.receipt import RECEIPT, Receipt, gate_of
+from mens_pipeline.orchestration.defs.evaluation import eval_results
+from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.settings import load_settings, present_of, thresholds_of
+from mens_pipeline.training.job import ADAPTER as ADAPTER_FOLDER
+from mens_pipeline.training.manifest import CARD
+from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
+
+
+@dg.asset(group_name="evaluation", deps=[eval_results], kinds={"json"}, code_version="1")
+def benchmark_gate(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
+    """The verdict on the adapter: what was measured, what config/gates.yaml requires, bound by hash to both.
+
+    The page `report.html` shows it to people, with every failure.
+    """
+    settings = load_settings()
+    run = store.latest(ADAPTER).path
+    rival = rival_of(store.open(), adapter_digest(run))
+    gate, reused = build_benchmark_gate(
+        store.latest(EVALUATION),
+        run,
+        store.open(),
+        policy=settings.eval_policy,
+        thresholds=thresholds_of(settings),
+        champion_key=rival.key if rival is not None else None,
+        is_benchmark_asked=settings.benchmark,
+        now=int(time.time()),
+    )
+    receipt = receipt_in(gate.path)
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(gate.key),
+        metadata={
+            "reused": reused,
+            "passed": receipt.overall_passed,
+            "policy": receipt.policy,
+            "gates": dg.MetadataValue.table(_rows(receipt)),
+            "report": dg.MetadataValue.path(gate.path / PAGE),
+            "receipt": dg.MetadataValue.path(gate.path / RECEIPT),
+            "reasons": dg.MetadataValue.md("\n".join(f"- {reason}" for reason in receipt.reasons) or "none"),
+            "warnings": dg.MetadataValue.md("\n".join(f"- {warning}" for warning in receipt.warnings) or "none"),
+            **{f"gate/{g.name}": g.measured for g in receipt.gates if g.measured is not None},
+        },
+    )
+
+
+@dg.multi_asset_check(
+    specs=[
+        dg.AssetCheckSpec(
+            "gate_passed",
+            asset=benchmark_gate,
+            blocking=True,
+            description="No blocking gate failed. With VOX_EVAL_STRICT=1 a failure fails the run, else it warns; "
+            "nothing is promoted either way.",
+        ),
+        dg.AssetCheckSpec(
+            "model_parse_rate",
+            asset=benchmark_gate,
+            blocking=True,
+            description="The front end accepts enough of the adapter's own answers to held-out requests.",
+        ),
+        dg.AssetCheckSpec(
+            "model_coverage",
+            asset=benchmark_gate,
+            blocking=True,
+            description="The adapter's accepted answers show enough constructs of the language.",
+        ),
+    ],
+    can_subset=True,
+)
+def gate_checks(context: dg.AssetCheckExecutionContext, store: ArtifactStoreResource) -> Iterator[dg.AssetCheckResult]:
+    """The verdict as asset checks, read from the receipt."""
+    receipt = receipt_in(store.latest(KIND).path)
+    severity = dg.AssetCheckSeverity.ERROR if load_settings().eval_strict else dg.AssetCheckSeverity.WARN
+    gates = {"model_parse_rate": GateName.PARSE_RATE, "model_coverage": GateName.COVERAGE}
+    for key in context.selected_asset_check_keys:
+        if key.name == "gate_passed":
+            passed, metadata = receipt.overall_passed, {"reasons": "; ".join(receipt.reasons) or "none"}
+        else:
+            gate = gate_of(receipt, gates[key.name])
+            passed, metadata = gate.passed, {"measured": gate.message}
+        yield dg.AssetCheckResult(
+            asset_key=key.asset_key, check_name=key.name, passed=passed, severity=severity, metadata=metadata
+        )
+
+
+@dg.asset(group_name="delivery", deps=[benchmark_gate], kinds={"huggingface"}, code_version="1", output_required=False)
+def promoted_adapter(
+    context: dg.AssetExecutionContext, store: ArtifactStoreResource
+) -> Iterator[dg.MaterializeResult[Any]]:
+    """The adapter that is in use: an atomic pointer to it, its verdict, and the history of all changes.
+
+    Without a verdict that passed and is about this very adapter it refuses, also when it is materialised alone.
+    """
+    settings = load_settings()
+    gate = store.latest(KIND)
+    receipt = receipt_in(gate.path)
+    if not receipt.overall_passed and _is_judged_here(context) and not settings.eval_strict:
+        context.log.warning("not promoted: %s", "; ".join(receipt.reasons))
+        return
+    run = store.latest(ADAPTER).path
+    present = present_of(settings, store.latest(SPLIT).path / HELDOUT)
+    try:
+        promotion = promote(gate, run, store.open(), present, now=int(time.time()))
+    except MensError as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+    yield dg.MaterializeResult(
+        data_version=dg.DataVersion(promotion.champion.key), metadata=_metadata(promotion, store)
+    )
+
+
+def _is_judged_here(context: dg.AssetExecutionContext) -> bool:
+    """Whether the run holds the gate as well; then its check has told of the failure."""
+    selection = context.run.asset_selection
+    return selection is None or benchmark_gate.key in selection
+
+
+def _rows(receipt: Receipt) -> list[dg.TableRecord]:
+    return [
+        dg.TableRecord(
+            {
+                "gate": str(gate.name),
+                "verdict": "passed" if gate.passed else "failed" if gate.block else "warning",
+                "what": gate.message,
+            }
+        )
+        for gate in receipt.gates
+    ]
+
+
+def _metadata(promotion: Promotion, store: ArtifactStoreResource) -> dict[str, Any]:
+    champion = promotion.champion
+    events = reversed(history_of(store.open()))
+    return {
+        "changed": promotion.changed,
+        "champion": dg.MetadataValue.path(champion.path),
+        "previous": promotion.previous or "none",
+        "card": dg.MetadataValue.md((champion.path / ADAPTER_FOLDER / CARD).read_text(encoding="utf-8")),
+        "report": dg.MetadataValue.path(champion.path / PAGE),
+        "history": dg.MetadataValue.table(
+            [
+                dg.TableRecord(
+                    {
+                        "when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(event.timestamp_unix)),
+                        "action": event.action,
+                        "champion": event.key[:12],
+                        "reason": event.reason,
+                    }
+                )
+                for event in events
+            ]
+        ),
+    }

@@ -1,0 +1,101 @@
+"""`mens eval-local`, `mens gate`, `mens promote`, `mens override`: from a trained run to a champion and back."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.corpus.jsonl import write_jsonl
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.errors import MensError, RefusedError
+from mens_pipeline.evaluation.history import champion_key, history_of
+from mens_pipeline.settings import training_environment
+from mens_pipeline.training.finish import finish_run
+from mens_pipeline.training.job import MODULE
+from mens_pipeline.training.launch import run_child
+from mens_pipeline_tests.training.runs import pairs, prepared, resolved
+from mens_pipeline_tests.training.tiny_base import write_tiny_base
+
+_SHORT = ("--no-bench", "--max-tokens", "12", "--device", "cpu")
+
+
+def _invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def _message(result: Result) -> str:
+    assert isinstance(result.exception, MensError)
+    return str(result.exception)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a tiny base, with held-out pairs beside its train set."""
+    folder = tmp_path_factory.mktemp("trained")
+    base = write_tiny_base(folder / "base")
+    run = prepared(base, folder, number=8)
+    code = run_child(MODULE, run.job_path, training_environment(), lambda: None, 60, folder / "child.log")
+    finish_run(run, resolved(base), "0123abcd", code)
+    write_jsonl(folder / "heldout.jsonl", pairs(12)[8:])
+    return folder / "run"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
+    """A store of its own, and no benchmark."""
+    monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
+    monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
+    monkeypatch.setenv("VOX_BENCHMARK", "0")
+    return ArtifactStore(tmp_path / "store")
+
+
+@pytest.mark.slow
+def test_a_run_is_judged_refused_overridden_and_rolled_back(
+    trained: Path, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random weights write no Vox: the gate says so, and only a signed record gets them in."""
+    first = _invoke("eval-local", "--run-dir", trained, *_SHORT)
+    again = _invoke("eval-local", "--run-dir", trained, *_SHORT, "--json")
+    gate = _invoke("gate", "--run-dir", trained)
+    refused = _invoke("promote", "--run-dir", trained)
+    unsigned = _invoke("override", "--run-dir", trained, "--by", "me", "--reason", "only to see that it can")
+    monkeypatch.setenv("MENS_OVERRIDE_KEY", "a secret of maintainers")
+    signed = _invoke("override", "--run-dir", trained, "--by", "me", "--reason", "only to see that it can")
+    promoted = _invoke("promote", "--run-dir", trained, "--override", trained / "gate_override.json")
+    history = _invoke("promote", "--history")
+    rollback = _invoke("promote", "--rollback")
+
+    assert first.exit_code == again.exit_code == signed.exit_code == promoted.exit_code == 0, first.stderr
+    assert "parse rate  adapter 0/4 (0.0 %, 95 % interval 0.0 to 49.0)" in first.stdout
+    assert "adapter: 4/4 answers" in first.stderr
+    assert "answers" not in again.stderr
+    assert json.loads(again.stdout)["vox_parse_rate"] == 0
+    assert gate.exit_code == 1
+    assert "FAILED   parse_rate: parse rate on held-out requests 0/4 (0.0 %" in gate.stdout
+    assert (trained / "eval_gate_failed.json").is_file()
+    assert "<html" in (trained / "report.html").read_text()
+    assert "The gate failed: parse_rate" in _message(refused)
+    assert "MENS_OVERRIDE_KEY: not set" in _message(unsigned)
+    assert promoted.stdout.startswith(f"champion: {champion_key(store)}"[:20])
+    assert "override" in history.stdout
+    assert len(history_of(store)) == 1
+    assert "it is the first one" in _message(rollback)
+
+
+def test_a_run_that_was_not_judged_gets_no_verdict(tmp_path: Path, store: ArtifactStore) -> None:
+    """The message names the command that comes first."""
+    result = _invoke("gate", "--run-dir", tmp_path)
+
+    assert store.root.exists() is False
+    assert "Run `mens eval-local --run-dir" in _message(result)
+    assert "Run `mens gate --run-dir" in _message(_invoke("promote", "--run-dir", tmp_path))
+
+
+def test_a_folder_without_a_run_is_not_judged(tmp_path: Path) -> None:
+    """There is no manifest."""
+    result = _invoke("eval-local", "--run-dir", tmp_path)
+
+    assert isinstance(result.exception, RefusedError)
+    assert "Name the folder of a complete run of `mens train`" in _message(result)

@@ -1,0 +1,163 @@
+"""Runs that were trained and judged, made up without a model: real documents, real verdicts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.evaluation.benchmark_gate import build_benchmark_gate
+from mens_pipeline.evaluation.eval_results import KIND, write_documents
+from mens_pipeline.evaluation.evaluate import Answers, ChampionAnswers, evaluate_answers
+from mens_pipeline.evaluation.generation import Answer, Decoding
+from mens_pipeline.evaluation.history import rival_of
+from mens_pipeline.evaluation.policy import Thresholds
+from mens_pipeline.evaluation.prepare import WEIGHTS, adapter_digest
+from mens_pipeline.evaluation.promotion import Present
+from mens_pipeline.evaluation.results import Subject
+from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.language import Mode
+from mens_pipeline.training.job import ADAPTER
+from mens_pipeline.training.manifest import CARD, MANIFEST
+from mens_pipeline.training.telemetry_log import FILE
+
+HELDOUT = "a" * 64
+BASE = "b" * 64
+NOW = 1_800_000_000
+THRESHOLDS = Thresholds(
+    min_parse_rate=0.7,
+    min_coverage=0.05,
+    min_benchmark=0.0,
+    min_gain_over_base=0.05,
+    max_stub_rate=0.08,
+    min_stop_rate=0.8,
+    min_supervised_ratio=0.1,
+    max_truncation=0.5,
+    min_tokens_per_second={"cpu": 1.0},
+    max_regression_p=0.01,
+    warn_only=("throughput", "stop_rate"),
+)
+PRESENT = Present(THRESHOLDS, HELDOUT, None, is_benchmark_asked=False)
+
+_NUM_TASKS = 40
+
+
+def tasks() -> tuple[Task, ...]:
+    """Held-out requests: functions and types in turn."""
+    return tuple(
+        Task(
+            id=f"heldout/{number:04}",
+            suite=Suite.HELDOUT,
+            prompt=f"Write {'a function' if number % 2 else 'a type'} `t{number}`.",
+            construct="function" if number % 2 else "type",
+            name=f"t{number}",
+            difficulty="easy",
+            mode=Mode.SOURCE,
+            reference=_program(number),
+        )
+        for number in range(_NUM_TASKS)
+    )
+
+
+def trained(folder: Path, weights: str = "weights") -> Path:
+    """The folder of a run, as training leaves it.
+
+    Args:
+        folder: Where.
+        weights: What the adapter is.
+    """
+    adapter = folder / ADAPTER
+    adapter.mkdir(parents=True)
+    (adapter / WEIGHTS).write_text(weights, encoding="utf-8")
+    (adapter / CARD).write_text("# An adapter\n", encoding="utf-8")
+    (folder / MANIFEST).write_text(json.dumps(training_manifest(), indent=2), encoding="utf-8")
+    step = {"event": "step", "payload": {"step": 1, "loss": 1.0}}
+    (folder / FILE).write_text(json.dumps(step) + "\n", encoding="utf-8")
+    return folder
+
+
+def training_manifest() -> dict[str, Any]:
+    """What a verdict reads of a training manifest."""
+    return {
+        "vcs_sha": "abc1234",
+        "result": {
+            "device": "cpu",
+            "num_supervised_tokens": 40,
+            "num_tokens": 100,
+            "not_shown": {"too_long": 1},
+            "num_rows": 100,
+            "trained_tokens": 1000,
+            "seconds": 10.0,
+        },
+    }
+
+
+def evaluated(
+    run: Path, store: ArtifactStore, num_good: int = _NUM_TASKS, num_good_of_champion: int = _NUM_TASKS
+) -> Artifact:
+    """The evaluation of a run; the base writes no Vox at all.
+
+    Args:
+        run: Its folder.
+        store: Where it is kept.
+        num_good: Requests that the adapter answers well.
+        num_good_of_champion: Requests that the champion answers well, if there is one.
+    """
+    sha256 = adapter_digest(run)
+    subject = Subject(
+        adapter_sha256=sha256, base_sha256=BASE, base_model="tiny", heldout_sha256=HELDOUT, benchmark_sha256=None
+    )
+    rival = rival_of(store, sha256)
+    champion = None
+    if rival is not None:
+        sha256_of_rival = rival.manifest["inputs"]["adapter_sha256"]
+        champion = ChampionAnswers(rival.key, sha256_of_rival, _answers(num_good_of_champion))
+    answers = Answers(base=_answers(0), adapter=_answers(num_good), champion=champion)
+    evaluation = evaluate_answers(tasks(), answers, subject, Decoding())
+
+    def write(folder: Path) -> dict[str, Any]:
+        write_documents(folder, evaluation, "")
+        return {"name": "eval-gate-abc1234"}
+
+    inputs = {"adapter": sha256, "good": num_good, "champion": rival.key if rival is not None else None}
+    return store.built(KIND, inputs, write)[0]
+
+
+def judged(run: Path, store: ArtifactStore, evaluation: Artifact, thresholds: Thresholds = THRESHOLDS) -> Artifact:
+    """The verdict on a run.
+
+    Args:
+        run: Its folder.
+        store: Where it is kept.
+        evaluation: What it rests on.
+        thresholds: What is demanded.
+    """
+    rival = rival_of(store, adapter_digest(run))
+    return build_benchmark_gate(
+        evaluation,
+        run,
+        store,
+        policy="ci",
+        thresholds=thresholds,
+        champion_key=rival.key if rival is not None else None,
+        is_benchmark_asked=False,
+        now=NOW,
+    )[0]
+
+
+def _program(number: int) -> str:
+    if number % 2:
+        return f"fn t{number}() to int {{\n    return {number}\n}}\n"
+    return f"type t{number} {{\n    a: int\n}}\n"
+
+
+def _answers(num_good: int) -> tuple[Answer, ...]:
+    return tuple(
+        Answer(
+            task=f"heldout/{number:04}",
+            sample=0,
+            text=_program(number) if number < num_good else "fn (",
+            num_tokens=9,
+            stopped=True,
+        )
+        for number in range(_NUM_TASKS)
+    )

@@ -1,0 +1,111 @@
+"""The program in an answer."""
+
+import pytest
+
+from mens_pipeline.evaluation.answer_code import has_placeholder, is_refusal, program_in
+from mens_pipeline_tests.evaluation.benches import SHIPPED
+from mens_pipeline_tests.language.examples import golden_programs
+
+_CODE = "fn f() to int {\n    return 1\n}\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        _CODE,
+        f"```vox\n{_CODE}```",
+        f"```\n{_CODE}```\n",
+        f"Here it is:\n\n```vox\n{_CODE}```\n\nIt returns one.",
+        f"~~~vox\n{_CODE}~~~",
+        f"  ```vox\n{_CODE}  ```  \n",
+        f"```vox\n{_CODE}````\nIt returns one.",
+        f"````vox\n{_CODE}````",
+        f"Cut off:\n```vox\n{_CODE}",
+        f"```vox\nlet x = 1\n```\nor rather\n```vox\n{_CODE}```\n",
+        f"```vox\n{_CODE}```\nor\n```vox\nlet x = 1\n```\n",
+    ],
+    ids=[
+        *("bare", "fenced", "no language", "prose around", "tildes", "indented", "longer end", "longer fence"),
+        *("not closed", "second is longest", "first is longest"),
+    ],
+)
+def test_the_program_is_the_longest_block_or_all(answer: str) -> None:
+    """What stands around a block is no part of it."""
+    assert program_in(answer) == _CODE
+
+
+def test_windows_line_ends_close_a_block() -> None:
+    """The fence is no part of the program."""
+    assert program_in("```vox\r\nlet x = 1\r\n```\r\n") == "let x = 1\r\n"
+
+
+@pytest.mark.parametrize("answer", ["", "  \n", "I would write a function.", "Use `fn` here.", "```fn f() { }```\nso"])
+def test_without_a_block_all_is_the_program(answer: str) -> None:
+    """A fence begins a line of its own, and inline code is none."""
+    assert program_in(answer) == answer
+
+
+def test_a_shorter_fence_does_not_close_a_block() -> None:
+    """As in CommonMark."""
+    assert program_in("````\n```\nlet x = 1\n```\n````\n") == "```\nlet x = 1\n```\n"
+
+
+def test_an_empty_block_is_an_empty_program() -> None:
+    """Nothing was written."""
+    assert program_in("Here:\n```vox\n```\n") == ""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("I'm sorry, but no.", "I\u2019m unable to do that.", "I am not able to.", "I cannot help."),
+        *("Sadly I can't.", "I can\u2019t.", "As an AI I do not write Vox.", "as a language model, no"),
+    ],
+)
+def test_refusals_are_known(answer: str) -> None:
+    """With either apostrophe, in any case."""
+    assert is_refusal(answer)
+
+
+@pytest.mark.parametrize("answer", ["", _CODE, "You can do this.", "It is not able to fail."])
+def test_what_is_no_refusal(answer: str) -> None:
+    """A model speaks of itself when it refuses."""
+    assert not is_refusal(answer)
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        *("// TODO: implement", "# FIXME later", "// todo", "// todo: write this", "// Placeholder", "// stub."),
+        *("// Not implemented", "// not yet implemented", "// your code here", "// Your code goes here"),
+        *("// ... rest of the code", "// a stub implementation", "// TBD", "// coming soon"),
+    ],
+)
+def test_a_placeholder_comment_is_a_placeholder(comment: str) -> None:
+    """It stands where code should."""
+    assert has_placeholder(f"fn f() to int {{\n    {comment}\n    return 1\n}}\n")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "",
+        _CODE,
+        '@table type Todo { title: str }\nfn todo() to str { return "TODO" }\n',
+        "// Todo items of one person.\n" + _CODE,
+        "// The placeholder of the search box.\n" + _CODE,
+        "// Tears the stub off a ticket.\n" + _CODE,
+    ],
+    ids=["empty", "plain", "names and strings", "to-do list", "text field", "ticket"],
+)
+def test_ordinary_words_are_no_placeholder(program: str) -> None:
+    """Programs are about to-do lists and text fields, too."""
+    assert not has_placeholder(program)
+
+
+def test_no_program_of_ours_has_a_placeholder() -> None:
+    """Examples and solutions are complete."""
+    solutions = {path.name: path.read_text(encoding="utf-8") for path in SHIPPED.glob("solutions/*")}
+    programs = {**golden_programs(), **solutions}
+
+    assert [name for name, program in programs.items() if has_placeholder(program)] == []

@@ -1,0 +1,28 @@
+"""How answers are drawn from a model."""
+
+import re
+
+import pytest
+from pydantic import ValidationError
+
+from mens_pipeline.corpus.yaml_file import load_model
+from mens_pipeline.evaluation.generation import Decoding, progress_of
+from mens_pipeline.settings import EVALUATION
+
+
+def test_several_samples_need_a_temperature() -> None:
+    """Otherwise all would be the same."""
+    with pytest.raises(ValidationError, match="more than one sample needs a temperature above 0"):
+        Decoding(num_samples=2)
+
+
+def test_the_shipped_settings_are_greedy() -> None:
+    """So that two evaluations of one model are one."""
+    assert load_model(EVALUATION, Decoding) == Decoding()
+
+
+def test_progress_says_how_far_and_how_fast() -> None:
+    """As people read it."""
+    payload = {"num_done": 3, "num_answers": 9, "num_tokens": 300, "seconds": 2.0}
+
+    assert re.fullmatch("3/9 answers, 150 tokens/s", progress_of(payload))

@@ -1,0 +1,274 @@
+"""When an adapter becomes the champion, and when it must not."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.history import champion_key, champion_of, history_of
+from mens_pipeline.evaluation.override import Override
+from mens_pipeline.evaluation.prepare import WEIGHTS, adapter_digest
+from mens_pipeline.evaluation.promotion import Present, promote, roll_back
+from mens_pipeline.evaluation.receipt import RECEIPT
+from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.training.job import ADAPTER
+from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, THRESHOLDS, evaluated, judged, trained
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArtifactStore:
+    """An empty store."""
+    return ArtifactStore(tmp_path / "store")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A trained run."""
+    return trained(tmp_path / "run")
+
+
+def _verdict(run: Path, store: ArtifactStore, num_good: int = 40, num_good_of_champion: int = 40) -> Artifact:
+    return judged(run, store, evaluated(run, store, num_good, num_good_of_champion))
+
+
+def _promoted(run: Path, store: ArtifactStore, num_good: int = 40) -> str:
+    return promote(_verdict(run, store, num_good), run, store, PRESENT, now=NOW).champion.key
+
+
+def _override(run: Path, gate: Artifact) -> Override:
+    return Override(
+        adapter_sha256=adapter_digest(run),
+        receipt_sha256=digest_of(gate.path / RECEIPT),
+        by="a maintainer",
+        reason="The held-out set was wrong today.",
+        timestamp_unix=NOW,
+    )
+
+
+def test_a_passing_verdict_makes_the_adapter_the_champion(run: Path, store: ArtifactStore) -> None:
+    """The folder of the champion holds the adapter and all that speaks for it."""
+    promotion = promote(_verdict(run, store), run, store, PRESENT, now=NOW)
+
+    assert promotion.changed
+    assert promotion.previous is None
+    assert champion_key(store) == promotion.champion.key
+    kept = {path.relative_to(promotion.champion.path).as_posix() for path in promotion.champion.path.rglob("*.*")}
+    assert kept >= {f"{ADAPTER}/{WEIGHTS}", MANIFEST, RECEIPT, RESULTS, "report.html", "telemetry.jsonl"}
+    assert [event.action for event in history_of(store)] == ["promote"]
+
+
+def test_a_failing_verdict_changes_nothing(run: Path, store: ArtifactStore) -> None:
+    """The message says which gates failed, by how much."""
+    gate = _verdict(run, store, num_good=20)
+
+    with pytest.raises(RefusedError, match=r"The gate failed: parse_rate: .* 20/40 \(50.0 %.*required 70.0 %"):
+        promote(gate, run, store, PRESENT, now=NOW)
+
+    assert champion_key(store) is None
+    assert history_of(store) == ()
+
+
+def _change_receipt(gate: Artifact, _run: Path) -> None:
+    path = gate.path / RECEIPT
+    receipt = json.loads(path.read_text())
+    path.write_text(json.dumps({**receipt, "overall_passed": True}))
+
+
+def _change_receipt_and_its_digest(gate: Artifact, _run: Path) -> None:
+    _change_receipt(gate, _run)
+    gate.manifest["outputs"][RECEIPT]["sha256"] = digest_of(gate.path / RECEIPT)
+
+
+def _spoil_receipt(gate: Artifact, _run: Path) -> None:
+    (gate.path / RECEIPT).write_text("{}")
+    gate.manifest["outputs"][RECEIPT]["sha256"] = digest_of(gate.path / RECEIPT)
+
+
+def _remove_results(gate: Artifact, _run: Path) -> None:
+    (gate.path / RESULTS).unlink()
+
+
+def _change_results_and_their_digest(gate: Artifact, _run: Path) -> None:
+    path = gate.path / RESULTS
+    results = json.loads(path.read_text())
+    path.write_text(json.dumps({**results, "run_id": "another"}))
+    gate.manifest["outputs"][RESULTS]["sha256"] = digest_of(path)
+
+
+def _train_again(_gate: Artifact, run: Path) -> None:
+    (run / ADAPTER / WEIGHTS).write_text("other weights")
+
+
+def _lose_weights(_gate: Artifact, run: Path) -> None:
+    (run / ADAPTER / WEIGHTS).unlink()
+
+
+def _change_manifest(_gate: Artifact, run: Path) -> None:
+    (run / MANIFEST).write_text("{}")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_change_receipt, r"Tampered with since it was written: gate_receipt\.json; run the gate again"),
+        (_change_receipt_and_its_digest, "The documents give another verdict than the receipt; run the gate again"),
+        (_spoil_receipt, r"The receipt cannot be read \(.*\); run the gate again"),
+        (_remove_results, r"Tampered with since it was written: eval_results\.json"),
+        (_change_results_and_their_digest, r"eval_results\.json is not the one that was judged; run the gate again"),
+        (_train_again, "The verdict is about adapter [0-9a-f]{12}, this is [0-9a-f]{12}; evaluate this one"),
+        (_lose_weights, r"adapter_model\.safetensors: not there\. Name the folder of a complete run"),
+        (_change_manifest, r"training_manifest\.json is not the one that was judged; run the gate again"),
+    ],
+)
+def test_a_verdict_that_is_not_about_this_is_refused(
+    run: Path, store: ArtifactStore, spoil: Callable[[Artifact, Path], None], message: str
+) -> None:
+    """Whatever was changed since: receipt, figures, adapter, manifest."""
+    gate = _verdict(run, store, num_good=20 if "receipt" in spoil.__name__ else 40)
+    spoil(gate, run)
+
+    with pytest.raises(RefusedError, match=message):
+        promote(gate, run, store, PRESENT, now=NOW)
+
+    assert champion_key(store) is None
+
+
+@pytest.mark.parametrize(
+    ("present", "message"),
+    [
+        (replace(PRESENT, heldout_sha256="c" * 64), "The held-out set has changed since; evaluate again"),
+        (replace(PRESENT, benchmark_sha256="c" * 64), "The benchmark has changed since; evaluate again"),
+        (replace(PRESENT, is_benchmark_asked=True), "The benchmark had no say; run the gate again"),
+        (
+            replace(PRESENT, thresholds=THRESHOLDS.model_copy(update={"min_parse_rate": 0.9})),
+            "The policy ci has changed since; run the gate again",
+        ),
+    ],
+)
+def test_a_verdict_that_is_out_of_date_is_refused(
+    run: Path, store: ArtifactStore, present: Present, message: str
+) -> None:
+    """What it rested on is not what holds now."""
+    with pytest.raises(RefusedError, match=message):
+        promote(_verdict(run, store), run, store, present, now=NOW)
+
+
+def test_a_verdict_from_before_another_promotion_is_refused(tmp_path: Path, store: ArtifactStore) -> None:
+    """It compared with nothing; now there is a champion."""
+    first, second = trained(tmp_path / "first", "1"), trained(tmp_path / "second", "2")
+    early = _verdict(second, store)
+    _promoted(first, store)
+
+    with pytest.raises(RefusedError, match="Another champion is in use than the one it was compared with"):
+        promote(early, second, store, PRESENT, now=NOW)
+
+
+def test_the_champion_is_promoted_once(run: Path, store: ArtifactStore) -> None:
+    """The same verdict again changes nothing and adds nothing to the history."""
+    gate = _verdict(run, store)
+    first = promote(gate, run, store, PRESENT, now=NOW)
+    again = promote(_verdict(run, store), run, store, PRESENT, now=NOW + 1)
+
+    assert not again.changed
+    assert again.champion.key == first.champion.key
+    assert len(history_of(store)) == 1
+
+
+def test_a_worse_adapter_does_not_replace_the_champion(tmp_path: Path, store: ArtifactStore) -> None:
+    """30 of 40 pass the bar of 70 %, yet the champion does all 40."""
+    champion = _promoted(trained(tmp_path / "first", "1"), store)
+    worse = trained(tmp_path / "second", "2")
+
+    with pytest.raises(RefusedError, match=r"regression: -25.0 points against the champion on 40 tasks \(p = 0.002\)"):
+        promote(_verdict(worse, store, num_good=30), worse, store, PRESENT, now=NOW)
+
+    assert champion_key(store) == champion
+
+
+def test_a_rollback_brings_the_adapter_before_back(tmp_path: Path, store: ArtifactStore) -> None:
+    """And a second one the one before that, not the one just left."""
+    keys = [_promoted(trained(tmp_path / name, name), store) for name in ("first", "second", "third")]
+
+    back = [roll_back(store, now=NOW, reason="it writes nonsense").champion.key for _ in range(2)]
+
+    assert back == [keys[1], keys[0]]
+    assert champion_key(store) == keys[0]
+    assert [event.action for event in history_of(store)] == ["promote"] * 3 + ["rollback"] * 2
+    with pytest.raises(RefusedError, match=r"it is the first one\. Promote another adapter instead"):
+        roll_back(store, now=NOW, reason="once more")
+
+
+def test_what_was_rolled_back_is_not_promoted_again_by_itself(tmp_path: Path, store: ArtifactStore) -> None:
+    """The next night would judge it well again; only a signed record brings it back."""
+    _promoted(trained(tmp_path / "first", "1"), store)
+    second = trained(tmp_path / "second", "2")
+    key = _promoted(second, store)
+    roll_back(store, now=NOW, reason="it writes nonsense")
+    gate = _verdict(second, store)
+
+    with pytest.raises(RefusedError, match="taken out of use by a rollback; sign an override to promote it again"):
+        promote(gate, second, store, PRESENT, now=NOW)
+    again = promote(gate, second, store, PRESENT, now=NOW, override=_override(second, gate))
+
+    assert again.champion.manifest["inputs"]["adapter_sha256"] == adapter_digest(second)
+    assert champion_key(store) == again.champion.key
+    assert key is not None
+
+
+def test_a_rollback_without_a_champion_is_refused(store: ArtifactStore) -> None:
+    """There is nothing to roll back."""
+    with pytest.raises(RefusedError, match="there is no champion to roll back"):
+        roll_back(store, now=NOW, reason="")
+
+
+def test_a_signed_record_takes_the_place_of_a_passing_verdict(run: Path, store: ArtifactStore) -> None:
+    """It stays beside the adapter, and in the history with its reason."""
+    gate = _verdict(run, store, num_good=20)
+    promotion = promote(gate, run, store, PRESENT, now=NOW, override=_override(run, gate))
+
+    assert (promotion.champion.path / "gate_override.json").is_file()
+    assert [(event.action, event.reason) for event in history_of(store)] == [
+        ("override", "The held-out set was wrong today.")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"adapter_sha256": "d" * 64}, "The override is for another adapter"),
+        ({"receipt_sha256": "d" * 64}, "The override is for another verdict"),
+    ],
+)
+def test_a_signed_record_holds_for_one_adapter_and_one_verdict(
+    run: Path, store: ArtifactStore, change: dict[str, str], message: str
+) -> None:
+    """Another one's record opens nothing."""
+    gate = _verdict(run, store, num_good=20)
+    record = _override(run, gate).model_copy(update=change)
+
+    with pytest.raises(RefusedError, match=message):
+        promote(gate, run, store, PRESENT, now=NOW, override=record)
+
+
+def test_a_signed_record_does_not_mend_a_foreign_verdict(run: Path, store: ArtifactStore) -> None:
+    """It takes the place of a passing gate and of nothing else."""
+    gate = _verdict(run, store, num_good=20)
+    record = _override(run, gate)
+    _change_manifest(gate, run)
+
+    with pytest.raises(RefusedError, match="is not the one that was judged"):
+        promote(gate, run, store, PRESENT, now=NOW, override=record)
+
+
+def test_a_champion_that_is_gone_is_said(run: Path, store: ArtifactStore) -> None:
+    """A pointer into nothing is no champion of zero."""
+    key = _promoted(run, store)
+    (store.root / "promoted_adapter" / key / "manifest.json").unlink()
+
+    with pytest.raises(RefusedError, match=f"the champion {key[:12]} is gone. Restore it, or promote another one"):
+        champion_of(store)

@@ -1,0 +1,168 @@
+"""The receipt of a verdict, and what it is bound to."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mens_pipeline.evaluation.policy import GateName, Thresholds, load_gate_policy
+from mens_pipeline.evaluation.receipt import (
+    FAILED,
+    RECEIPT,
+    GateFailed,
+    Judged,
+    Receipt,
+    digest_of_thresholds,
+    gate_of,
+    read_results,
+    verdict_on,
+    write_receipt,
+)
+from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline_tests.evaluation.judged import GOOD, SUBJECT, evaluation
+
+_BOOTSTRAP = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("bootstrap")
+_LENIENT = _BOOTSTRAP.model_copy(update={"min_coverage": 0.0})
+_RESULT: dict[str, Any] = {
+    "num_supervised_tokens": 5,
+    "num_tokens": 10,
+    "num_rows": 10,
+    "not_shown": {"too_long": 0},
+    "trained_tokens": 5,
+    "seconds": 10,
+    "device": "cpu",
+}
+
+
+def _judged(folder: Path) -> Judged:
+    """Documents of a good adapter that trained too slowly."""
+    judged = Judged(folder / RESULTS, folder / MANIFEST)
+    judged.results_path.write_text(evaluation(adapter=(GOOD,) * 3).results.model_dump_json())
+    judged.manifest_path.write_text(json.dumps({"result": _RESULT}))
+    return judged
+
+
+def _verdict(judged: Judged, thresholds: Thresholds = _LENIENT, champion_key: str | None = None) -> Receipt:
+    run_dir = Path("runs/one")
+    return verdict_on(
+        judged, "mine", thresholds, champion_key, is_benchmark_asked=True, now=1_700_000_000, run_dir=run_dir
+    )
+
+
+def test_a_receipt_says_what_it_is_about(tmp_path: Path) -> None:
+    """Subject, demands and documents by hash."""
+    judged = _judged(tmp_path)
+    receipt = _verdict(judged)
+
+    assert (receipt.overall_passed, receipt.policy, receipt.run_dir) == (True, "mine", "runs/one")
+    assert (receipt.subject, receipt.thresholds, receipt.timestamp_unix) == (SUBJECT, _LENIENT, 1_700_000_000)
+    assert receipt.sources == {
+        RESULTS: hashlib.sha256(judged.results_path.read_bytes()).hexdigest(),
+        MANIFEST: hashlib.sha256(judged.manifest_path.read_bytes()).hexdigest(),
+    }
+
+
+def test_reasons_are_the_gates_that_block(tmp_path: Path) -> None:
+    """Those that warn are told apart."""
+    receipt = _verdict(_judged(tmp_path), _LENIENT.model_copy(update={"min_coverage": 0.5}))
+
+    assert not receipt.overall_passed
+    assert receipt.reasons == ("coverage: accepted answers show 1/30 constructs, required 50.0 %",)
+    assert receipt.warnings == ("throughput: trained 0.5 tokens/s on cpu, required 1",)
+
+
+def test_missing_documents_have_no_digest(tmp_path: Path) -> None:
+    """And fail."""
+    receipt = _verdict(Judged(tmp_path / RESULTS, tmp_path / MANIFEST))
+
+    assert (receipt.overall_passed, receipt.subject) == (False, None)
+    assert receipt.sources == {RESULTS: None, MANIFEST: None}
+    assert "parse_rate: eval_results.json: missing" in receipt.reasons
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("{", "malformed (Expecting property name"),
+        ("[1]", "malformed (no object)"),
+        ("{}", "malformed (run_id: Field required"),
+        ("[" * 100_000, "malformed (maximum recursion depth exceeded"),
+        ("\x80", "malformed ('utf-8' codec can't decode"),
+        ('{"run_id": "\\ud800"}', "malformed (the whole: Invalid JSON"),
+        ('{"total_samples": NaN}', "total_samples: Input should be a finite number"),
+    ],
+    ids=["no JSON", "no object", "no keys", "deep", "no UTF-8", "surrogate", "NaN"],
+)
+def test_a_malformed_document_is_data(tmp_path: Path, content: str, problem: str) -> None:
+    """The gates that read it say what is wrong."""
+    judged = _judged(tmp_path)
+    judged.results_path.write_bytes(content.encode("latin-1"))
+    outcome = gate_of(_verdict(judged), GateName.PARSE_RATE)
+
+    assert not outcome.passed
+    assert problem in outcome.message
+    assert read_results(judged.results_path) is None
+
+
+def test_a_folder_in_place_of_a_document_cannot_be_read(tmp_path: Path) -> None:
+    """It is there, and no file."""
+    judged = Judged(tmp_path, _judged(tmp_path).manifest_path)
+    receipt = _verdict(judged)
+
+    assert gate_of(receipt, GateName.PARSE_RATE).message == "eval_results.json: unreadable (Is a directory)"
+    assert receipt.sources[RESULTS] is None
+
+
+def test_the_failure_is_written_exactly_when_there_is_one(tmp_path: Path) -> None:
+    """A later success takes it away."""
+    judged = _judged(tmp_path)
+    results = read_results(judged.results_path)
+    strict = _LENIENT.model_copy(update={"min_coverage": 0.5})
+    found = []
+    for thresholds in (_LENIENT, strict, _LENIENT):
+        write_receipt(tmp_path, _verdict(judged, thresholds), results)
+        found.append((tmp_path / FAILED).exists())
+
+    assert found == [False, True, False]
+
+
+def test_the_failure_has_upstreams_keys(tmp_path: Path) -> None:
+    """With the reasons."""
+    judged = _judged(tmp_path)
+    receipt = _verdict(judged, _LENIENT.model_copy(update={"min_coverage": 0.5}))
+    write_receipt(tmp_path, receipt, read_results(judged.results_path))
+    failed = GateFailed.model_validate_json((tmp_path / FAILED).read_text())
+
+    assert (failed.vox_parse_rate, failed.min_parse_rate, failed.gate_passed) == (1.0, 0.25, False)
+    assert failed.construct_coverage_pct == pytest.approx(100 / 30)
+    assert (failed.reasons, failed.timestamp) == (receipt.reasons, receipt.timestamp_unix)
+
+
+def test_a_failure_without_results_has_no_figures(tmp_path: Path) -> None:
+    """Null, not nought."""
+    receipt = _verdict(Judged(tmp_path / RESULTS, tmp_path / MANIFEST))
+    write_receipt(tmp_path, receipt, None)
+    failed = json.loads((tmp_path / FAILED).read_text())
+
+    assert (failed["vox_parse_rate"], failed["construct_coverage_pct"]) == (None, None)
+
+
+def test_a_receipt_survives_its_file(tmp_path: Path) -> None:
+    """Under upstream's name of its format."""
+    receipt = _verdict(_judged(tmp_path))
+    write_receipt(tmp_path, receipt, None)
+    text = (tmp_path / RECEIPT).read_text()
+
+    assert Receipt.model_validate_json(text) == receipt
+    assert json.loads(text)["schema"] == "vox_mens_gate_receipt_v1"
+
+
+def test_other_demands_have_another_digest() -> None:
+    """A verdict holds for the demands it was made with."""
+    digests = {digest_of_thresholds(t) for t in (_LENIENT, _BOOTSTRAP, _LENIENT.model_copy())}
+
+    assert len(digests) == 2

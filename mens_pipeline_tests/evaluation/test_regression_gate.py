@@ -1,0 +1,75 @@
+"""The regression gate leaves a model alone that is no worse, and sees one that is."""
+
+from random import Random
+
+import pytest
+
+from mens_pipeline.evaluation.gate import GateInputs, decide
+from mens_pipeline.evaluation.policy import GateName, load_gate_policy
+from mens_pipeline.evaluation.power import power_of_regression
+from mens_pipeline.evaluation.results import EvalResults
+from mens_pipeline.evaluation.statistics import paired
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.evaluation.judged import GOOD, evaluation
+
+_NUM_TASKS = 86 + 100
+_NUM_RUNS = 200
+_THRESHOLDS = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("ci")
+_RESULTS = evaluation(champion=(GOOD,) * 3).results
+
+_Outcomes = list[tuple[bool, bool]]
+"""Of each task: whether the answer parses, whether it passes."""
+
+
+def _outcomes(random: Random, chances: list[tuple[float, float]]) -> _Outcomes:
+    parses = [random.random() < parse for parse, _ in chances]
+    return [(parsed, parsed and random.random() < pass_) for parsed, (_, pass_) in zip(parses, chances, strict=True)]
+
+
+def _compared(champion: _Outcomes, candidate: _Outcomes) -> EvalResults:
+    assert _RESULTS.champion is not None
+    parse, passes = (paired([o[n] for o in champion], [o[n] for o in candidate]) for n in range(2))
+    comparison = _RESULTS.champion.model_copy(update={"parse_difference": parse, "pass_difference": passes})
+    return _RESULTS.model_copy(update={"champion": comparison})
+
+
+def _is_called(results: EvalResults) -> bool:
+    inputs = GateInputs(results, "", None, "missing", "c" * 64, is_benchmark_asked=True)
+    gate = next(outcome for outcome in decide(inputs, _THRESHOLDS) if outcome.name is GateName.REGRESSION)
+    return not gate.passed
+
+
+def test_an_equal_model_is_hardly_ever_called_worse() -> None:
+    """Each task has a chance of its own, the same in both runs."""
+    random = Random(20_240_607)  # noqa: S311 - no secret
+    num_called = 0
+    for _ in range(_NUM_RUNS):
+        chances = [(random.betavariate(2, 1), random.betavariate(1, 1)) for _ in range(_NUM_TASKS)]
+        num_called += _is_called(_compared(_outcomes(random, chances), _outcomes(random, chances)))
+
+    assert num_called <= 0.01 * _NUM_RUNS
+
+
+def test_a_model_that_lost_a_fifth_is_called_worse() -> None:
+    """The gate is not deaf either."""
+    random = Random(7)  # noqa: S311 - no secret
+    num_called = 0
+    for _ in range(_NUM_RUNS):
+        chances = [(random.betavariate(4, 1), 0.5) for _ in range(_NUM_TASKS)]
+        worse = [(parse * 0.75, pass_) for parse, pass_ in chances]
+        num_called += _is_called(_compared(_outcomes(random, chances), _outcomes(random, worse)))
+
+    assert num_called >= 0.8 * _NUM_RUNS
+
+
+def test_the_computed_power_is_that_of_the_gate() -> None:
+    """Simulated: a tenth is lost, and another tenth differs either way by chance."""
+    random = Random(3)  # noqa: S311 - no secret
+    num_runs, num_called = 2_000, 0
+    for _ in range(num_runs):
+        drawn = [random.random() for _ in range(_NUM_TASKS)]
+        difference = paired([chance < 0.65 for chance in drawn], [0.15 <= chance < 0.7 for chance in drawn])
+        num_called += difference.difference < 0 and difference.p_value < _THRESHOLDS.max_regression_p
+    power = power_of_regression(_NUM_TASKS, 0.1, 0.1, _THRESHOLDS.max_regression_p)
+
+    assert num_called / num_runs == pytest.approx(power, abs=0.035)

@@ -1,0 +1,341 @@
+"""The page for people: what it says, and that nothing a model wrote is markup in it."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mens_pipeline.evaluation.evaluate import Answers, Evaluation, evaluate_answers
+from mens_pipeline.evaluation.gate import GateOutcome
+from mens_pipeline.evaluation.generation import Decoding
+from mens_pipeline.evaluation.policy import GateName, load_gate_policy
+from mens_pipeline.evaluation.receipt import Receipt
+from mens_pipeline.evaluation.report import report_page
+from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, OTHER, SUBJECT, answer, evaluation, judged_answers
+from mens_pipeline_tests.evaluation.judged import task as make_task
+
+_VOID = {"meta", "input", "link", "br", "hr", "img"}
+_THRESHOLDS = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("ci")
+_HOSTILE = (
+    '</code></pre></script><img src=x onerror="alert(1)"><script>alert(2)</script>{{ 7 * 7 }}&lt;\x00\x1b[31m\u202e'
+)
+_LOSSES = {1: 2.0, 2: 1.5, 3: 1.0}
+
+
+def _gate(name: GateName, *, passed: bool, block: bool = True, message: str = "said") -> GateOutcome:
+    return GateOutcome(name=name, passed=passed, block=block, measured=None, required=None, message=message, source="x")
+
+
+def _receipt(*gates: GateOutcome, **changes: Any) -> Receipt:
+    values: dict[str, Any] = {
+        "timestamp_unix": 1_700_000_000,
+        "run_dir": "runs/one",
+        "policy": "ci",
+        "overall_passed": all(gate.passed or not gate.block for gate in gates),
+        "gates": gates,
+        "subject": SUBJECT,
+        "thresholds": _THRESHOLDS,
+        "champion_key": None,
+        "is_benchmark_asked": True,
+        "sources": {},
+        **changes,
+    }
+    return Receipt(**values)
+
+
+def _page(evaluated: Evaluation | None = None, receipt: Receipt | None = None) -> str:
+    evaluated = evaluated or evaluation()
+    return report_page(evaluated.results, judged_answers(evaluated), _LOSSES, receipt)
+
+
+class _Balance(HTMLParser):
+    """Raises where an element is not closed, or another is; keeps texts and attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.parametrize("champion", [None, (GOOD, BROKEN, OTHER)], ids=["no champion", "champion"])
+def test_the_page_is_well_formed(champion: tuple[str, ...] | None) -> None:
+    """Every element is closed; names of places are unique."""
+    parsed = _Balance(_page(evaluation(champion=champion), _receipt(_gate(GateName.COVERAGE, passed=True))))
+    ids = [value for name, value in parsed.attributes if name == "id"]
+
+    assert parsed.open == []
+    assert len(ids) == len(set(ids))
+    assert parsed.tags.count("title") == 2
+    assert ("lang", "en") in parsed.attributes
+
+
+def test_links_lead_to_places_of_the_page() -> None:
+    """And nothing is fetched from elsewhere."""
+    parsed = _Balance(_page())
+    links = [value for name, value in parsed.attributes if name == "href"]
+    ids = {f"#{value}" for name, value in parsed.attributes if name == "id"}
+
+    assert links
+    assert set(links) <= ids
+    assert not {name for name, _ in parsed.attributes} & {"src", "srcset", "style", "onclick"}
+    assert "http" not in _page().replace("http-equiv", "")
+
+
+def test_every_part_is_there_in_order() -> None:
+    """The verdict first, what passes last."""
+    parts = re.findall(r'<section id="(\w+)"', _page())
+
+    assert parts == ["judged", "scores", "loss", "constructs", "errors", "failures", "passes"]
+
+
+def test_what_a_model_writes_is_text() -> None:
+    """No element, no template, no control character comes of it."""
+    plain = _Balance(_page(evaluation(adapter=(GOOD, GOOD, "x"))))
+    hostile = _Balance(_page(evaluation(adapter=(GOOD, GOOD, _HOSTILE))))
+
+    assert hostile.tags == plain.tags
+    assert "alert(2)</script>{{ 7 * 7 }}&lt;\u27e800\u27e9\u27e81B\u27e9[31m\u27e8202E\u27e9" in hostile.text
+    assert not any(name.startswith("on") for name, _ in hostile.attributes)
+
+
+@pytest.mark.parametrize("field", ["prompt", "reference", "difficulty", "id"])
+def test_requests_are_text_as_well(field: str) -> None:
+    """They come from the workspace, and may hold anything."""
+    changes: dict[str, Any] = {field: f"<img src=x>{field}"}
+    asked = [make_task(**changes)]
+    answers = tuple(answer(BROKEN, t) for t in asked)
+    evaluated = evaluate_answers(asked, Answers(answers, answers), SUBJECT, Decoding())
+    parsed = _Balance(_page(evaluated))
+
+    assert "img" not in parsed.tags
+    assert f"<img src=x>{field}" in parsed.text
+
+
+def test_only_the_scripts_of_the_page_may_run() -> None:
+    """The policy names them by hash."""
+    page = _page()
+
+    assert "default-src 'none'" in page
+    assert page.count("<script>") == 1
+    assert "script-src 'sha256-" in page
+
+
+@pytest.mark.parametrize(
+    ("receipt", "title", "sentence"),
+    [
+        (None, "Not judged yet", "No gate has looked at these figures; nothing may be promoted."),
+        (
+            _receipt(_gate(GateName.COVERAGE, passed=True)),
+            "Good enough to promote",
+            "No gate of the policy ci stands in its way.",
+        ),
+        (
+            _receipt(_gate(GateName.COVERAGE, passed=True), _gate(GateName.THROUGHPUT, passed=False, block=False)),
+            "Good enough to promote",
+            "No gate of the policy ci stands in its way. 1 gate warns.",
+        ),
+        (
+            _receipt(_gate(GateName.COVERAGE, passed=False), _gate(GateName.PARSE_RATE, passed=True)),
+            "Refused",
+            "1 gate of the policy ci refuses it.",
+        ),
+        (
+            _receipt(
+                *(_gate(name, passed=False) for name in (GateName.COVERAGE, GateName.PARSE_RATE)),
+                *(_gate(name, passed=False, block=False) for name in (GateName.STOP_RATE, GateName.THROUGHPUT)),
+            ),
+            "Refused",
+            "2 gates of the policy ci refuse it. 2 gates warn.",
+        ),
+        (
+            _receipt(
+                _gate(GateName.COVERAGE, passed=True), subject=SUBJECT.model_copy(update={"adapter_sha256": "f" * 64})
+            ),
+            "Not judged yet",
+            "The receipt at hand is of other models, requests or adapter ffffffffffff; it says nothing of these.",
+        ),
+        (
+            _receipt(_gate(GateName.COVERAGE, passed=False), subject=None),
+            "Refused",
+            "1 gate of the policy ci refuses it.",
+        ),
+    ],
+    ids=["none", "passes", "passes with a warning", "refused", "refused twice", "of another", "unreadable"],
+)
+def test_the_verdict_stands_first(receipt: Receipt | None, title: str, sentence: str) -> None:
+    """In words that need no glossary."""
+    page = _page(receipt=receipt)
+
+    assert re.findall(r"<h1>(.*)</h1>\n  <p>(.*)</p>", page) == [(title, sentence)]
+    assert f"<title>{title}: adapter adadadadadad</title>" in page
+
+
+def test_the_reasons_come_before_what_passes() -> None:
+    """With their messages."""
+    gates = (
+        _gate(GateName.PARSE_RATE, passed=True),
+        _gate(GateName.THROUGHPUT, passed=False, block=False),
+        _gate(GateName.COVERAGE, passed=False, message="shows 2/30"),
+    )
+    page = _page(receipt=_receipt(*gates))
+
+    assert re.findall(r'class="word">(\w+)<', page) == ["refuses", "warns", "passes"]
+    assert "<strong>Coverage of constructs</strong>: shows 2/30." in page
+
+
+def test_every_gate_has_a_title() -> None:
+    """A new one must be named."""
+    page = _page(receipt=_receipt(*(_gate(name, passed=True) for name in GateName)))
+
+    assert page.count('class="word">passes<') == len(GateName)
+
+
+def test_the_champion_has_a_column_only_where_there_is_one() -> None:
+    """An empty one would puzzle."""
+    without, with_one = _page(), _page(evaluation(champion=(GOOD, GOOD, GOOD)))
+
+    assert '<th scope="col">Champion</th>' not in without
+    assert "Against the champion" not in without
+    assert '<th scope="col">Champion</th>' in with_one
+    assert "Against the champion: parse rate -33.3 points (p = 1.000)" in with_one
+
+
+def test_scores_stand_beside_each_other_with_their_difference() -> None:
+    """Numerator, denominator, share, points and p-value."""
+    num = 12
+    page = _page(evaluation(base=(BROKEN,) * num, adapter=(GOOD,) * num))
+    row = next(row for row in page.split("<tr>") if "Parse rate<" in row)
+
+    assert ">0/12 (0.0 %)<" in row
+    assert ">12/12 (100.0 %)<" in row
+    assert '<td class="good"><span class="figure">+100.0 points</span><span class="meaning">p &lt; 0.001</span>' in row
+
+
+def test_a_clear_rise_of_stubs_is_bad() -> None:
+    """More is not better everywhere."""
+    page = _page(evaluation(base=(GOOD,) * 12, adapter=("fn add() to int { }",) * 12))
+    row = next(row for row in page.split("<tr>") if "Stubs<" in row)
+
+    assert '<td class="bad"><span class="figure">+100.0 points</span>' in row
+
+
+def test_without_a_benchmark_it_is_said_to_be_left_out() -> None:
+    """No row pretends that it was run."""
+    evaluated = evaluation(num_benchmark=0)
+    results = evaluated.results.model_copy(update={"subject": SUBJECT.model_copy(update={"benchmark_sha256": None})})
+    page = report_page(results, judged_answers(evaluated), {}, None)
+
+    assert "<dd>left out</dd>" in page
+    assert "Benchmark pass@1" not in page
+    assert "No losses are known of this training." in page
+
+
+def test_several_samples_are_counted() -> None:
+    """The first is shown, and pass@k has a row of its own."""
+    asked = [make_task(0), make_task(1, Suite.BENCHMARK)]
+    answers = tuple(answer(text, t, n) for t in asked for n, text in enumerate((BROKEN, GOOD)))
+    decoding = Decoding(num_samples=2, temperature=0.5)
+    evaluated = evaluate_answers(asked, Answers(answers, answers), SUBJECT, decoding)
+    page = _page(evaluated)
+
+    assert "Adapter 1/2 pass, 7 tokens" in page
+    assert "Benchmark pass@k" in page
+    assert "Benchmark pass@k" not in _page()
+    assert "temperature 0.5, seed 1337" in page
+
+
+def test_a_name_that_nobody_asked_for_has_no_rate() -> None:
+    """Nothing over nothing."""
+    asked = [make_task(name=None)]
+    answers = (answer(GOOD, asked[0]),)
+    evaluated = evaluate_answers(asked, Answers(answers, answers), SUBJECT, Decoding())
+    row = next(row for row in _page(evaluated).split("<tr>") if "Right name<" in row)
+
+    assert row.count(">0/0<") == 2
+    assert "points" not in row
+
+
+def test_failures_show_what_is_wrong_and_where() -> None:
+    """Request, answer with its place marked, reason, base and reference."""
+    page = _page(evaluation(base=(GOOD, GOOD), adapter=(BROKEN, GOOD)))
+    failures = page.partition('<section id="failures">')[2].partition('<section id="passes">')[0]
+
+    assert "Failures of the adapter" in failures
+    assert "<li>Line 2, column 15: expected an expression, found end of line (expected-expression)</li>" in failures
+    assert "<mark>    return a +<b> </b></mark>" in failures
+    assert "<summary>Base passes</summary>" in failures
+    assert "<summary>Reference answer</summary>" in failures
+    assert failures.count("<article") == 1
+
+
+def test_passes_are_folded() -> None:
+    """They are there for those who doubt."""
+    page = _page(evaluation(adapter=(GOOD, GOOD, GOOD)))
+    passes = page.partition('<section id="passes">')[2]
+
+    assert passes.count('<details class="task">') == 3
+    assert "<article" not in page
+    assert "3 of 3 requests" in passes
+
+
+def test_where_nothing_passes_and_all_was_rejected_it_is_said() -> None:
+    """An empty part says why it is empty."""
+    failing, passing = _page(evaluation(adapter=(BROKEN,) * 3)), _page(evaluation((GOOD,) * 3, (GOOD,) * 3))
+
+    assert '<p class="note">None.</p>' in failing.partition('<section id="passes">')[2]
+    assert "Every answer was accepted." in passing
+
+
+def test_missing_constructs_say_whether_they_were_asked_for() -> None:
+    """A construct that was never asked for says little."""
+    page = _page(evaluation(adapter=(BROKEN,) * 3))
+
+    assert '<code>function</code> <span class="meaning">asked for in 3</span>' in page
+    assert '<code>workflow</code> <span class="meaning">never asked for</span>' in page
+
+
+def test_the_same_arguments_give_the_same_page() -> None:
+    """To the byte."""
+    assert _page(receipt=_receipt()) == _page(receipt=_receipt())
+
+
+def test_two_hundred_tasks_fit_into_two_megabytes() -> None:
+    """Also where every answer runs on and on."""
+    long = "fn add() to int {\n" + "    let x = 1\n" * 300
+    page = _page(evaluation(base=(long,) * 200, adapter=(long,) * 200))
+
+    assert len(page.encode()) < 2_000_000
+    assert "more characters are not shown." in page
+
+
+def test_every_file_of_the_page_is_shipped() -> None:
+    """The package takes them from beside its modules."""
+    folder = PROJECT_ROOT / "mens_pipeline" / "evaluation" / "report"
+
+    assert {path.name for path in Path(folder).iterdir() if path.suffix not in {".py", ""}} == {
+        *("page.html.jinja", "style.css", "filter.js"),
+    }

@@ -1,0 +1,191 @@
+"""The pieces of the page: excerpts, curve, faults, tables."""
+
+import math
+
+import pytest
+
+from mens_pipeline.evaluation.judge import judge
+from mens_pipeline.evaluation.report.answers import faults_of, groups_of, task_views
+from mens_pipeline.evaluation.report.curve import HEIGHT, TOP, WIDTH, loss_curve
+from mens_pipeline.evaluation.report.excerpt import LONGEST, Excerpt, excerpt
+from mens_pipeline.evaluation.report.page import visible
+from mens_pipeline.evaluation.report.parts import construct_rows, difficulty_rows, error_rows
+from mens_pipeline.evaluation.scores import scores_of_model
+from mens_pipeline_tests.evaluation.judged import (
+    BROKEN,
+    GOOD,
+    OTHER,
+    answer,
+    evaluation,
+    judged_answers,
+    needs,
+    task,
+)
+
+
+@pytest.mark.parametrize("error", [None, "it declares nothing", "9:0: code: beyond the text"])
+def test_a_text_without_a_place_is_shown_as_it_is(error: str | None) -> None:
+    """Nothing is marked."""
+    assert excerpt("a\nb\n", error) == Excerpt("a\nb\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("1:0: c: m", Excerpt("", "", "o", "ne", "\ntwo\nend", has_mark=True)),
+        ("2:1: c: m", Excerpt("one\n", "t", "w", "o", "\nend", has_mark=True)),
+        ("2:3: c: m", Excerpt("one\n", "two", "", "", "\nend", has_mark=True)),
+        ("3:9: c: m", Excerpt("one\ntwo\n", "end", "", "", "", has_mark=True)),
+    ],
+    ids=["first", "middle", "line end", "beyond"],
+)
+def test_the_place_of_an_error_is_marked(error: str, expected: Excerpt) -> None:
+    """Its line, and the character in it."""
+    assert excerpt("one\ntwo\nend", error) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("x" * 9_000, None),
+        ("line\n" * 2_000, "1:1: c: m"),
+        ("line\n" * 2_000, "1000:1: c: m"),
+        ("line\n" * 2_000, "2000:4: c: m"),
+        ("x" * 9_000, "1:4500: c: m"),
+        ("x" * 9_000, "1:9000: c: m"),
+    ],
+    ids=["unmarked", "early", "middle", "late", "in a long line", "at its end"],
+)
+def test_a_long_text_is_cut_around_its_mark(text: str, error: str | None) -> None:
+    """What is shown and what is not make up all."""
+    shown = excerpt(text, error)
+    whole = shown.before + shown.line_before + shown.marked + shown.line_after + shown.after
+
+    assert len(whole) == LONGEST
+    assert whole in text
+    assert shown.num_left_out == len(text) - LONGEST
+    assert shown.has_mark is (error is not None)
+
+
+def test_what_does_not_show_is_written_out() -> None:
+    """Signs of all languages stay; lone surrogates cannot be written."""
+    assert (
+        visible("a\r\nb\t\u00e9\u4e2d\u202e\x07\ud800")
+        == "a\nb\t\u00e9\u4e2d\u27e8202E\u27e9\u27e807\u27e9\u27e8D800\u27e9"
+    )
+    assert visible(7) == 7
+
+
+def test_a_curve_keeps_within_its_picture() -> None:
+    """Thinned out, both ends kept."""
+    curve = loss_curve({update: 3.0 / update for update in range(1, 2_001)})
+
+    assert curve is not None
+    corners = [tuple(map(float, corner.split(","))) for corner in curve.values.split()]
+    assert len(corners) < 500
+    assert all(0 <= x <= WIDTH and TOP <= y <= HEIGHT for x, y in corners)
+    assert corners == sorted(corners)
+    assert curve.summary == "Loss from 3.000 at update 1 to 0.002 at update 2000, lowest 0.002"
+    assert [tick.text for tick in curve.x_ticks] == ["500", "1000", "1500", "2000"]
+    assert [tick.text for tick in curve.y_ticks] == ["0", "1", "2", "3"]
+
+
+def test_values_that_are_no_numbers_are_counted() -> None:
+    """They have no place in a picture."""
+    curve = loss_curve({1: 1.0, 2: math.nan, 3: math.inf, 4: 1.0})
+
+    assert curve is not None
+    assert (curve.num_left_out, len(curve.values.split())) == (2, 2)
+
+
+@pytest.mark.parametrize("losses", [{}, {1: 2.0}, {1: math.nan, 2: 1.0}], ids=["none", "one", "one number"])
+def test_a_point_is_no_curve(losses: dict[int, float]) -> None:
+    """A line has two ends."""
+    assert loss_curve(losses) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "stopped", "faults"),
+    [
+        (GOOD, True, []),
+        ("", True, ["The answer is empty."]),
+        ("// no", True, ["It does not pass the front end: it declares nothing."]),
+        (GOOD, False, ["It did not end within 7 tokens."]),
+        (OTHER, True, ["Asked for a function; it declares a type."]),
+        ("fn sub() { }", True, ["What it declares does not have the name that was asked for."]),
+        (
+            "fn add() to int { }",
+            True,
+            ["A placeholder stands where code should, or a function promises a value and has no body."],
+        ),
+    ],
+    ids=["none", "empty", "nothing", "cut off", "construct", "name", "stub"],
+)
+def test_every_fault_has_a_sentence(text: str, stopped: bool, faults: list[str]) -> None:  # noqa: FBT001 - a column
+    """In plain words."""
+    judgement = judge(task(), answer(text, stopped=stopped))
+
+    assert list(faults_of(judgement, "function")) == faults
+
+
+@pytest.mark.parametrize("text", [GOOD, "", BROKEN, OTHER, "I'm sorry.", "fn add() to int { }", "fn sub() { }"])
+@pytest.mark.parametrize("stopped", [True, False])
+def test_what_passes_has_no_fault_and_the_others_have_some(text: str, stopped: bool) -> None:  # noqa: FBT001
+    """The page sorts answers by their faults."""
+    judgement = judge(task(requires=(needs("function", name="add"),)), answer(text, stopped=stopped))
+
+    assert judgement.passed is not bool(list(faults_of(judgement, "function")))
+
+
+def test_a_refusal_and_what_is_unmet_are_said() -> None:
+    """Beside what else is wrong."""
+    refused = judge(task(), answer("I'm sorry, I cannot."))
+    unmet = judge(task(requires=(needs("table"),)), answer(GOOD))
+
+    assert "It says that it cannot, and writes no program." in list(faults_of(refused, "function"))
+    assert list(faults_of(unmet, "function")) == list(unmet.unmet)
+
+
+def test_requests_without_an_answer_of_the_adapter_are_not_shown() -> None:
+    """And without one of the base there is nothing beside."""
+    answers = judged_answers(evaluation())
+    base = [judged for judged in answers if judged.model == "base"]
+    adapter = [judged for judged in answers if judged.model == "adapter"]
+
+    assert task_views(base) == ()
+    assert [view.base for view in task_views(adapter)] == [None] * 3
+
+
+def test_groups_are_sorted_by_size_and_name() -> None:
+    """The construct with most of them first."""
+    asked = [task(0, construct="type"), task(1, construct="function"), task(2, construct="actor"), task(3)]
+    answers = judged_answers(evaluation(base=(GOOD,) * 4, adapter=(GOOD,) * 4))
+    renamed = [judged.model_copy(update={"asked": asked[n % 4].construct}) for n, judged in enumerate(answers)]
+    groups = groups_of(task_views(renamed))
+
+    assert [(group.construct, len(group.tasks)) for group in groups] == [("function", 2), ("actor", 1), ("type", 1)]
+
+
+def test_parts_come_in_a_useful_order() -> None:
+    """Constructs by what goes worst, difficulties from easy to hard, others behind."""
+    asked = [
+        task(0, difficulty="odd"),
+        task(1, difficulty="hard", construct="type", name=None),
+        task(2, difficulty="easy"),
+    ]
+    scores = scores_of_model(asked, [judge(t, answer(GOOD, t)) for t in asked])
+    results = evaluation().results.model_copy(update={"base": scores, "adapter": scores})
+
+    assert [row.name for row in construct_rows(results)] == ["type", "function"]
+    assert [row.name for row in difficulty_rows(results)] == ["easy", "hard", "odd"]
+
+
+def test_errors_of_both_models_are_listed() -> None:
+    """Also those that one alone makes."""
+    results = evaluation(base=(BROKEN, BROKEN, "x"), adapter=(GOOD, BROKEN, "//")).results
+
+    assert [(row.code, row.base, row.adapter) for row in error_rows(results)] == [
+        ("expected-expression", 2, 1),
+        ("declares_nothing", 0, 1),
+        ("expected-declaration", 1, 0),
+    ]

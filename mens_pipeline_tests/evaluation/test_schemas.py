@@ -1,0 +1,63 @@
+"""The documents and their schemas say the same."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.evaluation.override import Override, signed
+from mens_pipeline.evaluation.receipt import FAILED, RECEIPT
+from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS
+from mens_pipeline.evaluation.schemas import DOCUMENTS, schema_of, write_schemas
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.evaluation.runs import NOW, evaluated, judged, trained
+
+_FOLDER = PROJECT_ROOT / "config" / "schemas"
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_file_is_the_schema(name: str) -> None:
+    """After a change of a document: `python -c "from mens_pipeline.evaluation.schemas import ..."` writes them anew."""
+    assert (_FOLDER / f"{name}.schema.json").read_text(encoding="utf-8") == schema_of(name)
+
+
+def test_there_is_no_other_file(tmp_path: Path) -> None:
+    """A document that is gone leaves no schema."""
+    write_schemas(tmp_path)
+
+    assert {path.name for path in _FOLDER.iterdir()} == {path.name for path in tmp_path.iterdir()}
+
+
+def test_real_documents_fit_their_schemas(tmp_path: Path) -> None:
+    """Figures, answers, receipt and refusal of a run that fails, the record that overrides it, and our benchmark."""
+    store, run = ArtifactStore(tmp_path / "store"), trained(tmp_path / "run")
+    evaluation = evaluated(run, store, num_good=20)
+    gate = judged(run, store, evaluation)
+    override = signed(
+        Override(
+            adapter_sha256="a" * 64, receipt_sha256="b" * 64, by="me", reason="A good reason.", timestamp_unix=NOW
+        ),
+        "a secret of maintainers",
+    )
+    documents = {
+        "eval_results": (evaluation.path / RESULTS).read_text(),
+        "judged_answers": (evaluation.path / JUDGED_ANSWERS).read_text().splitlines()[0],
+        "gate_receipt": (gate.path / RECEIPT).read_text(),
+        "eval_gate_failed": (gate.path / FAILED).read_text(),
+        "gate_override": override.model_dump_json(),
+        "heldout_bench_manifest": (PROJECT_ROOT / "data" / "heldout_bench" / "manifest.json").read_text(),
+    }
+
+    for name, text in documents.items():
+        jsonschema.validate(json.loads(text), json.loads(schema_of(name)))
+
+
+def test_a_document_with_a_field_too_many_does_not_fit(tmp_path: Path) -> None:
+    """The schemas are strict."""
+    run = trained(tmp_path / "run")
+    path = evaluated(run, ArtifactStore(tmp_path / "store")).path / RESULTS
+
+    with pytest.raises(jsonschema.ValidationError, match="Additional properties are not allowed"):
+        jsonschema.validate({**json.loads(path.read_text()), "more": 1}, json.loads(schema_of("eval_results")))

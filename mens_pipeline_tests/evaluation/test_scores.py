@@ -1,0 +1,121 @@
+"""The figures of one model over some tasks."""
+
+import pytest
+
+from mens_pipeline.evaluation.judge import Judgement, judge
+from mens_pipeline.evaluation.scores import ModelScores, scores_of, scores_of_model
+from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.language import CONSTRUCTS
+from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, OTHER, answer, task
+
+
+def _judged(tasks: list[Task], *texts: str) -> list[Judgement]:
+    return [judge(asked, answer(text, asked)) for asked, text in zip(tasks, texts, strict=True)]
+
+
+def _scores(*texts: str) -> ModelScores:
+    tasks = [task(n) for n in range(len(texts))]
+    return scores_of_model(tasks, _judged(tasks, *texts))
+
+
+def test_rates_count_tasks() -> None:
+    """Each of its own."""
+    scores = _scores(GOOD, BROKEN, OTHER, "fn add() to int { }").overall
+
+    assert (scores.num_tasks, scores.num_samples, scores.k) == (4, 4, 1)
+    assert (scores.parse_rate.numerator, scores.construct_rate.numerator, scores.name_rate.numerator) == (3, 2, 2)
+    assert (scores.pass_at_1.numerator, scores.pass_at_k.numerator) == (1, 1)
+    assert (scores.stop_rate.value, scores.stub_rate.numerator, scores.mean_tokens) == (1.0, 1, 7.0)
+
+
+def test_empty_answers_and_refusals_are_counted() -> None:
+    """They are two things."""
+    scores = _scores("", "I'm sorry.", GOOD, GOOD + "\n").overall
+
+    assert (scores.empty_rate.short, scores.refusal_rate.short) == ("1/4 (25.0 %)", "1/4 (25.0 %)")
+
+
+def test_the_name_rate_is_over_tasks_that_ask_for_one() -> None:
+    """The others have no name to get right."""
+    tasks = [task(0), task(1, name=None), task(2, name="sub")]
+    scores = scores_of_model(tasks, _judged(tasks, GOOD, GOOD, GOOD)).overall
+
+    assert scores.name_rate.short == "1/2 (50.0 %)"
+
+
+def test_several_samples_count_by_their_share() -> None:
+    """One passing sample of four is a quarter at the first try, and one of four samples that passes for sure."""
+    tasks = [task(0), task(1)]
+    texts = [[GOOD, BROKEN, BROKEN, BROKEN], [BROKEN] * 4]
+    judged = [
+        judge(asked, answer(text, asked, n))
+        for asked, some in zip(tasks, texts, strict=True)
+        for n, text in enumerate(some)
+    ]
+    scores = scores_of_model(tasks, judged).overall
+
+    assert (scores.num_tasks, scores.num_samples, scores.k) == (2, 8, 4)
+    assert (scores.pass_at_1.value, scores.pass_at_k.value) == (0.125, 0.5)
+    assert scores.parse_rate.short == "0.25/2 (12.5 %)"
+
+
+def test_an_answer_to_two_requests_is_a_duplicate() -> None:
+    """Of both; empty ones are counted as empty."""
+    scores = _scores(GOOD, GOOD, OTHER, "", "").overall
+
+    assert scores.duplicate_rate.short == "2/5 (40.0 %)"
+
+
+def test_the_same_sample_twice_is_no_duplicate() -> None:
+    """It answers the same request."""
+    judged = [judge(task(), answer(GOOD, sample=n)) for n in range(2)]
+
+    assert scores_of_model([task()], judged).overall.duplicate_rate.numerator == 0
+
+
+def test_a_duplicate_counts_in_every_part() -> None:
+    """Also where its twin answers a request of another suite."""
+    tasks = [task(0), task(1, Suite.BENCHMARK)]
+    suites = scores_of_model(tasks, _judged(tasks, GOOD, GOOD)).suites
+
+    assert [scores.duplicate_rate.numerator for scores in suites.values()] == [1, 1]
+
+
+def test_coverage_is_what_accepted_answers_show() -> None:
+    """In the order of the constructs; what is there and what is missing make up all."""
+    coverage = _scores(OTHER + GOOD, BROKEN + "table", OTHER).overall.coverage
+
+    assert coverage.present == ("function", "type")
+    assert len(coverage.present) + len(coverage.missing) == len(CONSTRUCTS)
+    assert coverage.share == pytest.approx(2 / len(CONSTRUCTS))
+
+
+def test_first_errors_are_counted() -> None:
+    """The most frequent first; what declares nothing has no error of the front end."""
+    scores = _scores(BROKEN, "// nothing", BROKEN + "\n", GOOD).overall
+
+    assert list(scores.errors.items()) == [("expected-expression", 2), ("declares_nothing", 1)]
+
+
+def test_parts_add_up() -> None:
+    """Every task is in one part of each kind."""
+    tasks = [
+        task(0),
+        task(1, Suite.BENCHMARK, difficulty="hard"),
+        task(2, construct="type", name="Point", difficulty="hard"),
+    ]
+    scores = scores_of_model(tasks, _judged(tasks, GOOD, BROKEN, OTHER))
+
+    assert {name: part.pass_at_1.short for name, part in scores.suites.items()} == {
+        "heldout": "2/2 (100.0 %)",
+        "benchmark": "0/1 (0.0 %)",
+    }
+    assert {name: part.num_tasks for name, part in scores.constructs.items()} == {"function": 2, "type": 1}
+    assert {name: part.pass_at_1.numerator for name, part in scores.difficulties.items()} == {"easy": 1, "hard": 1}
+
+
+def test_nothing_asked_is_nothing_known() -> None:
+    """No rate is made up."""
+    scores = scores_of([], {})
+
+    assert (scores.parse_rate.value, scores.pass_at_k.value, scores.mean_tokens, scores.k) == (None, None, 0.0, 1)

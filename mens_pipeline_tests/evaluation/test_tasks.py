@@ -1,0 +1,126 @@
+"""What a model is asked."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mens_pipeline.corpus.pairs import make_pairs
+from mens_pipeline.corpus.records import Lane
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.evaluation.benchmark import load_benchmark
+from mens_pipeline.evaluation.judge import judge
+from mens_pipeline.evaluation.tasks import Suite, benchmark_tasks, heldout_tasks
+from mens_pipeline.language import Mode
+from mens_pipeline_tests.corpus.rows import records_of, source_at
+from mens_pipeline_tests.evaluation.benches import task as spec
+from mens_pipeline_tests.evaluation.benches import write_bench
+from mens_pipeline_tests.evaluation.judged import GOOD, answer
+from mens_pipeline_tests.language.examples import golden_programs
+
+
+def _pair(**changes: Any) -> TrainingPair:
+    values = {"prompt": "Write `add`.", "response": GOOD, "category": "function", "difficulty": 2, **changes}
+    return TrainingPair(**values)
+
+
+def test_a_heldout_pair_is_a_task() -> None:
+    """Its response is the reference."""
+    (task,) = heldout_tasks([_pair()])
+
+    assert (task.id, task.suite, task.prompt, task.reference) == ("heldout/0000", Suite.HELDOUT, "Write `add`.", GOOD)
+    assert (task.construct, task.name, task.difficulty, task.mode) == ("function", "add", "easy", Mode.SOURCE)
+    assert (task.requires, task.tests) == ((), None)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"response_mode": "prose_only"},
+        {"lane": Lane.DOCS_QA},
+        {"category": "documentation"},
+    ],
+    ids=["prose", "another lane", "no construct"],
+)
+def test_what_is_no_code_is_not_judged(changes: dict[str, Any]) -> None:
+    """The others keep their place in the file as their name."""
+    tasks = heldout_tasks([_pair(**changes), _pair()])
+
+    assert [task.id for task in tasks] == ["heldout/0001"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"prompt": "Add two numbers."}, None),
+        ({"prompt": "Write addition."}, None),
+        ({"prompt": "Write add, please."}, "add"),
+        ({"prompt": "Write `add`.", "response": f"fn helper() {{ }}\n{GOOD}"}, "add"),
+        ({"prompt": "Write `add`.", "response": "type add {\n    x: int\n}\n"}, None),
+        ({"prompt": "Write routes.", "response": "routes { }", "category": "routes"}, None),
+        ({"prompt": "Write `add`.", "response": "fn add( {"}, None),
+        (
+            {
+                "prompt": "Write an index `T.by_a`.",
+                "response": "@table type T { a: int }\n@index T.by_a on (a)",
+                "category": "index",
+            },
+            "T.by_a",
+        ),
+    ],
+    ids=["unsaid", "part of a word", "bare", "second", "other construct", "nameless", "rejected", "index"],
+)
+def test_a_name_is_asked_for_where_the_request_says_it(changes: dict[str, Any], name: str | None) -> None:
+    """Of a declaration of the asked construct."""
+    (task,) = heldout_tasks([_pair(**changes)])
+
+    assert task.name == name
+
+
+@pytest.mark.parametrize(("difficulty", "band"), [(1, "easy"), (3, "easy"), (4, "medium"), (6, "medium"), (7, "hard")])
+def test_difficulties_come_in_three_bands(difficulty: int, band: str) -> None:
+    """As those of the benchmark."""
+    (task,) = heldout_tasks([_pair(difficulty=difficulty)])
+
+    assert task.difficulty == band
+
+
+def test_the_source_tells_how_an_answer_is_read() -> None:
+    """A page of state is no source file."""
+    (task,) = heldout_tasks([_pair(response="state n: int = 0", source=source_at("a.vox.ui"))])
+
+    assert task.mode is Mode.UI
+
+
+def test_a_benchmark_task_carries_what_its_manifest_says(tmp_path: Path) -> None:
+    """The description is the request."""
+    bench = write_bench(tmp_path, spec(tests="tests.vox", difficulty="hard"))
+    (bench / "tests.vox").write_text('@test("one") fn check() { assert(one() is 1) }\n')
+    (task,) = benchmark_tasks(load_benchmark(bench))
+
+    assert (task.id, task.suite, task.difficulty) == ("benchmark/fn_one", Suite.BENCHMARK, "hard")
+    assert (task.construct, task.name, task.mode) == ("function", "one", Mode.SOURCE)
+    assert task.prompt == "Write a function `one` that returns 1."
+    assert task.tests is not None
+    assert task.requires[0].returns == "int"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"requires": [{"construct": "function"}]}, {"category": "puzzles"}],
+    ids=["no name", "of another kind"],
+)
+def test_a_benchmark_task_may_leave_the_name_open(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """Then any will do."""
+    (task,) = benchmark_tasks(load_benchmark(write_bench(tmp_path, spec(**changes))))
+
+    assert task.name is None
+
+
+def test_every_reference_answer_passes_its_own_task() -> None:
+    """A request made from a program is fulfilled by that program."""
+    records = [record for name, program in golden_programs().items() for record in records_of(program, name)]
+    tasks = heldout_tasks(make_pairs(records))
+
+    assert len(tasks) > 1_000
+    assert [task.id for task in tasks if not judge(task, answer(task.reference, task)).passed] == []
