@@ -12,6 +12,7 @@ from mens_pipeline.cli.gate import gate
 from mens_pipeline.cli.generate_data import generate_data
 from mens_pipeline.cli.promote import override, promote
 from mens_pipeline.cli.run import run
+from mens_pipeline.cli.test import run_files
 from mens_pipeline.cli.train import train
 from mens_pipeline.errors import MensError, RefusedError
 
@@ -28,6 +29,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(check)
+app.command(name="test")(run_files)
 app.command()(run)
 app.command(name="generate-data")(generate_data)
 app.command()(train)

@@ -22,7 +22,8 @@ MAX_WARNINGS: Final = 100
 _FRAMES_PER_LEVEL: Final = 16
 """Python calls that one level of nesting can cost: seven operator precedences and the longest production."""
 
-_deep_stack = DeepStack(MAX_NESTING * _FRAMES_PER_LEVEL)
+DEEP_STACK: Final = DeepStack(MAX_NESTING * _FRAMES_PER_LEVEL)
+"""One for the whole process, as the recursion limit is: whatever else recurses over trees must use it, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +128,11 @@ def _warnings(
 
 def _parse(stream: TokenStream, mode: Mode) -> tuple[tuple[Declaration, ...], tuple[Finding, ...], list[Finding]]:
     """Declarations, failures and warnings; a text too deep for the usual recursion limit is parsed a second time."""
-    with _deep_stack.parse():
+    with DEEP_STACK.parse():
         try:
             return _parse_once(stream, mode)
         except RecursionError:
-            _deep_stack.deepen()
+            DEEP_STACK.deepen()
             return _parse_once(stream, mode)
 
 

@@ -1,0 +1,129 @@
+"""`mens test`: the tests of Vox programs, run in a sandbox."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from mens_pipeline.cli.check import MISUSE, REFUSED, ModeOption
+from mens_pipeline.cli.diagnostic_text import render
+from mens_pipeline.corpus.sources import vox_files
+from mens_pipeline.language.front_end import analyze_bytes
+from mens_pipeline.language.interpreter import (
+    CaseResult,
+    Features,
+    Outcome,
+    ProgramReport,
+    ProgramStatus,
+    Sandbox,
+    report_record,
+)
+from mens_pipeline.language.parser.modules import Mode, mode_of
+from mens_pipeline.language.source_text import SourceText
+
+_COLOURS: Final = {Outcome.UNSUPPORTED: typer.colors.YELLOW}
+
+
+@dataclass(frozen=True, slots=True)
+class TestedFile:
+    """A file with the report of its tests; `source` is empty for one that is no text."""
+
+    path: str
+    source: str
+    report: ProgramReport
+
+
+def run_files(  # noqa: PLR0913 - each option is a parameter
+    files: Annotated[list[Path], typer.Argument(help="Vox files, or folders of them.", show_default=False)],
+    *,
+    mode: Annotated[ModeOption, typer.Option(help="How to read the texts.")] = ModeOption.AUTO,
+    seed: Annotated[int, typer.Option(help="For the arguments of properties.")] = 0,
+    contracts: Annotated[bool, typer.Option("--contracts", help="Check @require, @ensure and @invariant.")] = False,
+    database: Annotated[bool, typer.Option("--database", help="Let programs use tables in memory.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Run the @test functions and @forall properties of Vox programs.
+
+    Each program runs in a process without files, network or environment, in bounded time and memory; a test that needs
+    more is unsupported.
+
+    Exit code 0: all passed. 1: something failed or was rejected. 2: the command was misused, or there are no tests.
+
+    Lines count from 1. Columns count from 1 in text, from 0 in JSON.
+    """
+    paths = [path for root in files for path in vox_files(root)]
+    if not paths:
+        raise typer.BadParameter(f"no .vox files below {', '.join(map(str, files))}.")
+    features = Features(check_contracts=contracts, database=database)
+    with Sandbox(1, features=features, seed=seed) as sandbox:
+        tested = list(_tested(paths, mode, sandbox))
+    (_print_json if as_json else _print_text)(tested)
+    raise typer.Exit(_exit_code([file.report for file in tested]))
+
+
+def _tested(paths: Sequence[Path], mode: ModeOption, sandbox: Sandbox) -> Iterator[TestedFile]:
+    for path in paths:
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise typer.BadParameter(f"{path}: {error.strerror}. Name a readable file.") from error
+        chosen = mode_of(path.name) if mode is ModeOption.AUTO else Mode(mode)
+        try:
+            source = data.decode("utf-8")
+        except UnicodeDecodeError:
+            errors = analyze_bytes(data, chosen).errors
+            yield TestedFile(str(path), "", ProgramReport(ProgramStatus.REJECTED, diagnostics=errors))
+        else:
+            yield TestedFile(str(path), source, sandbox.run(source, mode=chosen))
+
+
+def _exit_code(reports: Sequence[ProgramReport]) -> int:
+    if all(report.status is ProgramStatus.NO_TESTS for report in reports):
+        typer.echo("no @test function and no @forall property to run. Add one, or name other files.", err=True)
+        return MISUSE
+    return 0 if all(report.passed or report.status is ProgramStatus.NO_TESTS for report in reports) else REFUSED
+
+
+def _print_json(tested: Sequence[TestedFile]) -> None:
+    records = [{"path": file.path, **report_record(file.report)} for file in tested]
+    num_passed, num_tests = _counts(tested)
+    typer.echo(json.dumps({"num_tests": num_tests, "num_passed": num_passed, "files": records}, indent=2))
+
+
+def _print_text(tested: Sequence[TestedFile]) -> None:
+    for file in tested:
+        for line in _findings(file):
+            typer.echo(line)
+    num_passed, num_tests = _counts(tested)
+    share = f" ({100 * num_passed / num_tests:.1f} %)" if num_tests else ""
+    typer.echo(f"{num_passed}/{num_tests} tests passed{share}", err=True)
+
+
+def _counts(tested: Sequence[TestedFile]) -> tuple[int, int]:
+    return sum(file.report.num_passed for file in tested), sum(len(file.report.tests) for file in tested)
+
+
+def _findings(file: TestedFile) -> Iterator[str]:
+    """Everything that is not a pass, as a compiler would print it."""
+    report = file.report
+    for diagnostic in report.diagnostics:
+        yield render(file.path, SourceText(file.source), diagnostic)
+    if report.message and report.status is not ProgramStatus.NO_TESTS:
+        yield f"{file.path}:1:1: {_label(Outcome.FAILED, report.limit or report.status)}: {report.message}"
+    for result in report.tests:
+        if not result.passed:
+            yield _finding(file.path, result)
+    yield from (f"{file.path}: note: {note}" for note in report.notes)
+
+
+def _finding(path: str, result: CaseResult) -> str:
+    label = _label(result.outcome, result.reason or result.error_class or "")
+    message = f"{path}:{result.line}:{result.column + 1}: {label}: {result.name}: {result.message}"
+    return "\n".join((message, *(f" | {line}" for line in result.output.splitlines())))
+
+
+def _label(outcome: Outcome, reason: str) -> str:
+    return typer.style(f"{outcome}[{reason}]", fg=_COLOURS.get(outcome, typer.colors.RED), bold=True)

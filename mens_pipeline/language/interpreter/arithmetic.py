@@ -1,0 +1,194 @@
+"""What the operators do to values (O2-O6)."""
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Final
+
+from mens_pipeline.language.interpreter.decimals import decimal_operation
+from mens_pipeline.language.interpreter.equality import equal
+from mens_pipeline.language.interpreter.faults import VoxError
+from mens_pipeline.language.interpreter.machine import Machine
+from mens_pipeline.language.interpreter.results import ErrorKind
+from mens_pipeline.language.interpreter.text_form import byte_length, text_of
+from mens_pipeline.language.interpreter.values import Value, kind_name, type_error
+
+Operation = Callable[[Machine, Value, Value], Value]
+
+LEAST_INT: Final = -(2**63)
+MOST_INT: Final = 2**63 - 1
+_NUMBERS: Final = frozenset((int, float))
+_SIGNS: Final = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%", "Lt": "<", "Gt": ">"}
+_SIGNS_OF_TWO: Final = {"Lte": "<=", "Gte": ">="}
+
+
+def ranged(value: int) -> int:
+    """An int that fits into 64 bits (V1).
+
+    Args:
+        value: The exact result of an operation.
+
+    Raises:
+        VoxError: It does not fit.
+    """
+    if LEAST_INT <= value <= MOST_INT:
+        return value
+    raise VoxError(ErrorKind.INTEGER_OVERFLOW, "an integer of more than 64 bits")
+
+
+def add(machine: Machine, left: Value, right: Value) -> Value:
+    """`+`: numbers, and strings with anything (O3).
+
+    Args:
+        machine: The running test.
+        left: The left operand.
+        right: The right operand.
+    """
+    if type(left) is int and type(right) is int:
+        return ranged(left + right)
+    if type(left) is str or type(right) is str:
+        text, more = text_of(machine, left), text_of(machine, right)
+        machine.allocate(byte_length(text) + byte_length(more))
+        return text + more
+    return _mixed("Add", left, right, lambda a, b: a + b)
+
+
+def subtract(_machine: Machine, left: Value, right: Value) -> Value:
+    """`-`.
+
+    Args:
+        left: The left operand.
+        right: The right operand.
+    """
+    if type(left) is int and type(right) is int:
+        return ranged(left - right)
+    return _mixed("Sub", left, right, lambda a, b: a - b)
+
+
+def multiply(_machine: Machine, left: Value, right: Value) -> Value:
+    """`*`.
+
+    Args:
+        left: The left operand.
+        right: The right operand.
+    """
+    if type(left) is int and type(right) is int:
+        return ranged(left * right)
+    return _mixed("Mul", left, right, lambda a, b: a * b)
+
+
+def divide(_machine: Machine, left: Value, right: Value) -> Value:
+    """`/`: truncates toward zero on ints.
+
+    Args:
+        left: The left operand.
+        right: The right operand.
+    """
+    if type(left) is int and type(right) is int:
+        _refuse_zero(right)
+        quotient = abs(left) // abs(right)
+        return ranged(quotient if (left < 0) == (right < 0) else -quotient)
+    return _mixed("Div", left, right, _float_quotient)
+
+
+def remainder(_machine: Machine, left: Value, right: Value) -> Value:
+    """`%`: has the sign of the left operand.
+
+    Args:
+        left: The left operand.
+        right: The right operand.
+    """
+    if type(left) is int and type(right) is int:
+        _refuse_zero(right)
+        rest = abs(left) % abs(right)
+        # The smallest int divided by -1 overflows, and so does what is left over.
+        ranged(left // right)
+        return -rest if left < 0 else rest
+    return _mixed("Mod", left, right, _float_remainder)
+
+
+def _refuse_zero(divisor: int) -> None:
+    if divisor == 0:
+        raise VoxError(ErrorKind.DIVISION_BY_ZERO, "an integer is divided by 0")
+
+
+def _mixed(op: str, left: Value, right: Value, on_floats: Callable[[float, float], float]) -> Value:
+    """Decimals with decimals, floats with floats and ints; nothing else (O2, O3)."""
+    if type(left) in _NUMBERS and type(right) in _NUMBERS:
+        return on_floats(float(left), float(right))
+    if type(left) is Decimal and type(right) is Decimal:
+        return decimal_operation(op, left, right)
+    raise type_error(f"`{_SIGNS[op]}` does not take {kind_name(left)} and {kind_name(right)}")
+
+
+def _float_quotient(left: float, right: float) -> float:
+    if right:
+        return left / right
+    if left == 0 or math.isnan(left):
+        return math.nan
+    return math.copysign(math.inf, left) * math.copysign(1.0, right)
+
+
+def _float_remainder(left: float, right: float) -> float:
+    return math.nan if right == 0 or math.isinf(left) else math.fmod(left, right)
+
+
+def _ordering(op: str, compare: Callable[[Value, Value], bool]) -> Operation:
+    sign = _SIGNS.get(op) or _SIGNS_OF_TWO[op]
+
+    def run(_machine: Machine, left: Value, right: Value) -> bool:
+        kind, other = type(left), type(right)
+        if (kind in _NUMBERS and other in _NUMBERS) or (kind is other and (kind is str or kind is Decimal)):
+            return compare(left, right)
+        raise type_error(f"`{sign}` does not order {kind_name(left)} and {kind_name(right)}")
+
+    return run
+
+
+OPERATIONS: Final[dict[str, Operation]] = {
+    "Add": add,
+    "Sub": subtract,
+    "Mul": multiply,
+    "Div": divide,
+    "Mod": remainder,
+    "Lt": _ordering("Lt", lambda a, b: bool(a < b)),
+    "Gt": _ordering("Gt", lambda a, b: bool(a > b)),
+    "Lte": _ordering("Lte", lambda a, b: bool(a <= b)),
+    "Gte": _ordering("Gte", lambda a, b: bool(a >= b)),
+    "Is": equal,
+    "Isnt": lambda machine, a, b: not equal(machine, a, b),
+}
+"""Operator -> what it does; `and`, `or` and `|>` evaluate their operands themselves."""
+
+
+def negate(value: Value) -> Value:
+    """Unary `-`.
+
+    Args:
+        value: The operand.
+
+    Raises:
+        VoxError: It is no number.
+    """
+    if type(value) is int:
+        return ranged(-value)
+    if type(value) is float:
+        return -value
+    if type(value) is Decimal:
+        return decimal_operation("Sub", Decimal(0), value)
+    raise type_error(f"`-` does not take {kind_name(value)}")
+
+
+def truth(value: Value, what: str) -> bool:
+    """A condition; there is no truthiness (V13).
+
+    Args:
+        value: What the condition gave.
+        what: Who asks.
+
+    Raises:
+        VoxError: It is no bool.
+    """
+    if value is True or value is False:
+        return bool(value)
+    raise type_error(f"{what} takes a bool, found {kind_name(value)}")

@@ -1,0 +1,203 @@
+"""What is known about names while a function is compiled (B1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mens_pipeline.language.interpreter.values import Value
+
+if TYPE_CHECKING:
+    from mens_pipeline.language.ast.base import Node
+    from mens_pipeline.language.ast.expressions import Expr
+    from mens_pipeline.language.ast.statements import Statement
+    from mens_pipeline.language.interpreter.faults import VoxError
+    from mens_pipeline.language.interpreter.limits import Features
+    from mens_pipeline.language.interpreter.machine import Machine
+    from mens_pipeline.language.interpreter.results import TextName
+
+Frame = list[Value]
+"""The locals of one running call, each at its own place."""
+
+Code = Callable[[Frame], Value]
+"""Compiled syntax: run it on a frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """How each class of syntax is compiled; handed in, because the parts of the compiler need one another.
+
+    Attributes:
+        expressions: Class of node -> its compiler.
+        statements: The same for statements.
+    """
+
+    expressions: dict[type, Callable[[Any, Scope], Code]]
+    statements: dict[type, Callable[[Any, Scope], Code]]
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleScope:
+    """What all functions of one text share.
+
+    Attributes:
+        text: Which text it is, for places.
+        machine: The test that is running.
+        names: Functions, constructors, constants and built-ins by name; constants come and go with each test.
+        variants: Variant -> number of its fields, as patterns know them (K2).
+        features: What is switched on.
+        forms: How to compile.
+    """
+
+    text: TextName
+    machine: Machine
+    names: dict[str, Value]
+    variants: dict[str, int]
+    features: Features
+    forms: Forms
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A local name: its place in the frame, and whether it may be assigned to."""
+
+    slot: int
+    mutable: bool
+
+
+@dataclass(slots=True)
+class Layout:
+    """The frame of a function as it grows, and the steps of the stretch of code that is being compiled."""
+
+    size: int = 0
+    cost: int = 0
+
+
+@dataclass(slots=True)
+class Scope:
+    """A block: its names, those around it, and where it stands.
+
+    Attributes:
+        module: The text it is part of.
+        layout: The frame of its function.
+        bindings: Its own names.
+        parent: The block around it; None for the outermost of a module-level function.
+        in_loop: Whether `break` and `continue` have a loop to act on (B5).
+    """
+
+    module: ModuleScope
+    layout: Layout
+    bindings: dict[str, Binding]
+    parent: Scope | None
+    in_loop: bool
+
+    @classmethod
+    def outermost(cls, module: ModuleScope) -> Scope:
+        """The scope of a module-level function.
+
+        Args:
+            module: The text it is part of.
+        """
+        return cls(module, Layout(), {}, None, in_loop=False)
+
+    def child(self, *, in_loop: bool | None = None) -> Scope:
+        """A block inside this one.
+
+        Args:
+            in_loop: Whether it is the body of a loop; by default as here.
+        """
+        return Scope(self.module, self.layout, {}, self, self.in_loop if in_loop is None else in_loop)
+
+    def inner_function(self) -> Scope:
+        """A lambda at this place: it sees the names here, in a frame that begins with a copy of this one (C6)."""
+        return Scope(self.module, Layout(self.layout.size), {}, self, in_loop=False)
+
+    def declare(self, name: str, *, mutable: bool) -> int:
+        """Bind a name here; it may shadow anything (B2).
+
+        Args:
+            name: The name.
+            mutable: Whether it was declared with `mut`.
+
+        Returns:
+            Its place in the frame.
+        """
+        slot = self.layout.size
+        self.layout.size += 1
+        self.bindings[name] = Binding(slot, mutable)
+        return slot
+
+    def bind_parameter(self, name: str, slot: int) -> None:
+        """Bind a parameter, whose place in the frame is given; it is immutable (B6).
+
+        Args:
+            name: The name.
+            slot: Its place.
+        """
+        self.bindings[name] = Binding(slot, mutable=False)
+
+    def find(self, name: str) -> Binding | None:
+        """The nearest local of a name.
+
+        Args:
+            name: The name.
+        """
+        scope: Scope | None = self
+        while scope is not None:
+            binding = scope.bindings.get(name)
+            if binding is not None:
+                return binding
+            scope = scope.parent
+        return None
+
+    def code(self, node: Expr) -> Code:
+        """Compile an expression; it counts as a step of the stretch it stands in (R1).
+
+        Args:
+            node: The expression.
+        """
+        self.layout.cost += 1
+        return self.module.forms.expressions[type(node)](node, self)
+
+    def codes(self, nodes: Sequence[Expr]) -> list[Code]:
+        """Compile several expressions.
+
+        Args:
+            nodes: The expressions.
+        """
+        return [self.code(node) for node in nodes]
+
+    def statement(self, node: Statement) -> Code:
+        """Compile a statement; it counts as a step.
+
+        Args:
+            node: The statement.
+        """
+        self.layout.cost += 1
+        return self.module.forms.statements[type(node)](node, self)
+
+    def stretch(self, node: Expr) -> tuple[Code, int]:
+        """Compile an expression that runs or not by itself, such as a match arm.
+
+        Args:
+            node: The expression.
+
+        Returns:
+            Its code, and the steps that whoever runs it must charge.
+        """
+        outside = self.layout.cost
+        self.layout.cost = 0
+        code = self.code(node)
+        cost = self.layout.cost
+        self.layout.cost = outside
+        return code, cost
+
+    def placed(self, error: VoxError, node: Node) -> VoxError:
+        """An error with the place of a node, unless it has one from further inside.
+
+        Args:
+            error: The error.
+            node: What was running.
+        """
+        return error.at(self.module.text, node.start)

@@ -1,0 +1,60 @@
+"""How a run leaves the usual way: errors that end a test, and jumps; none of them leaves this package."""
+
+from typing import Any
+
+from mens_pipeline.language.interpreter.results import ErrorKind, LimitKind, Outcome, Reason, Refusal, TextName
+
+_OUTCOMES: dict[type, Outcome] = {
+    ErrorKind: Outcome.ERROR,
+    LimitKind: Outcome.LIMIT,
+    Refusal: Outcome.UNSUPPORTED,
+    type(None): Outcome.FAILED,
+}
+
+
+class VoxError(Exception):
+    """The end of a test; the language has no way to catch it.
+
+    Attributes:
+        reason: Which error, limit or refusal; None for a failed assertion.
+        message: What was found and what was expected.
+        place: The text and the character it happened at, once known.
+    """
+
+    def __init__(self, reason: Reason | None, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.place: tuple[TextName, int] | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the test ends."""
+        return _OUTCOMES[type(self.reason)]
+
+    def at(self, text: TextName, start: int) -> "VoxError":
+        """Itself, with its place; the innermost place wins.
+
+        Args:
+            text: The text that was running.
+            start: Characters before the syntax that was running.
+        """
+        if self.place is None:
+            self.place = (text, start)
+        return self
+
+
+class ReturnSignal(Exception):  # noqa: N818 - a jump, no error
+    """`return`, and `?` on what has no value: ends the innermost function or lambda."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+class BreakSignal(Exception):  # noqa: N818 - a jump, no error
+    """`break`: ends the innermost loop."""
+
+
+class ContinueSignal(Exception):  # noqa: N818 - a jump, no error
+    """`continue`: ends this turn of the innermost loop."""

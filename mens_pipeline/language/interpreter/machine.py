@@ -1,0 +1,145 @@
+"""The state of one running test: what it used up, printed and asserted."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mens_pipeline.language.interpreter.database import Database
+from mens_pipeline.language.interpreter.faults import VoxError
+from mens_pipeline.language.interpreter.limits import Limits
+from mens_pipeline.language.interpreter.results import LimitKind
+
+_COPIED_A_STEP = 64
+"""Bytes or elements copied for the price of one step, so that a loop of pushes is not quadratic for free (R9)."""
+
+
+class Machine:
+    """Counters that compiled code shares; `begin` makes it as good as new (T4)."""
+
+    __slots__ = (
+        "allocated",
+        "database",
+        "depth",
+        "is_interruptible",
+        "limits",
+        "max_depth",
+        "max_steps",
+        "notes",
+        "num_assertions",
+        "num_written",
+        "output",
+        "seconds_over",
+        "steps",
+    )
+
+    def __init__(self, limits: Limits) -> None:
+        """Stand before the first test.
+
+        Args:
+            limits: The bounds to keep.
+        """
+        self.limits = limits
+        self.max_depth = limits.max_depth
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget everything of the test before."""
+        self.steps = 0
+        self.max_steps = self.limits.max_steps
+        self.seconds_over: float | None = None
+        self.is_interruptible = False
+        self.depth = 0
+        self.allocated = 0
+        self.num_assertions = 0
+        self.num_written = 0
+        self.output: list[str] = []
+        self.notes: dict[str, None] = {}
+        self.database = Database()
+
+    def charge(self, cost: int) -> None:
+        """Count steps.
+
+        Args:
+            cost: How many.
+
+        Raises:
+            VoxError: The test has none left.
+        """
+        self.steps += cost
+        if self.steps > self.max_steps:
+            self.out_of_steps()
+
+    def out_of_steps(self) -> None:
+        """End the test for its steps or its time; apart, so that compiled code can compare first and call seldom."""
+        if self.seconds_over is not None:
+            raise VoxError(LimitKind.TIME, f"more than {self.seconds_over:g} s")
+        raise VoxError(LimitKind.STEPS, f"more than {self.limits.max_steps:,} steps")
+
+    def expire(self, seconds: float) -> None:
+        """The time is over: leave no steps.
+
+        This runs in a signal handler: an exception out of nowhere could leave any lock of this process locked, so one
+        is raised only where a search waits for it.
+
+        Args:
+            seconds: What the test was given.
+
+        Raises:
+            VoxError: A search by a regular expression is under way, which counts no steps.
+        """
+        self.seconds_over = seconds
+        self.max_steps = -1
+        if self.is_interruptible:
+            self.out_of_steps()
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """The body may be ended at any point by the time that is over."""
+        self.is_interruptible = True
+        try:
+            yield
+        finally:
+            self.is_interruptible = False
+
+    def allocate(self, size: int) -> None:
+        """Account for a string or list before it is made.
+
+        Args:
+            size: Its bytes or elements.
+
+        Raises:
+            VoxError: It is too large, or the test has made too much.
+        """
+        if size > self.limits.max_size:
+            most = self.limits.max_size
+            raise VoxError(LimitKind.SIZE, f"a value of {size:,} bytes or elements; the most is {most:,}")
+        self.charge(size // _COPIED_A_STEP)
+        self.allocated += size
+        if self.allocated > self.limits.max_allocation:
+            most = self.limits.max_allocation
+            raise VoxError(LimitKind.SIZE, f"more than {most:,} bytes and elements made by one test")
+
+    def descend(self, level: int) -> None:
+        """Count one piece of a value that is gone through.
+
+        Args:
+            level: How deep in the value it lies.
+
+        Raises:
+            VoxError: It lies too deep (R4), or the test has no steps left.
+        """
+        self.charge(1)
+        if level > self.limits.max_nesting:
+            raise VoxError(LimitKind.SIZE, f"a value nested more than {self.limits.max_nesting} levels deep")
+
+    def write(self, text: str) -> None:
+        """Keep a line of output, as far as there is room (R5).
+
+        Args:
+            text: What was printed, without its newline.
+        """
+        room = self.limits.max_output - self.num_written
+        line = f"{text}\n"[:room]
+        self.output.append(line)
+        self.num_written += len(line)
+        if len(line) <= len(text):
+            self.notes[f"output cut at {self.limits.max_output:,} characters"] = None

@@ -1,0 +1,98 @@
+"""Requests and reports as JSON types, for machines and between processes."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity
+from mens_pipeline.language.interpreter.limits import Features, Limits
+from mens_pipeline.language.interpreter.results import (
+    CaseResult,
+    ErrorKind,
+    LimitKind,
+    Outcome,
+    ProgramReport,
+    ProgramStatus,
+    Reason,
+    Refusal,
+    TextName,
+)
+from mens_pipeline.language.parser.modules import Mode
+from mens_pipeline.language.source_text import Position
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a worker is asked.
+
+    Attributes:
+        source: The program.
+        tests: Hidden tests; None to run the tests of the program itself.
+        limits: What it may use.
+        seed: For the arguments of properties.
+        features: What it may ask for.
+        mode: How to read the program.
+    """
+
+    source: str
+    tests: str | None
+    limits: Limits
+    seed: int
+    features: Features
+    mode: Mode = Mode.SOURCE
+
+
+def request_of(record: dict[str, Any]) -> Request:
+    """A request from its record, as `dataclasses.asdict` made it.
+
+    Args:
+        record: The record.
+    """
+    limits, features, mode = Limits(**record["limits"]), Features(**record["features"]), Mode(record["mode"])
+    return Request(record["source"], record["tests"], limits, record["seed"], features, mode)
+
+
+def report_record(report: ProgramReport) -> dict[str, Any]:
+    """A report in JSON types; lines count from 1, columns from 0.
+
+    Args:
+        report: What running a program gave.
+    """
+    return {**asdict(report), "num_passed": report.num_passed, "error_class": report.error_class}
+
+
+def report_of(record: dict[str, Any]) -> ProgramReport:
+    """A report from its record.
+
+    Args:
+        record: As `report_record` made it.
+    """
+    return ProgramReport(
+        ProgramStatus(record["status"]),
+        tuple(_result_of(test) for test in record["tests"]),
+        tuple(_diagnostic_of(diagnostic) for diagnostic in record["diagnostics"]),
+        LimitKind(record["limit"]) if record["limit"] is not None else None,
+        record["message"],
+        tuple(record["notes"]),
+    )
+
+
+_REASONS: dict[Outcome, type[ErrorKind] | type[LimitKind] | type[Refusal]] = {
+    Outcome.ERROR: ErrorKind,
+    Outcome.LIMIT: LimitKind,
+    Outcome.UNSUPPORTED: Refusal,
+}
+
+
+def _result_of(record: dict[str, Any]) -> CaseResult:
+    outcome = Outcome(record["outcome"])
+    kind = _REASONS.get(outcome)
+    reason: Reason | None = kind(record["reason"]) if kind is not None else None
+    fields = {**record, "outcome": outcome, "reason": reason, "text": TextName(record["text"])}
+    return CaseResult(**{**fields, "notes": tuple(record["notes"])})
+
+
+def _diagnostic_of(record: dict[str, Any]) -> Diagnostic:
+    start, end = Position(**record["start"]), Position(**record["end"])
+    return Diagnostic(
+        Severity(record["severity"]), Code(record["code"]), record["message"], start, end, record["advice"]
+    )

@@ -1,0 +1,92 @@
+"""The other side of the sandbox: a process that runs programs one after the other and can reach nothing.
+
+It answers a line of JSON by a line of JSON. Nothing but the interpreter runs here, which has no way out; the limits and
+the audit hook are there for the day on which that is not true.
+"""
+
+import json
+import resource
+import sys
+from collections.abc import Callable
+from typing import Any, BinaryIO, Final
+
+from mens_pipeline.language.interpreter.hidden_tests import run_with_tests
+from mens_pipeline.language.interpreter.results import ProgramReport
+from mens_pipeline.language.interpreter.running import run_tests
+from mens_pipeline.language.interpreter.wire import Request, report_record, request_of
+
+_FORBIDDEN: Final = (
+    *("open", "socket.", "subprocess.", "os.", "pty.", "shutil.", "ctypes.", "urllib.", "ftplib.", "http."),
+    *("import", "exec", "compile", "mmap.", "tempfile.", "glob.", "syslog.", "webbrowser.", "sqlite3."),
+)
+"""Events of Python's audit system that no program has a reason to cause."""
+
+
+def answer(request: Request) -> ProgramReport:
+    """Run what is asked for.
+
+    Args:
+        request: Program, tests, limits.
+    """
+    source, limits, seed, features = request.source, request.limits, request.seed, request.features
+    if request.tests is not None:
+        return run_with_tests(source, request.tests, limits, seed, features=features)
+    return run_tests(source, limits, seed, features=features, mode=request.mode)
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer requests until there are no more.
+
+    Args:
+        requests: A request a line.
+        answers: Takes an answer a line.
+    """
+    for line in requests:
+        report = answer(request_of(json.loads(line)))
+        answers.write(json.dumps(report_record(report)).encode() + b"\n")
+        answers.flush()
+
+
+def confine(
+    memory_bytes: int,
+    set_limit: Callable[[int, tuple[int, int]], None] = resource.setrlimit,
+    add_hook: Callable[[Callable[[str, Any], None]], None] = sys.addaudithook,
+) -> None:
+    """Give up memory beyond a bound, new files, sockets and processes, for good.
+
+    Args:
+        memory_bytes: Address space that remains.
+        set_limit: Sets a limit of this process.
+        add_hook: Has the events of Python's audit system judged.
+    """
+    set_limit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    for nothing in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NOFILE):
+        set_limit(nothing, (0, 0))
+    add_hook(refuse)
+
+
+def refuse(event: str, _arguments: Any) -> None:
+    """Refuse an event of Python's audit system that reaches outside.
+
+    Args:
+        event: Its name.
+
+    Raises:
+        PermissionError: It does.
+    """
+    if event.startswith(_FORBIDDEN):
+        raise PermissionError(f"the sandbox refuses {event}")
+
+
+def main(memory_bytes: int, requests: BinaryIO, answers: BinaryIO, give_up: Callable[[int], None] = confine) -> None:
+    """Warm up, give everything up, answer.
+
+    Args:
+        memory_bytes: Address space that remains.
+        requests: A request a line.
+        answers: Takes an answer a line.
+        give_up: Confines this process.
+    """
+    run_tests("fn f(n: int) to int { n + 1 }\n@test fn t() { assert(f(1) is 2, str(1.5dec)) }")
+    give_up(memory_bytes)
+    serve(requests, answers)

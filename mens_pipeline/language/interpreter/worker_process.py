@@ -1,0 +1,109 @@
+"""One worker as the sandbox holds it: started, asked, killed and replaced."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+import mens_pipeline
+from mens_pipeline.language.interpreter.limits import Limits
+from mens_pipeline.language.interpreter.results import LimitKind, ProgramReport, ProgramStatus
+from mens_pipeline.language.interpreter.wire import Request, report_of
+
+_GRACE_SECONDS: Final = 2.0
+"""Beyond the time of a program, for parsing, starting and answering."""
+
+_CHUNK: Final = 65_536
+
+
+class WorkerProcess:
+    """A process that answers requests, and its replacement if it does not."""
+
+    def __init__(self, command: Sequence[str], limits: Limits) -> None:
+        """Start it.
+
+        Args:
+            command: Starts a worker; its address space is added as the last word.
+            limits: The memory it gets.
+        """
+        self._command = (*command, str(limits.memory_bytes))
+        self._process = self._started()
+
+    def ask(self, request: Request) -> ProgramReport:
+        """Have a program run.
+
+        Args:
+            request: What to run.
+
+        Returns:
+            What the worker says; or that it was stopped, because it said nothing in time or died.
+        """
+        end = monotonic() + request.limits.program_seconds + _GRACE_SECONDS
+        try:
+            self._send(json.dumps(asdict(request)).encode() + b"\n", end)
+            return report_of(json.loads(self._received(end)))
+        except TimeoutError:
+            seconds = request.limits.program_seconds
+            report = ProgramReport(
+                ProgramStatus.STOPPED, limit=LimitKind.TIME, message=f"the process was killed after {seconds:g} s"
+            )
+        except (BrokenPipeError, EOFError):
+            report = ProgramReport(
+                ProgramStatus.STOPPED, limit=LimitKind.SIZE, message="the process died while it ran the program"
+            )
+        self.end()
+        self._process = self._started()
+        return report
+
+    def end(self) -> None:
+        """Kill it and whatever it may have started."""
+        process = self._process
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None  # noqa: S101 - asked for when it was started
+            pipe.close()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        """A fresh process in a group of its own, with no more of this one than where the package lies."""
+        process = subprocess.Popen(  # noqa: S603 - our own module
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            cwd="/",
+            env={"PYTHONPATH": str(Path(mens_pipeline.__file__).parents[1]), "PYTHONHASHSEED": "0"},
+            start_new_session=True,
+        )
+        assert process.stdin is not None  # noqa: S101 - asked for
+        os.set_blocking(process.stdin.fileno(), False)
+        return process
+
+    def _send(self, data: bytes, end: float) -> None:
+        assert self._process.stdin is not None  # noqa: S101 - asked for when it was started
+        pipe = self._process.stdin.fileno()
+        view = memoryview(data)
+        while view:
+            if not select.select([], [pipe], [], max(0.0, end - monotonic()))[1]:
+                raise TimeoutError
+            view = view[os.write(pipe, view) :]
+
+    def _received(self, end: float) -> bytes:
+        assert self._process.stdout is not None  # noqa: S101 - asked for when it was started
+        pipe = self._process.stdout.fileno()
+        parts: list[bytes] = []
+        while not parts or not parts[-1].endswith(b"\n"):
+            if not select.select([pipe], [], [], max(0.0, end - monotonic()))[0]:
+                raise TimeoutError
+            part = os.read(pipe, _CHUNK)
+            if not part:
+                raise EOFError
+            parts.append(part)
+        return b"".join(parts)

@@ -1,0 +1,157 @@
+"""`mens test` as a person and as a machine meet it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from mens_pipeline.cli.main import app, main
+
+_GOOD = "fn double(n: int) to int { return n * 2 }\n@test fn doubles() { assert(double(2) is 4) }\n"
+_BAD = """fn half(n: int) to int { return n / 2 }
+@test fn halves() {
+    print("trying")
+    assert(half(4) is 3)
+}
+@test fn by_zero() { let x = 1 / 0 }
+@test fn reads() { let x = std.fs.read("x") }
+@test fn turns() { loop { } }
+@test fn holds() { assert(half(4) is 2) }
+"""
+
+
+def _test(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["test", *map(str, arguments)])
+
+
+def _write(folder: Path, name: str, source: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(source.encode() if isinstance(source, str) else source)
+    return path
+
+
+def test_passing_tests_exit_0_and_print_nothing_but_a_count(tmp_path: Path) -> None:
+    """Silence on stdout means passed."""
+    result = _test(_write(tmp_path, "good.vox", _GOOD))
+
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "1/1 tests passed (100.0 %)\n")
+
+
+def test_failures_read_like_a_compiler(tmp_path: Path) -> None:
+    """Place, kind, test, what was found and expected, and what the test printed."""
+    path = _write(tmp_path, "bad.vox", _BAD)
+    result = _test(path)
+
+    assert result.exit_code == 1
+    assert result.stdout == (
+        f"{path}:4:5: failed[wrong_answer]: halves: expected `left is right`, left is 2, right is 3\n"
+        " | trying\n"
+        f"{path}:6:30: error[DivisionByZero]: by_zero: an integer is divided by 0\n"
+        f"{path}:7:28: unsupported[fs]: reads: `std.fs` needs fs, which the interpreter does not provide\n"
+        f"{path}:8:7: limit[StepLimit]: turns: more than 1,000,000 steps\n"
+    )
+    assert result.stderr == "1/5 tests passed (20.0 %)\n"
+
+
+def test_rejected_files_show_their_diagnostics(tmp_path: Path) -> None:
+    """As `mens check` does; the other files are tested all the same."""
+    _write(tmp_path, "a.vox", "fn f( {")
+    _write(tmp_path, "b.vox", b"\xff")
+    _write(tmp_path, "c.vox", "#" * 300_000)
+    _write(tmp_path, "d.vox", _GOOD)
+    result = _test(tmp_path)
+
+    assert result.exit_code == 1
+    assert "a.vox:1:7: error[expected-name]" in result.stdout
+    assert "b.vox:1:1: error[invalid-utf8]" in result.stdout
+    assert "c.vox:1:1: failed[rejected]: the program has 300,000 bytes; the most is 262,144\n" in result.stdout
+    assert result.stderr == "1/1 tests passed (100.0 %)\n"
+
+
+def test_tests_that_are_left_out_are_noted(tmp_path: Path) -> None:
+    """Nothing disappears without a reason."""
+    path = _write(tmp_path, "many.vox", "".join(f"@test fn t{k}() {{ assert(true) }}\n" for k in range(201)))
+
+    assert _test(path).stdout == f"{path}: note: 1 tests beyond the first 200 were left out\n"
+
+
+def test_json_is_one_document(tmp_path: Path) -> None:
+    """Counts, and a record a file; columns count from 0."""
+    _write(tmp_path, "bad.vox", _BAD)
+    _write(tmp_path, "good.vox", _GOOD)
+    result = _test("--json", tmp_path)
+    document = json.loads(result.stdout)
+    bad, good = document["files"]
+
+    assert (result.exit_code, document["num_tests"], document["num_passed"]) == (1, 6, 2)
+    assert (good["status"], good["error_class"], good["tests"][0]["outcome"]) == ("ran", None, "passed")
+    assert [test["reason"] for test in bad["tests"]] == [None, "DivisionByZero", "fs", "StepLimit", None]
+    assert (bad["error_class"], bad["tests"][0]["line"], bad["tests"][0]["column"]) == ("wrong_answer", 4, 4)
+
+
+def test_files_without_tests(tmp_path: Path) -> None:
+    """Nothing to run is misuse, unless another file has tests."""
+    path = _write(tmp_path, "none.vox.ui", "state n = 0\n")
+
+    assert _test(path).exit_code == 2
+    assert _test(path).stderr == (
+        "0/0 tests passed\nno @test function and no @forall property to run. Add one, or name other files.\n"
+    )
+    assert _test(path, _write(tmp_path, "good.vox", _GOOD)).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "option", "exit_codes"),
+    [
+        ("@require(n > 0)\nfn f(n: int) to int { return n }\n@test fn t() { f(0) }", "--contracts", (0, 1)),
+        ("@table type N { a: int }\n@test fn t() { assert(db.N.count() is 0) }", "--database", (1, 0)),
+    ],
+)
+def test_features_are_off_unless_asked_for(
+    tmp_path: Path, source: str, option: str, exit_codes: tuple[int, int]
+) -> None:
+    """Contracts can make a test fail, tables in memory can make it pass."""
+    path = _write(tmp_path, "x.vox", source)
+
+    assert (_test(path).exit_code, _test(option, path).exit_code) == exit_codes
+
+
+def test_the_seed_changes_the_arguments(tmp_path: Path) -> None:
+    """The same seed gives the same document, another seed another."""
+    path = _write(tmp_path, "x.vox", "@forall fn t(s: str) { print(s) assert(true) }")
+    first, again, other = (_test("--json", "--seed", seed, path).stdout for seed in ("1", "1", "2"))
+
+    assert first == again != other
+
+
+def test_scripts_are_read_as_told(tmp_path: Path) -> None:
+    """`--mode` is that of `mens check`."""
+    path = _write(tmp_path, "x.vox", "@test fn t() { assert(true) }\nprint(1)\n")
+
+    assert (_test(path, "--mode", "script").exit_code, _test(path).exit_code) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("argument", "advice"),
+    [
+        ("missing.vox", "missing.vox: no such file or folder. Name an existing one."),
+        (".", "no .vox files below ."),
+        ("/proc/self/mem", "/proc/self/mem: Input/output error. Name a readable file."),
+    ],
+)
+def test_misuse_exits_2_with_advice(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    argument: str,
+    advice: str,
+) -> None:
+    """A mistake in the command is told apart from a failing test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["mens", "test", argument])
+    with pytest.raises(SystemExit) as exit_info:
+        main()
+
+    assert exit_info.value.code == 2
+    assert advice in capsys.readouterr().err

@@ -1,0 +1,162 @@
+"""Built-in functions, methods and namespaces."""
+
+import pytest
+
+from mens_pipeline_tests.language.interpreter.verdicts import result_of_body, verdict
+
+_TRUE = [
+    'str(None) is "null" and str(Unit) is "Unit" and str(len) is "<fn>" and to_string((1, "a")) is "(1, a)"',
+    'str(1.0 / 0.0) is "inf" and str(0.0 / 0.0) is "NaN" and str(-0.0) is "-0"',
+    'str(100000000000000000000.0) is "100000000000000000000"',
+    'int("-7") is -7 and int("+7") is 7 and int("9223372036854775808") is 0 and int("") is 0',
+    "int(99999999999999999999.5) is 9223372036854775807 and int(0.0 / 0.0) is 0 and int(false) is 0",
+    'int(-99999999999999999999.5) is -9223372036854775807 - 1 and int("0".repeat(30) + "5") is 5',
+    'int("0".repeat(5000) + "5") is 0',
+    'float(".5") is 0.5 and float(" 1e3 ") is 1000.0 and float("-Infinity") < 0.0 and float("1_0") is 0.0',
+    'not bool(0) and not bool("") and not bool([]) and not bool(null) and bool("x") and bool({ a: 1 })',
+    'type_of(1) is "int" and type_of(1.5) is "float" and type_of("") is "str" and type_of(true) is "bool"',
+    'type_of([]) is "List" and type_of({ a: 1 }) is "Object" and type_of((1, 2)) is "Tuple"',
+    'type_of(null) is "null" and type_of(x => x) is "fn" and type_of(Some(1)) is "Option"',
+    'type_of(Ok(1)) is "Result" and type_of(1dec) is "dec" and type_of(Unit) is "Unit"',
+    "(-2.5).abs() is 2.5 and (2.4).round() is 2.0 and (-0.4).round() is -0.0 and 3.0.round() is 3.0",
+    "(-1.0).sqrt() isnt 0.0 and 9.0.sqrt() is 3.0 and (-1.5).floor() is -2.0 and (0.0 / 0.0).floor() isnt 0.0",
+    "(1.0 / 0.0).ceil() > 1.0 and (1.0 / 0.0).round() > 1.0",
+    'str((-0.5).ceil()) is "-0" and true.to_str() is "true" and 1.5.to_string() is "1.5"',
+    '"ß".to_uppercase() is "SS" and "ÀB".to_lowercase() is "àb" and "é".chars_count() is 1 and "é".length() is 2',
+    '" \\ta ".trim_start() is "a " and " a\\n".trim_end() is " a" and "".is_empty() and "a b".split() is ["a", "b"]',
+    '"aaa".replace("a", "bb") is "bbbbbb" and "abc".replace("", "-") is "-a-b-c-" and "abc".slice(1) is "bc"',
+    '"abc".slice(-5, 2) is "ab" and "abc".slice(0, -1) is "" and "abc".char_at(-1) is None and "abc".to_str() is "abc"',
+    "[1].length() is 1 and [].first() is None and [].last() is None and [].pop() is None and not [1].contains(2)",
+    '[1, None, "a"].join("-") is "1-null-a" and [].join(",") is ""',
+    '[7].at(0) is Ok(7) and [7].at(1) is Error("json: index 1 out of bounds (len=1)") and not [7].is_null()',
+    '[7].at(-1) is Error("json: negative array index -1") and [1, "a"].to_string() is "[1,\\"a\\"]"',
+    '{ s: "x" }.get_str("s") is Ok("x") and { s: 1 }.get_str("s") is Error("json: key \'s\' is not a string")',
+    '{ s: 1 }.get_str("t") is Error("json: missing key \'t\'") and { n: 1 }.get_float("n") is Ok(1.0)',
+    '{ b: true }.get_bool("b") is Ok(true) and { o: { a: 1 } }.get_object("o").is_ok()',
+    '{ a: [1] }.get_array("a") is Ok([1]) and { a: 1.5 }.get_int("a").is_err() and not { a: 1 }.is_null()',
+    'json.stringify({ b: 1.0, a: null }) is "{\\"a\\":null,\\"b\\":1.0}"',
+    'json.stringify([Some(2), (1, false), Unit]) is "[2,[1,false],null]"',
+    'json.encode([10000000000000000.0, 0.0000001, 1.0 / 0.0]) is "[1e16,1e-7,null]"',
+    'json.parse("{bad") is None and json.parse("NaN") is None and json.parse("1e999") is None',
+    'json.parse("{\\"b\\": 1, \\"a\\": {\\"c\\": [null]}, \\"b\\": 2}") is { a: { c: [None] }, b: 2 }',
+    'json.parse("9223372036854775808") is 9223372036854775808.0 and json.parse("-5") is -5',
+    'std.json.parse("[".repeat(200)).is_err() and std.json.parse("\\"[[\\"") is Ok("[[")',
+    'std.json.quote("a\\"é") is "\\"a\\\\\\"é\\"" and std.json.stringify("x") is "\\"x\\""',
+    'std.json.read_str("{\\"k\\": \\"v\\"}", "k") is Ok("v") and std.json.read_f64("{\\"k\\": 2}", "k") is Ok(2.0)',
+    'std.json.read_str("[1]", "k").is_err() and std.json.read_str("{", "k").is_err()',
+    'std.regex.compile("a+").unwrap().find_all("aa b a").map(m => m.group(0).unwrap()) is ["aa", "a"]',
+    'std.regex.compile("(a)|b").unwrap().find("b").unwrap().group(1) is None',
+    'std.regex.compile("(a)").unwrap().find("a").unwrap().group(2) is None',
+    'std.regex.compile("a").unwrap().find("b") is None',
+    'not std.regex.compile("^a$").unwrap().matches("a\\n") and std.regex.compile("a\\\\z").unwrap().matches("ba")',
+    'std.regex.compile("(?m)^a$").unwrap().matches("b\\na\\nc") and std.regex.compile("[$|]").unwrap().matches("|")',
+    'std.regex.compile("[]a]").unwrap().matches("]") and std.regex.compile("[^]a]").unwrap().matches("b")',
+    'std.regex.compile("[\\\\]$]").unwrap().matches("$")',
+    'std.regex.compile("(?=a)").is_err() and std.regex.compile("(?<!a)").is_err()',
+    'std.regex.compile("(a)\\\\1").is_err()',
+    'std.regex.compile("a++").is_err() and std.regex.compile("[a&&b]").is_err()',
+    'std.regex.compile("[[:x:]]").is_err()',
+    'std.regex.compile("(").is_err() and std.regex.compile("\\\\").is_err()',
+    'std.regex.compile("a".repeat(5000)).is_err()',
+    'std.csv.parse("a,b\\n\\n\\"1\\n\\",2\\n") is Ok([["a", "b"], ["1\\n", "2"]])',
+    'std.csv.parse("a,b\\n1").is_err()',
+    'std.csv.parse("") is Ok([]) and std.csv.parse_records("") is Ok([])',
+    'std.csv.parse("\\"" + "a".repeat(200000) + "\\"").is_err()',
+    'std.csv.parse_records("\\"" + "a".repeat(200000) + "\\"").is_err()',
+    'std.csv.parse_records("n,m\\n1\\n2,3,4") is Ok([{ n: "1" }, { n: "2", m: "3", column_3: "4" }])',
+    'std.csv.render([["a,b", "c"], [""]]) is Ok("\\"a,b\\",c\\n\\"\\"\\n")',
+    'std.path.join("a", "/b") is "/b" and std.path.join_many(["a", "b", "c"]) is "a/b/c"',
+    'std.path.join_many([]) is ""',
+    'std.path.dirname("a/b.txt") is "a" and std.path.extension("a/b") is ""',
+]
+
+_ERRORS = [
+    ("len(1.5)", "TypeError"),
+    ("int([])", "TypeError"),
+    ("float(true)", "TypeError"),
+    ("range(1.5)", "TypeError"),
+    ("range(true, 2)", "TypeError"),
+    ("type_of(std)", "TypeError"),
+    ("str()", "ArityError"),
+    ("range(1, 2, 3)", "ArityError"),
+    ("str(x=1)", "NamedArgument"),
+    ("[1].push(x=1)", "NamedArgument"),
+    ('"a".contains(1)', "TypeError"),
+    ('"a".slice("b")', "TypeError"),
+    ('"a".repeat(-1)', "TypeError"),
+    ('"a".nothing()', "UnknownMethod"),
+    ("Unit.nothing()", "UnknownMethod"),
+    ("[1].map(1)", "TypeError"),
+    ("[1].filter(x => x)", "TypeError"),
+    ("[1].len(1)", "ArityError"),
+    ("Some(1).is_ok()", "UnknownMethod"),
+    ("Ok(1).is_none()", "UnknownMethod"),
+    ("(0 - 9223372036854775807 - 1).abs()", "IntegerOverflow"),
+    ("std.json.stringify(len)", "TypeError"),
+    ("std.json.stringify(Ok(1))", "TypeError"),
+    ("std.csv.render(1)", "TypeError"),
+    ("std.regex(1)", "NotCallable"),
+    ("std.path.nothing(1)", "UndefinedName"),
+    ("std.log.info(1)", "TypeError"),
+    ("panic(1)", "Panic"),
+    ("Some()", "ArityError"),
+    ("Ok(1, 2)", "ArityError"),
+    ("assert()", "ArityError"),
+    ("assert_eq(1)", "ArityError"),
+    ("assert(c=true)", "NamedArgument"),
+]
+
+_REFUSED = [
+    ("std.io.read()", "fs"),
+    ("fs.read(1)", "fs"),
+    ('HTTP.get("u")', "net"),
+    ("db.Note.all()", "db"),
+    ('env.get("X")', "env"),
+    ("std.args", "env"),
+    ("process.exit(1)", "process"),
+    ("std.now_ms()", "clock"),
+    ("std.crypto.uuid()", "random"),
+    ('std.hash_fast("x")', "crypto"),
+    ('std.toml.parse("")', "format"),
+    ('secrets.resolve("k")', "secrets"),
+    ('Speech.say("x")', "speech"),
+    ("OpenClaw.go()", "openclaw"),
+    ("Browser.open()", "browser"),
+    ("mobile.vibrate()", "mobile"),
+    ('std.agentos.mutation_kind_for_tool("x")', "agentos"),
+    ('Claude.ask("x")', "llm"),
+    ("use_state(1)", "ui"),
+    ("spawn(1)", "spawn"),
+    ("Card(title=1)", "ui"),
+    ('row() { text("a") }', "ui"),
+]
+
+
+@pytest.mark.parametrize("condition", _TRUE)
+def test_condition_holds(condition: str) -> None:
+    """What the rules say of each built-in."""
+    result = result_of_body(f"assert({condition})")
+
+    assert (verdict(result), result.message) == ("pass", "")
+
+
+@pytest.mark.parametrize(("expression", "kind"), _ERRORS)
+def test_wrong_use_is_an_error(expression: str, kind: str) -> None:
+    """Wrong kinds, numbers and names of arguments, and names that nobody declared."""
+    assert verdict(result_of_body(f"let x = {expression}")) == f"error:{kind}"
+
+
+@pytest.mark.parametrize(("expression", "reason"), _REFUSED)
+def test_the_outside_is_refused_by_name(expression: str, reason: str) -> None:
+    """What a program cannot have, it is told."""
+    result = result_of_body(f"let x = {expression}")
+
+    assert verdict(result) == f"unsupported:{reason}"
+    assert f"needs {reason}" in result.message
+
+
+def test_output_is_kept() -> None:
+    """`print` and the log write to the result."""
+    result = result_of_body('print("a", 1, None) println() std.log.warn("careful") assert(true)')
+
+    assert result.output == "a 1 null\n\nwarn: careful\n"

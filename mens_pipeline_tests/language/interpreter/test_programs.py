@@ -1,0 +1,232 @@
+"""Declarations, scopes, calls and control flow that the examples of the rules do not show."""
+
+import pytest
+
+from mens_pipeline.language.interpreter import Features, TextName
+from mens_pipeline_tests.language.interpreter.verdicts import only_result, result_of_body, verdict
+
+_PASSING = {
+    "bare return": "fn f(n: int) { if n is 1 { return } }\nfn g() { return }\n"
+    "@test fn t() { assert(f(1) is Unit) assert(g() is Unit) assert(f(2) is Unit) }",
+    "empty body": "fn f() { }\n@test fn t() { assert(f() is Unit) }",
+    "loop continues": "@test fn t() { let mut n = 0 loop { n += 1 if n < 3 { continue } break } assert(n is 3) }",
+    "for as value with index": "@test fn t() { assert((for x, k in [5, 6] { x * k }) is [0, 6]) }",
+    "nested assignment": "@test fn t() { let mut r = { a: [1, { b: 2 }] } r.a[1].b = 5 r.a[-2] += 1 "
+    'r["c"] = 7 assert(r is { a: [2, { b: 5 }], c: 7 }) }',
+    "tuple patterns": "@test fn t() { let v = match (1, 2, 3) { (a, b) => 0, (_, 2, c) => c, _ => 9 } assert(v is 3) "
+    'let w = match 5 { (a, b) => 0 "x" => 1 6 => 2 _ => 3 } assert(w is 3) }',
+    "mutable pattern": "@test fn t() { let mut (a, b) = (1, 2) a = b + 1 assert(a is 3) }",
+    "variant mismatch": "type S = | A(n: int) | B(n: int)\n"
+    "@test fn t() { assert(match B(2) { A(n) => n B(_) => 7 } is 7) }",
+    "url and actor and workflow": "url P { Home Task(id: int) }\n"
+    "actor Echo { on say(s: str, twice: bool = false) to str { if twice { return s + s } return s } }\n"
+    'workflow w(n: int) to int { return workflow.version("v", 1, 3) + n }\n'
+    '@test fn t() { let e = spawn(Echo) assert(e.say("a", true) is "aa") assert(e.say("b") is "b") '
+    "assert(w(1) is 4) assert(Task(id=2) is Task(2)) assert(Home() is Home) }",
+    "views that are calls": "fn card(attr_title: str) to str { return attr_title }\n"
+    '@test fn t() { let row = fn() 5 assert(row() is 5) assert(card(attr_title="x") is "x") }',
+    "piped assertion": "@test fn t() { (1 is 1) |> assert }",
+    "messages are texts": '@test fn t() { assert(true, "m") assert(1 < 2, "m") assert_eq([1], [1]) assert_ne(1, 1.0) }',
+    "imports of built-ins": "import std.regex as regex, std.log as log, std.json, fs\n"
+    '@test fn t() { assert(regex.compile("a").is_ok()) log.info("x") assert(json.parse("1") is 1) }',
+    "constants": 'let A = 2\nlet B = half(A * 4)\nlet C = Error("no")?\nfn half(n: int) to int { return n / 2 }\n'
+    "@test fn t() { assert(B is 4) assert(C.is_err()) }",
+    "a lambda keeps what it saw": "@test fn t() { let k = 2 let fs = [1, 2].map(a => (b => a * b + k)) "
+    "let f = fs.get(1).unwrap() assert(f(10) is 22) }",
+    "a lambda does not see later names": "fn later() to int { return 1 }\n"
+    "@test fn t() { let f = fn() later() let later = fn() 2 assert(f() is 1) assert(later() is 2) }",
+    "side effects are lambdas": "@test fn t() { let mut n = 1 let v = side_effect { n = 5 return n } "
+    "assert(v is 5) assert(n is 1) }",
+    "defaults see earlier parameters": "fn f(a: int, b: int = a + 1, c: int = b * 2) to int { return a + b + c }\n"
+    "@test fn t() { assert(f(1) is 7) assert(f(1, 1) is 4) assert(f(1, 1, 1) is 3) }",
+    "option of a shadowing type": "type O = | None | Some(v: int)\n"
+    "@test fn t() { assert(None is null) assert([].first() is None) assert(not bool(None)) }",
+    "with and version": "fn f() to int { return 1 }\n@test fn t() { assert((f() with { retries: 2 }) is 1) }",
+    "modules of every kind": "@table type N { a: int }\n@index N.by on (a)\n@form F { field a: int }\n"
+    'component C(a: int) { view: text("x") }\nfragment G() { text("y") }\n@loading fn l() { text("z") }\n'
+    'routes { "/" to C }\n@resource("u", "d") fn r() to int { return 1 }\n@tool "d" fn q() to int { return 2 }\n'
+    "@test fn t() { assert(r() + q() is 3) }",
+    "err in patterns": '@test fn t() { assert(match Err("x") { Err(m) => m _ => "" } is "x") }',
+    "a question mark in a lambda": "@test fn t() { let f = fn(o) { let v = o? Some(v + 1) } "
+    "assert(f(Some(1)) is Some(2)) assert(f(None) is None) }",
+    "fields of imported names": 'import std\n@test fn t() { assert(std.path.basename("a/b") is "b") }',
+}
+
+_ERRORS = {
+    "the loop must be its own": ("for x in [1] { let f = fn() { break } f() }", "error:LoopControl"),
+    "continue without a loop": ("continue", "error:LoopControl"),
+    "assignment to a field of a list": ("let mut x = [1] x.a = 2", "error:TypeError"),
+    "assignment to a new field": ("let mut x = { a: 1 } x.b = 2", "error:MissingField"),
+    "assignment behind a missing field": ('let mut x = { a: 1 } x["b"]["c"] = 2', "error:MissingField"),
+    "assignment outside a list": ("let mut x = [1] x[1] = 2", "error:IndexOutOfRange"),
+    "assignment to a built-in": ("len = 2", "error:AssignToImmutable"),
+    "assignment to a loop name": ("for x in [1] { x = 2 }", "error:AssignToImmutable"),
+    "assignment to a call": ("f(1).x = 2", "error:InvalidAssignTarget"),
+    "a bare pattern for a payload": ("let v = match Some(1) { Some => 1 _ => 2 }", "error:PatternArity"),
+    "an unknown variant": ("let v = match 1 { Nope(n) => n _ => 2 }", "error:UnknownVariant"),
+    "calling a record": ("let v = { a: 1 }(2)", "error:NotCallable"),
+    "a name beyond the parameters": ("let f = fn(a) a let v = f(a=1, b=2)", "error:NamedArgument"),
+    "a variant with attributes": ("let v = None(a=1)", "error:ArityError"),
+    "fields of a namespace path": ("let v = std.fs", "unsupported:fs"),
+    "a question mark on a wide Ok": ("let v = true?", "error:TypeError"),
+    "a test by name": ("let v = missing()", "error:UndefinedName"),
+    "a repeated field": ('let v = { a: 1 / 0, "a": 2 }', "error:DivisionByZero"),
+    "unknown event": ("let v = 1 |> (x => x.nothing())", "error:UnknownMethod"),
+}
+
+
+@pytest.mark.parametrize("source", _PASSING.values(), ids=_PASSING)
+def test_program_passes(source: str) -> None:
+    """Each program asserts what the rules say of it."""
+    result = only_result(source)
+
+    assert (verdict(result), result.message, result.notes) == ("pass", "", ())
+
+
+@pytest.mark.parametrize(("body", "expected"), _ERRORS.values(), ids=_ERRORS)
+def test_body_ends_in_its_error(body: str, expected: str) -> None:
+    """Each mistake has a kind of its own."""
+    assert verdict(result_of_body(body)) == expected
+
+
+@pytest.mark.parametrize(
+    ("declarations", "expression", "expected"),
+    [
+        ("extern fn e() to int = 'm'", "e()", "unsupported:extern"),
+        ("@ai fn a() to str", "[a]", "unsupported:llm"),
+        ("component C() { view: text('x') }", "C", "unsupported:ui"),
+        ("@loading fn l() { text('x') }", "l", "unsupported:ui"),
+        ("import a.b as { c }", "c", "unsupported:import"),
+        ("import rust:serde", "serde", "unsupported:import"),
+        ("import std.regex.deeper", "deeper", "unsupported:import"),
+        ("actor A { on e() { } }", "A.e()", "error:UnknownMethod"),
+        ("actor A { on e() { } }", "spawn(A).f()", "error:UnknownMethod"),
+        ("actor A { on e() { } }", "spawn(A).e(x=1)", "error:NamedArgument"),
+        ("type W = | Ok(a: int, b: int)", "Ok(1, 2)?", "error:TypeError"),
+        ("type W = | Some(a: int, b: int)", "Some(1, 2).unwrap()", "error:UnknownMethod"),
+        ("fn f(a: int, b: int = 1) to int { return a }", "f()", "error:ArityError"),
+        ("fn f(a: int, b: int = 1) to int { return a }", "f(1, 2, 3)", "error:ArityError"),
+    ],
+)
+def test_what_a_declaration_makes_of_a_name(declarations: str, expression: str, expected: str) -> None:
+    """Refusals and errors come when the name is reached."""
+    result = only_result(f"{declarations}\n@test fn t() {{ let x = {expression} }}")
+
+    assert verdict(result) == expected
+
+
+def test_a_failure_says_where_and_what() -> None:
+    """Both sides of a comparison, and the place of the assertion."""
+    result = only_result('fn f() to str { return "b" }\n@test fn t() {\n    assert(f() is "a", "wanted a")\n}')
+
+    assert (result.line, result.column, result.text) == (3, 4, TextName.PROGRAM)
+    assert result.message == 'wanted a: expected `left is right`, left is "b", right is "a"'
+    assert (result.num_assertions, result.error_class) == (1, "wrong_answer")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("assert(false)", "the assertion is false"),
+        ("assert(not true)", "the assertion is false"),
+        ("assert(true and false)", "the assertion is false"),
+        ("assert_eq(1, 2)", "expected `left is right`, left is 1, right is 2"),
+        ("assert_ne(1, 1)", "expected `left isnt right`, left is 1, right is 1"),
+        ('assert("a".repeat(200) is "")', f'expected `left is right`, left is "{"a" * 119}…, right is ""'),
+        ("return Error(7)", "the test returned Error(7)"),
+    ],
+)
+def test_messages_of_failures(body: str, message: str) -> None:
+    """What was found and what was expected."""
+    result = result_of_body(body)
+
+    assert (verdict(result), result.message) == ("fail", message)
+
+
+def test_a_pass_without_assertions_is_marked() -> None:
+    """It is no evidence of anything."""
+    assert result_of_body("let x = 1").notes == ("vacuous",)
+
+
+def test_an_error_in_a_constant_is_that_of_each_test() -> None:
+    """Constants are evaluated before a test, where its name is."""
+    result = only_result("let A = 1 / 0\n@test fn t() { assert(true) }")
+
+    assert (verdict(result), result.line) == ("error:DivisionByZero", 1)
+
+
+def test_a_refused_test_is_unsupported() -> None:
+    """A test that a model should carry out."""
+    assert verdict(only_result("@test @ai fn t() to str")) == "unsupported:llm"
+
+
+_TABLES = """@table type Note { title: str, done: bool }
+@test fn t() {
+    assert(db.Note.count() is 0)
+    assert(db.Note.insert({ title: "a", done: false }) is Ok(1))
+    let id = db.Note.insert({ title: "b", done: true })?
+    assert(db.Note.all().map(n => n.title) is ["a", "b"])
+    assert(db.Note.filter({ done: true })[0]._id is id)
+    assert(db.Note.filter({ nothing: 1 }) is [])
+    assert(db.Note.delete(1) is Ok(Unit) and db.Note.delete(1).is_err())
+    assert(db.Note.get(1) is None and db.Note.find(2).unwrap().title is "b")
+}"""
+
+
+def test_tables_in_memory() -> None:
+    """Where a task asks for them."""
+    features = Features(database=True)
+
+    assert verdict(only_result(_TABLES, features=features)) == "pass"
+    assert verdict(only_result(_TABLES)) == "unsupported:db"
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("db.Note.update(1, { })", "unsupported:db"),
+        ("db.Note.filter({ a: 1 }).limit(1)", "unsupported:db"),
+        ("db.Note.insert(1)", "error:TypeError"),
+        ("db.Other.all()", "error:UndefinedName"),
+        ("db.Note.nothing()", "error:UnknownMethod"),
+    ],
+)
+def test_what_tables_do_not_do(expression: str, expected: str) -> None:
+    """Chains and updates are refused, mistakes are errors."""
+    source = f"@table type Note {{ title: str }}\n@test fn t() {{ let x = {expression} }}"
+
+    assert verdict(only_result(source, features=Features(database=True))) == expected
+
+
+@pytest.mark.parametrize(
+    ("decorators", "call", "expected"),
+    [
+        ("@require(n > 0)", "f(1)", "pass"),
+        ("@require(n > 0)", "f(0)", "error:ContractViolation"),
+        ("@ensure(result > n)", "f(1)", "pass"),
+        ("@ensure(result < n)", "f(1)", "error:ContractViolation"),
+        ("@ensure(result < n, fallback: other)", "f(1)", "pass"),
+        ("@invariant(n isnt 3)", "f(3)", "error:ContractViolation"),
+        ("@require(1)", "f(1)", "error:TypeError"),
+        ("@require(unknown(n))", "f(1)", "pass"),
+        ("@pure", "f(1)", "pass"),
+    ],
+)
+def test_contracts_are_checked_where_asked_for(decorators: str, call: str, expected: str) -> None:
+    """At entry with the parameters, at exit with `result`; never without the feature."""
+    source = (
+        f"{decorators}\nfn f(n: int) to int {{ if n is 1 {{ return n + 1 }} n }}\nfn other() to int {{ return 9 }}\n"
+        f"@test fn t() {{ assert({call} >= 0) }}"
+    )
+
+    assert verdict(only_result(source, features=Features(check_contracts=True))) == expected
+    assert verdict(only_result(source)) == "pass"
+
+
+def test_an_unreadable_contract_is_noted() -> None:
+    """A condition with names that nobody declares cannot be checked."""
+    source = "@ensure(nothing is result)\nfn f() to int { return 1 }\n@test fn t() { assert(f() is 1) }"
+
+    assert only_result(source, features=Features(check_contracts=True)).notes == (
+        "`@ensure` ignored: `nothing` is not defined",
+    )

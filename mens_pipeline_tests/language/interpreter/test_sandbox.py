@@ -1,0 +1,193 @@
+"""Programs in processes of their own: warm, bounded, replaced."""
+
+import io
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import pytest
+
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.language.interpreter import (
+    Features,
+    LimitKind,
+    Limits,
+    Outcome,
+    ProgramStatus,
+    Sandbox,
+    report_record,
+    run_tests,
+    run_with_tests,
+)
+from mens_pipeline.language.interpreter.wire import Request, report_of, request_of
+from mens_pipeline.language.interpreter.worker import confine, main, refuse
+
+_LIMITS = Limits(max_steps=50_000, test_seconds=1.0, program_seconds=10.0)
+_OK = "@test fn t() { assert(1 is 1) }"
+_ASLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
+_DEAF = (sys.executable, "-c", "pass")
+_SAMPLES = [
+    _OK,
+    "@test fn t() { assert(1 is 2) }",
+    "@test fn t() { let x = 1 / 0 }",
+    "@test fn t() { loop { } }",
+    '@test fn t() { print("é") let x = std.fs.read("/etc/passwd") }',
+    "fn f() { }",
+    "fn f( {",
+]
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    """Two workers for all tests of this file."""
+    with Sandbox(2, _LIMITS) as pool:
+        yield pool
+
+
+def test_a_report_survives_the_wire() -> None:
+    """Every kind of report, to JSON and back."""
+    for source in _SAMPLES:
+        report = run_tests(source, _LIMITS)
+
+        assert report_of(json.loads(json.dumps(report_record(report)))) == report
+
+
+def test_the_worker_answers_like_the_interpreter(sandbox: Sandbox) -> None:
+    """The same reports as in this process, in the same order."""
+    assert list(sandbox.map(_SAMPLES)) == [run_tests(source, _LIMITS) for source in _SAMPLES]
+
+
+def test_hidden_tests_in_the_sandbox(sandbox: Sandbox) -> None:
+    """One pair and many."""
+    pairs = [(f"fn f() to int {{ return {k} }}", "@test fn t() { assert(f() is 1) }") for k in range(3)]
+
+    assert sandbox.run_with_tests(*pairs[1]).passed
+    assert list(sandbox.map_with_tests(pairs)) == [run_with_tests(*pair, _LIMITS) for pair in pairs]
+
+
+def test_broken_hidden_tests_are_told_before_anything_runs(sandbox: Sandbox) -> None:
+    """They are a mistake of the task."""
+    with pytest.raises(ConfigurationError, match="Mend the task"):
+        sandbox.run_with_tests(_OK, "@test fn t( {")
+
+
+@pytest.mark.parametrize(
+    ("body", "limit"),
+    [
+        ('assert(std.regex.compile("(a+)+$").unwrap().matches("a".repeat(40) + "b"))', LimitKind.TIME),
+        ('let mut s = "a" loop { s = s + s }', LimitKind.SIZE),
+        ("let f = fn(g) g(g) let x = f(f)", LimitKind.DEPTH),
+        ("loop { }", LimitKind.STEPS),
+    ],
+)
+def test_hostile_programs_leave_the_worker_alive(sandbox: Sandbox, body: str, limit: LimitKind) -> None:
+    """They are stopped from inside, by name, and the next program is served."""
+    report = sandbox.run(f"@test fn a() {{ {body} }}\n@test fn b() {{ assert(true) }}")
+
+    assert [result.reason for result in report.tests] == [limit, None]
+    assert sandbox.run(_OK).passed
+
+
+def test_memory_is_bounded_by_the_system() -> None:
+    """A program that gets past the counters meets the address space of its process, and the next one is served."""
+    hungry = "@test fn t() { let mut xs = [1] loop { xs = xs.push(range(0, 900000)) } }"
+    limits = Limits(max_steps=10**9, max_allocation=10**10, memory_bytes=200 * 1024 * 1024)
+    with Sandbox(1, limits) as pool:
+        reports = [pool.run(hungry), pool.run(_OK)]
+
+    assert (reports[0].tests[0].reason, reports[0].tests[0].message) == (LimitKind.SIZE, "the memory is used up")
+    assert reports[1].passed
+
+
+def test_a_worker_that_says_nothing_is_killed() -> None:
+    """And the program it was asked for is stopped for its time."""
+    with Sandbox(1, Limits(program_seconds=-1.5), command=_ASLEEP) as pool:
+        report = pool.run(_OK)
+
+    assert (report.status, report.limit, report.error_class) == (ProgramStatus.STOPPED, LimitKind.TIME, "timeout")
+    assert report_of(report_record(report)) == report
+
+
+def test_a_worker_that_does_not_listen_is_killed() -> None:
+    """A request that fills the pipe does not block."""
+    with Sandbox(1, Limits(program_seconds=-1.5), command=_ASLEEP) as pool:
+        assert pool.run("#" * 1_000_000).limit is LimitKind.TIME
+
+
+def test_a_worker_that_dies_is_replaced() -> None:
+    """The program is stopped; a new process takes the next one."""
+    with Sandbox(1, _LIMITS, command=_DEAF) as pool:
+        reports = [pool.run(_OK), pool.run(_OK)]
+
+    assert [(report.status, report.limit) for report in reports] == [(ProgramStatus.STOPPED, LimitKind.SIZE)] * 2
+    assert reports[0].message == "the process died while it ran the program"
+
+
+def test_serving_in_this_process() -> None:
+    """Everything is given up first; then a request a line, an answer a line."""
+    request = Request(_OK, None, Limits(), 3, Features(database=True))
+    hidden = Request("fn f() to int { return 1 }", "@test fn t() { assert(f() is 1) }", Limits(), 0, Features())
+    lines = b"".join(json.dumps(asdict(line)).encode() + b"\n" for line in (request, hidden))
+    answers = io.BytesIO()
+    given_up: list[int] = []
+    main(5, io.BytesIO(lines), answers, given_up.append)
+
+    assert given_up == [5]
+    assert request_of(json.loads(lines.splitlines()[0])) == request
+    assert [report_of(json.loads(line)).passed for line in answers.getvalue().splitlines()] == [True, True]
+
+
+def test_what_is_given_up() -> None:
+    """Memory, the size of files, core dumps, open files; and events are judged."""
+    limits: list[tuple[int, tuple[int, int]]] = []
+    hooks: list[object] = []
+    confine(7, lambda which, bounds: limits.append((which, bounds)), hooks.append)
+
+    assert limits[0] == (resource.RLIMIT_AS, (7, 7))
+    assert {which for which, bounds in limits if bounds == (0, 0)} >= {resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE}
+    assert hooks == [refuse]
+
+
+@pytest.mark.parametrize("event", ["socket.connect", "open", "os.fork", "subprocess.Popen", "import", "exec"])
+def test_reaching_outside_is_refused(event: str) -> None:
+    """Whatever found a way to try."""
+    with pytest.raises(PermissionError, match=f"the sandbox refuses {event}"):
+        refuse(event, ())
+
+
+def test_inner_events_are_not_refused() -> None:
+    """The interpreter itself goes on."""
+    refuse("object.__getattr__", ())
+
+
+_BREAKOUT = """
+import resource, sys
+from mens_pipeline.language.interpreter.worker import confine
+import socket, subprocess
+confine(int(sys.argv[1]))
+def attempt(action):
+    try:
+        action()
+    except (OSError, MemoryError) as error:
+        return type(error).__name__
+    return "done"
+print(attempt(socket.socket), attempt(lambda: open("/etc/hostname")), attempt(lambda: subprocess.run(["true"])),
+      attempt(lambda: bytearray(1 << 30)), resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+
+
+def test_a_confined_process_can_reach_nothing() -> None:
+    """No socket, no file, no process, no more memory; not even for Python code."""
+    command = [sys.executable, "-c", _BREAKOUT, str(512 * 1024 * 1024)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["PermissionError", "PermissionError", "PermissionError", "MemoryError", "(0,", "0)"]
+
+
+def test_the_bounds_of_this_process_are_untouched(sandbox: Sandbox) -> None:
+    """Only workers are confined."""
+    assert sandbox.run(_OK).tests[0].outcome is Outcome.PASSED
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 0
