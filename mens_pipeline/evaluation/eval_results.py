@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import mens_pipeline.language
 from mens_pipeline.corpus.jsonl import read_models, read_pairs, write_jsonl
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.errors import RefusedError
@@ -35,8 +36,8 @@ from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_finger
 KIND: Final = "eval_results"
 
 _MAKERS: Final = (
-    *("answer_code.py", "evaluate.py", "judge.py", "results.py", "scores.py", "statistics.py", "tasks.py"),
-    "requirements/*.py",
+    *("answer_code.py", "evaluate.py", "execution.py", "judge.py", "results.py", "scores.py", "statistics.py"),
+    *("tasks.py", "requirements/*.py"),
 )
 """The files that decide what is said of an answer."""
 
@@ -165,6 +166,7 @@ def build_eval_results(
         "heldout_sha256": exam.heldout_sha256,
         "benchmark_sha256": exam.benchmark.digest if exam.benchmark is not None else None,
         "grammar": grammar_fingerprint(),
+        "interpreter": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, ("interpreter/**/*.py",)),
         "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
     }
     adapter_sha256 = generations.adapter.inputs["adapter_sha256"]

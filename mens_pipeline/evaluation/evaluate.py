@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mens_pipeline.evaluation.execution import run_hidden_tests
 from mens_pipeline.evaluation.generation import Answer, Decoding
 from mens_pipeline.evaluation.judge import Judgement, judge
 from mens_pipeline.evaluation.results import (
@@ -77,9 +78,7 @@ def evaluate_answers(tasks: Sequence[Task], answers: Answers, subject: Subject, 
         subject: What was judged, by hash.
         decoding: How the answers were drawn.
     """
-    by_id = {task.id: task for task in tasks}
-    judged_base = tuple(judge(by_id[answer.task], answer) for answer in answers.base)
-    judged_adapter = tuple(judge(by_id[answer.task], answer) for answer in answers.adapter)
+    judged_base, judged_adapter = judge_all(tasks, answers.base), judge_all(tasks, answers.adapter)
     base_scores, adapter_scores = scores_of_model(tasks, judged_base), scores_of_model(tasks, judged_adapter)
     overall = adapter_scores.overall
     heldout = adapter_scores.suites[Suite.HELDOUT]
@@ -106,8 +105,7 @@ def evaluate_answers(tasks: Sequence[Task], answers: Answers, subject: Subject, 
 
 
 def _comparison(tasks: Sequence[Task], champion: ChampionAnswers, adapter: Iterable[Judgement]) -> ChampionComparison:
-    by_id = {task.id: task for task in tasks}
-    judged = [judge(by_id[answer.task], answer) for answer in champion.answers]
+    judged = judge_all(tasks, champion.answers)
     first, second = _first(judged), _first(adapter)
     return ChampionComparison(
         key=champion.key,
@@ -116,6 +114,22 @@ def _comparison(tasks: Sequence[Task], champion: ChampionAnswers, adapter: Itera
         parse_difference=paired([j.parses for j in first], [j.parses for j in second]),
         pass_difference=paired([j.passed for j in first], [j.passed for j in second]),
     )
+
+
+def judge_all(tasks: Sequence[Task], answers: Iterable[Answer]) -> tuple[Judgement, ...]:
+    """Judge answers, and run those that have hidden tests.
+
+    Args:
+        tasks: What was asked.
+        answers: What was written, in any order.
+    """
+    by_id = {task.id: task for task in tasks}
+    judged = [judge(by_id[answer.task], answer) for answer in answers]
+    tested = [(place, tests) for place, j in enumerate(judged) if j.parses and (tests := by_id[j.task].tests)]
+    executions = run_hidden_tests([(judged[place].program, tests) for place, tests in tested])
+    for (place, _), execution in zip(tested, executions, strict=True):
+        judged[place] = judged[place].model_copy(update={"execution": execution})
+    return tuple(judged)
 
 
 def local_report(evaluation: Evaluation, bench: str) -> LocalReport | None:

@@ -5,6 +5,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from mens_pipeline.evaluation.answer_code import has_placeholder, is_refusal, program_in
+from mens_pipeline.evaluation.execution import Execution
 from mens_pipeline.evaluation.generation import Answer
 from mens_pipeline.evaluation.requirements import names_of, unmet
 from mens_pipeline.evaluation.tasks import Task
@@ -37,16 +38,24 @@ class Judgement(BaseModel):
     has_construct: bool = Field(description="It declares what was asked for.")
     has_name: bool | None = Field(description="That has the name that was asked for; None where none was.")
     unmet: tuple[str, ...] = Field(description="What the task requires and the answer lacks, a sentence each.")
+    has_tests: bool = Field(description="The task has hidden tests.")
+    execution: Execution | None = Field(
+        default=None, description="What its hidden tests gave; null without tests, or where nothing parses."
+    )
 
     @property
     def passed(self) -> bool:
-        """It is complete Vox of the kind and name that was asked for, meets all that is required, and is no stub."""
+        """It is complete Vox of the kind and name that was asked for, meets all that is required, and is no stub.
+
+        Where there are hidden tests, all of them pass.
+        """
         asked = self.has_construct and self.has_name is not False and not self.unmet
-        return self.parses and self.stopped and asked and not self.stub
+        works = self.execution is None or self.execution.passed
+        return self.parses and self.stopped and asked and not self.stub and works
 
 
 def judge(task: Task, answer: Answer) -> Judgement:
-    """Judge an answer.
+    """Judge an answer, without running it.
 
     Args:
         task: What was asked.
@@ -75,6 +84,7 @@ def judge(task: Task, answer: Answer) -> Judgement:
         # A benchmark of one's own may count by other words than constructs; its requirements then say what is asked.
         has_construct=task.construct in found if task.construct in CONSTRUCTS else parses,
         has_name=task.name in names if task.name is not None else None,
+        has_tests=task.tests is not None,
         unmet=unmet(task.requires, module, program) if module is not None else (),
     )
 

@@ -9,6 +9,7 @@ from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.statistics import Rate, mean_rate, pass_at_k
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.language import CONSTRUCTS
+from mens_pipeline.language.interpreter import ErrorClass
 
 
 class Coverage(BaseModel):
@@ -35,6 +36,7 @@ class Scores(BaseModel):
     pass_at_1: Rate = Field(description="Complete Vox of that construct and name that meets all requirements.")
     pass_at_k: Rate = Field(description="The chance that one of `k` samples is that, without bias.")
     k: int = Field(ge=1)
+    test_rate: Rate = Field(description="All hidden tests pass; over tasks that have any.")
     empty_rate: Rate
     refusal_rate: Rate
     stub_rate: Rate = Field(description="A placeholder stands where code should.")
@@ -42,6 +44,9 @@ class Scores(BaseModel):
     mean_tokens: float = Field(ge=0, description="Tokens of an answer.")
     coverage: Coverage
     errors: dict[str, int] = Field(description="Code of the first error -> answers.")
+    execution_errors: dict[str, int] = Field(
+        description="parse, unsupported, runtime, wrong_answer, timeout -> answers to tasks with tests."
+    )
 
 
 class ModelScores(BaseModel):
@@ -91,6 +96,7 @@ def scores_of(
     """
     samples = [list(by_task[task.id]) for task in tasks]
     flat = [judgement for some in samples for judgement in some]
+    tested = [some for task, some in zip(tasks, samples, strict=True) if task.tests is not None]
     named = [some for task, some in zip(tasks, samples, strict=True) if task.name is not None]
     k = len(samples[0]) if samples else 1
     passed = [sum(j.passed for j in some) for some in samples]
@@ -108,14 +114,21 @@ def scores_of(
         pass_at_1=mean_rate([count / k for count in passed]),
         pass_at_k=mean_rate([pass_at_k(k, count, k) for count in passed]),
         k=k,
+        test_rate=share(lambda j: j.execution is not None and j.execution.passed, tested),
         empty_rate=share(lambda j: j.empty),
         refusal_rate=share(lambda j: j.refusal),
         stub_rate=share(lambda j: j.stub),
         duplicate_rate=share(lambda j: j.program in repeated),
         mean_tokens=sum(j.num_tokens for j in flat) / len(flat) if flat else 0.0,
         coverage=_coverage(flat),
+        execution_errors=_execution_errors(j for some in tested for j in some),
         errors=dict(Counter(j.error_code or "declares_nothing" for j in flat if not j.parses).most_common()),
     )
+
+
+def _execution_errors(judgements: Iterable[Judgement]) -> dict[str, int]:
+    classes = (ErrorClass.PARSE if j.execution is None else j.execution.error_class for j in judgements)
+    return dict(Counter(str(found) for found in classes if found is not None).most_common())
 
 
 def _coverage(judgements: Iterable[Judgement]) -> Coverage:

@@ -33,6 +33,8 @@ def test_a_good_answer_passes() -> None:
         "has_construct": True,
         "has_name": True,
         "unmet": (),
+        "has_tests": False,
+        "execution": None,
     }
 
 

@@ -83,6 +83,13 @@ _FIGURES: Final = (
         Suite.BENCHMARK,
     ),
     _Figure(_AT_K, "At least one of k answers passes.", lambda s: s.pass_at_k, None, Suite.BENCHMARK),
+    _Figure(
+        "Hidden tests",
+        "The program was run, and all tests pass; over requests that have tests.",
+        lambda s: s.test_rate,
+        lambda j: (j.execution is not None and j.execution.passed) if j.has_tests else None,
+        Suite.BENCHMARK,
+    ),
     _Figure("Ends by itself", "The answer ended before the limit.", lambda s: s.stop_rate, lambda j: j.stopped),
     _Figure(
         "Right construct", "It declares what was asked for.", lambda s: s.construct_rate, lambda j: j.has_construct
