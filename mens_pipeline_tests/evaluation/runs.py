@@ -1,5 +1,6 @@
 """Runs that were trained and judged, made up without a model: real documents, real verdicts."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import CARD, MANIFEST
 from mens_pipeline.training.telemetry_log import FILE
 
-HELDOUT = "a" * 64
+HELDOUT = hashlib.sha256(b"held-out pairs\n").hexdigest()
 BASE = "b" * 64
 NOW = 1_800_000_000
 THRESHOLDS = Thresholds(
@@ -65,6 +66,20 @@ def trained(folder: Path, weights: str = "weights") -> Path:
         folder: Where.
         weights: What the adapter is.
     """
+    fill_trained(folder, weights)
+    return folder
+
+
+def fill_trained(folder: Path, weights: str) -> dict[str, Any]:
+    """Fill a folder as training does.
+
+    Args:
+        folder: Where.
+        weights: What the adapter is.
+
+    Returns:
+        What the manifest of an artifact says besides.
+    """
     adapter = folder / ADAPTER
     adapter.mkdir(parents=True)
     (adapter / WEIGHTS).write_text(weights, encoding="utf-8")
@@ -72,7 +87,7 @@ def trained(folder: Path, weights: str = "weights") -> Path:
     (folder / MANIFEST).write_text(json.dumps(training_manifest(), indent=2), encoding="utf-8")
     step = {"event": "step", "payload": {"step": 1, "loss": 1.0}}
     (folder / FILE).write_text(json.dumps(step) + "\n", encoding="utf-8")
-    return folder
+    return {"training": training_manifest()}
 
 
 def training_manifest() -> dict[str, Any]:

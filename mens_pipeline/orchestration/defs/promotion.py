@@ -127,8 +127,9 @@ def promoted_adapter(
 
 def _is_judged_here(context: dg.AssetExecutionContext) -> bool:
     """Whether the run holds the gate as well; then its check has told of the failure."""
-    selection = context.run.asset_selection
-    return selection is None or benchmark_gate.key in selection
+    steps = context.run.step_keys_to_execute
+    is_selected = benchmark_gate.key in context.job_def.asset_layer.selected_asset_keys
+    return is_selected and (steps is None or benchmark_gate.op.name in steps)
 
 
 def _rows(receipt: Receipt) -> list[dg.TableRecord]:

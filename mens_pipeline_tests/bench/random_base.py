@@ -1,0 +1,71 @@
+"""A base model of random weights in the shape of a real one, to measure speed where the real one is not at hand.
+
+`python -m mens_pipeline_tests.bench.random_base qwen3-4b FOLDER`, then name the folder with `--base` to the benches of
+training and generation. What such a model writes means nothing; what it costs is what the real one costs.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.settings import load_settings
+from mens_pipeline.training.base_model import find_base_model
+from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
+
+_SHAPES: Final[dict[str, dict[str, Any]]] = {
+    "qwen3-0.6b": {
+        "hidden_size": 1024,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "tie_word_embeddings": True,
+    },
+    "qwen3-4b": {
+        "hidden_size": 2560,
+        "intermediate_size": 9728,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "tie_word_embeddings": True,
+    },
+    "qwen3-8b": {
+        "hidden_size": 4096,
+        "intermediate_size": 12288,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "tie_word_embeddings": False,
+    },
+}
+"""Name -> its configuration, as the published models have it; head_dim 128 and 151,936 tokens for all."""
+
+
+def main(shape: str, folder: Path) -> None:
+    """Write the model, with the tokenizer of the CPU default.
+
+    Args:
+        shape: A name of the table above.
+        folder: Where; made anew.
+    """
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    if shape not in _SHAPES:
+        sys.exit(f"{shape}: choose one of {', '.join(_SHAPES)}.")
+    torch.manual_seed(0)
+    with torch.device("cpu"):
+        config = Qwen3Config(vocab_size=151_936, head_dim=128, dtype="bfloat16", **_SHAPES[shape])
+        model = Qwen3ForCausalLM(config).to(torch.bfloat16)
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder)
+    base = find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models")
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+        if (base.path / name).is_file():
+            shutil.copy2(base.path / name, folder / name)
+    print(f"{sum(p.numel() for p in model.parameters()):,} values in {folder}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,205 @@
+"""The gate as Dagster sees it: what a check stops, and what the code stops when no check is asked."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from mens_pipeline.corpus.heldout_split import HELDOUT
+from mens_pipeline.corpus.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.evaluation import benchmark_gate as gate_module
+from mens_pipeline.evaluation.history import champion_key
+from mens_pipeline.evaluation.receipt import FAILED, RECEIPT
+from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
+from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
+from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
+from mens_pipeline_tests.orchestration.stores import artifact_in
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No benchmark, and a coverage that two constructs can meet."""
+    monkeypatch.setenv("VOX_BENCHMARK", "0")
+    monkeypatch.setenv("VOX_EVAL_MIN_COVERAGE", "0.05")
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    """An instance of its own."""
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as found:
+        yield found
+
+
+def _trained(root: Path, num_good: int, weights: str = "weights") -> ArtifactStore:
+    """A store with a trained adapter and its evaluation."""
+    store = ArtifactStore(root)
+    artifact_in(root, SPLIT, {"train": {}}, lambda folder: (folder / HELDOUT).write_text("held-out pairs\n"))
+    adapter, _ = store.built(ADAPTER, {"weights": weights}, lambda folder: fill_trained(folder, weights))
+    evaluated(adapter.path, store, num_good)
+    return store
+
+
+def _run(
+    root: Path, instance: dg.DagsterInstance, *selection: dg.AssetsDefinition, checks: bool = True
+) -> dg.ExecuteInProcessResult:
+    assets = [benchmark_gate, promoted_adapter, *([gate_checks] if checks else [])]
+    chosen = selection or (benchmark_gate, promoted_adapter)
+    return dg.materialize(
+        assets,
+        instance=instance,
+        resources={"store": ArtifactStoreResource(root=str(root))},
+        selection=[asset.key for asset in chosen],
+        raise_on_error=False,
+    )
+
+
+def _promoted(result: dg.ExecuteInProcessResult) -> bool:
+    return bool(result.asset_materializations_for_node("promoted_adapter"))
+
+
+def test_a_good_adapter_is_promoted(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """All checks pass; a second run changes nothing and says so."""
+    store = _trained(tmp_path / "store", 40)
+    first, second = (_run(store.root, instance) for _ in range(2))
+
+    assert first.success
+    assert second.success
+    assert [check.passed for check in first.get_asset_check_evaluations()] == [True] * 3
+    changed = [
+        run.asset_materializations_for_node("promoted_adapter")[0].metadata["changed"] for run in (first, second)
+    ]
+    assert [value.value for value in changed] == [True, False]
+    assert second.asset_materializations_for_node("benchmark_gate")[0].metadata["reused"].value is True
+    assert champion_key(store) is not None
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_bad_adapter_is_not_promoted(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, *, strict: bool
+) -> None:
+    """A warning, or a failed run when the gate is strict; the receipt and the refusal are written in any case."""
+    monkeypatch.setenv("VOX_EVAL_STRICT", str(int(strict)))
+    store = _trained(tmp_path / "store", 20)
+    result = _run(store.root, instance)
+    checks = {check.check_name: check for check in result.get_asset_check_evaluations()}
+    gate = store.get(gate_module.KIND, store.pointed(gate_module.KIND, "latest") or "")
+
+    assert result.success is not strict
+    assert not _promoted(result)
+    assert checks["gate_passed"].passed is checks["model_parse_rate"].passed is False
+    assert checks["model_coverage"].passed
+    severity = dg.AssetCheckSeverity.ERROR if strict else dg.AssetCheckSeverity.WARN
+    assert checks["gate_passed"].severity is severity
+    assert gate is not None
+    assert (gate.path / FAILED).is_file()
+    assert champion_key(store) is None
+
+
+def test_promotion_alone_refuses_what_failed(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """Selecting the last asset in the UI goes around every check, but not around the verdict."""
+    store = _trained(tmp_path / "store", 20)
+    _run(store.root, instance)
+    result = _run(store.root, instance, promoted_adapter)
+
+    assert not result.success
+    assert "The gate failed: parse_rate" in _failure(result)
+    assert champion_key(store) is None
+
+
+def test_promotion_alone_does_what_the_verdict_allows(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """A passing verdict that still holds is enough."""
+    store = _trained(tmp_path / "store", 40)
+    _run(store.root, instance, benchmark_gate)
+
+    assert _promoted(_run(store.root, instance, promoted_adapter))
+
+
+def test_promotion_without_checks_refuses_too(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """A run without the checks ends without a champion."""
+    store = _trained(tmp_path / "store", 20)
+
+    assert not _promoted(_run(store.root, instance, checks=False))
+    assert champion_key(store) is None
+
+
+def test_promotion_without_a_verdict_refuses(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """There is nothing to go by."""
+    store = _trained(tmp_path / "store", 40)
+    result = _run(store.root, instance, promoted_adapter)
+
+    assert "there is no benchmark_gate. Materialise it first" in _failure(result)
+
+
+def test_a_verdict_on_another_adapter_does_not_promote(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """Trained again since; the old verdict passed."""
+    store = _trained(tmp_path / "store", 40)
+    _run(store.root, instance, benchmark_gate)
+    store.built(ADAPTER, {"weights": "new"}, lambda folder: fill_trained(folder, "new"))
+    result = _run(store.root, instance, promoted_adapter)
+
+    assert "evaluate this one" in _failure(result)
+    assert champion_key(store) is None
+
+
+def test_a_tampered_receipt_does_not_promote(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """Whoever edits the file is told what was found."""
+    store = _trained(tmp_path / "store", 20)
+    _run(store.root, instance, benchmark_gate)
+    path = store.root / gate_module.KIND / (store.pointed(gate_module.KIND, "latest") or "") / RECEIPT
+    path.write_text(json.dumps({**json.loads(path.read_text()), "overall_passed": True}))
+    result = _run(store.root, instance, promoted_adapter)
+
+    assert "Tampered with since it was written: gate_receipt.json" in _failure(result)
+    assert champion_key(store) is None
+
+
+def test_another_held_out_set_makes_a_verdict_old(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """A new corpus was split since; what `stale_assets_only` would go on with is refused."""
+    store = _trained(tmp_path / "store", 40)
+    _run(store.root, instance, benchmark_gate)
+    store.built(SPLIT, {"night": 2}, lambda folder: {"n": (folder / HELDOUT).write_text("other pairs\n")})
+    result = _run(store.root, instance, promoted_adapter)
+
+    assert "The held-out set has changed since" in _failure(result)
+
+
+def test_a_run_that_failed_at_the_gate_fails_there_again(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Going on from the failure judges again, and does not go around the gate."""
+    monkeypatch.setenv("VOX_EVAL_STRICT", "1")
+    monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
+    store = _trained(tmp_path / "store", 20)
+    job = dg.reconstructable(judging_job)
+    with dg.execute_job(job, instance) as first:
+        options = dg.ReexecutionOptions.from_failure(first.run_id, instance)
+    with dg.execute_job(job, instance, reexecution_options=options) as again:
+        steps = {event.step_key for event in again.all_events if event.is_step_start}
+
+    assert not first.success
+    assert not again.success
+    assert "promoted_adapter" not in steps
+    assert champion_key(store) is None
+
+
+def judging_job() -> dg.JobDefinition:
+    """The gate and what follows it, as a job that another process can load."""
+    return dg.Definitions(
+        assets=[benchmark_gate, promoted_adapter],
+        asset_checks=[gate_checks],
+        jobs=[dg.define_asset_job("judging", executor_def=dg.in_process_executor)],
+        resources={"store": ArtifactStoreResource()},
+    ).resolve_job_def("judging")
+
+
+def _failure(result: dg.ExecuteInProcessResult) -> str:
+    (event,) = [event for event in result.get_step_failure_events() if event.step_key == "promoted_adapter"]
+    data = event.step_failure_data
+    failure = data.user_failure_data
+    error = data.error
+    text = failure.description if failure is not None else None
+    return text or (error.message if error is not None else "")
