@@ -57,7 +57,7 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
         examination,
         prepare_generations,
     )
-    from mens_pipeline.evaluation.prepare import Conditions, manifest_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.prepare import Conditions, answer_fits, manifest_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.receipt import read_results  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.run_folder import remember  # noqa: PLC0415 - likewise
@@ -69,9 +69,11 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
     _say(f"device {chosen.kind}: {chosen.name}")
     benchmark = None if no_bench else load_benchmark(bench or settings.benchmark_dir)
-    exam = examination(heldout or _heldout_beside(manifest), benchmark)
-    _say(f"{len(exam.tasks)} requests to base and adapter")
     decoding = _decoding(num_samples=samples, temperature=temperature, max_new_tokens=max_tokens, seed=seed_base)
+    exam = examination(heldout or _heldout_beside(manifest), benchmark, answer_fits(manifest, decoding))
+    _say(f"{len(exam.tasks)} requests to base and adapter")
+    if exam.num_too_long:
+        _say(f"{exam.num_too_long} not asked: not even their reference fits into {decoding.max_new_tokens} tokens")
     conditions = Conditions(decoding, chosen, settings.cache_root / f"{chosen.kind}.lock")
     store = ArtifactStore(settings.store_root.resolve())
     generations = prepare_generations(run_dir, exam, conditions, store, str(time.time_ns()))

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from mens_pipeline.cli.run_summary import summary_of
+
 REFUSED = 1
 
 
@@ -30,7 +32,8 @@ def run(  # noqa: PLR0913 - one parameter an option
 
     What has not changed is not made again: a second run trains nothing.
 
-    Exit code 0: everything passed. 1: a check refused or a step failed. 2: the command was misused.
+    Exit code 0: the adapter is promoted, or with --no-train every check passed. 1: the gate or a check refused, or a
+    step failed. 2: the command was misused.
     """
     from mens_pipeline.definitions import defs  # noqa: PLC0415 - Dagster takes a second that `--help` need not wait
     from mens_pipeline.orchestration.headless import GraphOutcome, run_graph  # noqa: PLC0415 - likewise
@@ -50,6 +53,7 @@ def run(  # noqa: PLR0913 - one parameter an option
         if with_training
         else run_graph(defs(), settings, "train_set")
     )
+    is_good = outcome.is_promoted if with_training else outcome.success
     if as_json:
         typer.echo(json.dumps(asdict(outcome), indent=2))
     else:
@@ -57,9 +61,11 @@ def run(  # noqa: PLR0913 - one parameter an option
             typer.echo(f"{'passed' if check.passed else 'REFUSED'}  {check.name}")
             for key, value in check.figures.items():
                 typer.echo(f"          {key}: {value}")
-        verdict = "passed" if outcome.success else "refused"
+        for line in summary_of(outcome.figures):
+            typer.echo(line)
+        verdict = "promoted" if outcome.is_promoted else "passed" if is_good else "refused"
         typer.echo(f"{verdict} in {outcome.seconds:.1f} s, run {outcome.run_id}")
-    raise typer.Exit(0 if outcome.success else REFUSED)
+    raise typer.Exit(0 if is_good else REFUSED)
 
 
 def _show_progress(logger_name: str) -> None:

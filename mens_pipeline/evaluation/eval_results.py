@@ -30,7 +30,7 @@ from mens_pipeline.evaluation.results import (
     JudgedAnswer,
     Subject,
 )
-from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, heldout_tasks
+from mens_pipeline.evaluation.tasks import Suite, Task, benchmark_tasks, heldout_tasks
 from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
 
 KIND: Final = "eval_results"
@@ -50,11 +50,13 @@ class Examination:
         tasks: Held-out requests first, then the benchmark.
         heldout_sha256: Of the held-out pairs, hexadecimal.
         benchmark: The benchmark; None when it is left out.
+        num_too_long: Tasks that are left out because not even their reference fits into an answer.
     """
 
     tasks: tuple[Task, ...]
     heldout_sha256: str
     benchmark: Benchmark | None
+    num_too_long: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +87,13 @@ class Generations:
     champion: Champion | None
 
 
-def examination(heldout: Path, benchmark: Benchmark | None) -> Examination:
+def examination(heldout: Path, benchmark: Benchmark | None, fits: Callable[[str], bool]) -> Examination:
     """What models are asked: held-out code, and the benchmark if there is one.
 
     Args:
         heldout: Held-out pairs, JSON lines.
         benchmark: The benchmark.
+        fits: Whether a text is short enough for an answer; a task whose reference is not can only be failed.
 
     Raises:
         SourceNotFoundError: The file is not there.
@@ -100,7 +103,10 @@ def examination(heldout: Path, benchmark: Benchmark | None) -> Examination:
     if not tasks:
         raise RefusedError(f"{heldout}: no held-out code. Raise split.heldout_share in config/pipeline.yaml.")
     bench = benchmark_tasks(benchmark) if benchmark is not None else ()
-    return Examination((*tasks, *bench), digest_of(heldout), benchmark)
+    short = tuple(task for task in (*tasks, *bench) if fits(task.reference))
+    if not any(task.suite is Suite.HELDOUT for task in short):
+        raise RefusedError(f"{heldout}: no answer fits the limit. Raise max_new_tokens in config/evaluation.yaml.")
+    return Examination(short, digest_of(heldout), benchmark, len(tasks) + len(bench) - len(short))
 
 
 def prepare_generations(
@@ -184,7 +190,8 @@ def build_eval_results(
             adapter=_answers_of(answered["adapter"]),
             champion=_champion_answers(champion, answered),
         )
-        evaluation = evaluate_answers(exam.tasks, answers, subject, generations.adapter.job.decoding)
+        decoding = generations.adapter.job.decoding
+        evaluation = evaluate_answers(exam.tasks, answers, subject, decoding, num_too_long=exam.num_too_long)
         write_documents(folder, evaluation, exam.benchmark.folder.name if exam.benchmark is not None else "")
         return {"name": f"eval-gate-{manifest['vcs_sha']}" if manifest["vcs_sha"] else "eval-gate"}
 

@@ -69,7 +69,9 @@ class Evaluation:
     results: EvalResults
 
 
-def evaluate_answers(tasks: Sequence[Task], answers: Answers, subject: Subject, decoding: Decoding) -> Evaluation:
+def evaluate_answers(
+    tasks: Sequence[Task], answers: Answers, subject: Subject, decoding: Decoding, *, num_too_long: int = 0
+) -> Evaluation:
     """Judge the answers of all models.
 
     Args:
@@ -77,6 +79,7 @@ def evaluate_answers(tasks: Sequence[Task], answers: Answers, subject: Subject, 
         answers: What the models wrote.
         subject: What was judged, by hash.
         decoding: How the answers were drawn.
+        num_too_long: Tasks that were not asked because not even their reference fits into an answer.
     """
     judged_base, judged_adapter = judge_all(tasks, answers.base), judge_all(tasks, answers.adapter)
     base_scores, adapter_scores = scores_of_model(tasks, judged_base), scores_of_model(tasks, judged_adapter)
@@ -95,6 +98,7 @@ def evaluate_answers(tasks: Sequence[Task], answers: Answers, subject: Subject, 
         quality_proxy=parse_rate,
         subject=subject,
         decoding=decoding,
+        num_too_long=num_too_long,
         base=base_scores,
         adapter=adapter_scores,
         parse_difference=paired([j.parses for j in _first(judged_base)], [j.parses for j in _first(judged_adapter)]),

@@ -148,6 +148,25 @@ def generated(
     return answers, reused
 
 
+def answer_fits(manifest: dict[str, Any], decoding: Decoding) -> Callable[[str], bool]:
+    """Whether a text, with the end of its turn, is short enough for an answer.
+
+    Args:
+        manifest: The training manifest, which names the base model and so the tokenizer.
+        decoding: How long an answer may be.
+
+    Raises:
+        RefusedError: The base model is gone.
+    """
+    from tokenizers import Tokenizer  # noqa: PLC0415 - a command or a step loads it
+
+    path = Path(manifest["base_model"]["path"]) / "tokenizer.json"
+    if not path.is_file():
+        raise RefusedError(f"{path}: the base model of this adapter is gone. Restore it, or train again.")
+    tokenizer = Tokenizer.from_file(str(path))
+    return lambda text: len(tokenizer.encode(text.rstrip("\n")).ids) < decoding.max_new_tokens
+
+
 def adapter_digest(run: Path) -> str:
     """SHA-256 of the weights of an adapter, hexadecimal.
 

@@ -67,6 +67,9 @@ class EvalResults(_Document):
     quality_proxy: float = Field(ge=0, le=1, description="Equals `vox_parse_rate`, as upstream's does.")
     subject: Subject
     decoding: Decoding
+    num_too_long: int = Field(
+        default=0, ge=0, description="Tasks that were not asked because not even their reference fits into an answer."
+    )
     base: ModelScores
     adapter: ModelScores
     parse_difference: Paired = Field(description="Base first, adapter second; first samples.")

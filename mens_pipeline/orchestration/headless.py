@@ -35,13 +35,20 @@ class GraphOutcome:
         run_id: The run in the Dagster instance.
         success: No step failed and no blocking check refused.
         checks: The checks that ran.
+        figures: Asset -> its metadata, plain values only.
         seconds: How long it took.
     """
 
     run_id: str
     success: bool
     checks: tuple[CheckOutcome, ...]
+    figures: dict[str, dict[str, Any]]
     seconds: float
+
+    @property
+    def is_promoted(self) -> bool:
+        """Whether an adapter is in use that this run stands behind."""
+        return self.success and "promoted_adapter" in self.figures
 
 
 def run_graph(
@@ -69,7 +76,22 @@ def run_graph(
             raise_on_error=False,
         )
         checks = tuple(_outcome(evaluation) for evaluation in result.get_asset_check_evaluations())
-    return GraphOutcome(result.run_id, result.success, checks, perf_counter() - started)
+        figures = {
+            event.asset_key.to_user_string(): _plain(event.step_materialization_data.materialization.metadata)
+            for event in result.filter_events(lambda event: event.is_step_materialization)
+            if event.asset_key is not None
+        }
+    return GraphOutcome(result.run_id, result.success, checks, figures, perf_counter() - started)
+
+
+def _plain(metadata: Mapping[str, dg.MetadataValue[Any]]) -> dict[str, Any]:
+    """The numbers, texts and paths; tables and pictures are left to the UI."""
+    kinds = (
+        *(dg.TextMetadataValue, dg.IntMetadataValue, dg.FloatMetadataValue, dg.BoolMetadataValue),
+        *(dg.PathMetadataValue, dg.MarkdownMetadataValue),
+    )
+    values = ((key, value) for key, value in metadata.items() if isinstance(value, kinds))
+    return {key: value.value for key, value in values if not str(value.value).startswith("![")}
 
 
 def _outcome(evaluation: dg.AssetCheckEvaluation) -> CheckOutcome:

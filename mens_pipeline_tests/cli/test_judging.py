@@ -18,7 +18,7 @@ from mens_pipeline.training.launch import run_child
 from mens_pipeline_tests.training.runs import pairs, prepared, resolved
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
-_SHORT = ("--no-bench", "--max-tokens", "12", "--device", "cpu")
+_SHORT = ("--no-bench", "--max-tokens", "60", "--device", "cpu")
 
 
 def _invoke(*arguments: str | Path) -> Result:

@@ -15,7 +15,7 @@ from mens_pipeline.evaluation.eval_results import (
     prepare_generations,
 )
 from mens_pipeline.evaluation.generation import Decoding
-from mens_pipeline.evaluation.prepare import Conditions, manifest_of
+from mens_pipeline.evaluation.prepare import Conditions, answer_fits, manifest_of
 from mens_pipeline.evaluation.receipt import read_results
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, EvalResults
 from mens_pipeline.evaluation.scores import Scores
@@ -49,10 +49,9 @@ def eval_results(
     """
     settings = load_settings()
     benchmark = load_benchmark(settings.benchmark_dir) if settings.benchmark else None
-    exam = examination(store.latest(SPLIT).path / HELDOUT, benchmark)
-    run, device = store.latest(ADAPTER).path, compute.resolve()
-    lock = settings.cache_root / f"{device.kind}.lock"
-    conditions = Conditions(load_model(EVALUATION, Decoding), device, lock)
+    run, device, decoding = store.latest(ADAPTER).path, compute.resolve(), load_model(EVALUATION, Decoding)
+    exam = examination(store.latest(SPLIT).path / HELDOUT, benchmark, answer_fits(manifest_of(run), decoding))
+    conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock")
     generations = prepare_generations(run, exam, conditions, store.open(), context.run_id)
     evaluation, reused = build_eval_results(
         exam, generations, manifest_of(run), store.open(), lambda prepared: generator.run(context, prepared)
@@ -93,6 +92,7 @@ def _figures(results: EvalResults) -> dict[str, Any]:
         "eval/parse_rate": results.vox_parse_rate,
         "eval/coverage": adapter.overall.coverage.share,
         "eval/stop_rate": adapter.overall.stop_rate.value,
+        "num_too_long": results.num_too_long,
         "missing_constructs": ", ".join(adapter.overall.coverage.missing) or "none",
     }
     for suite, scores in adapter.suites.items():

@@ -98,13 +98,22 @@ def only_the_adapter_changed(store: ArtifactStoreResource) -> dg.AssetCheckResul
 def loss_fell(store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """The loss of the last quarter of updates is below that of the first quarter; otherwise a warning."""
     losses = [step["loss"] for step in steps_of(store.latest(KIND).path / FILE)]
-    quarter = max(1, len(losses) // 4)
-    first, last = sum(losses[:quarter]) / quarter, sum(losses[-quarter:]) / quarter
+    first, last = quarters_of(losses)
     return dg.AssetCheckResult(
         passed=last < first,
         severity=dg.AssetCheckSeverity.WARN,
         metadata={"first_quarter": first, "last_quarter": last, "num_updates": len(losses)},
     )
+
+
+def quarters_of(losses: list[float]) -> tuple[float, float]:
+    """The mean loss of the first and of the last quarter of the updates.
+
+    Args:
+        losses: Of each update, at least one.
+    """
+    quarter = max(1, len(losses) // 4)
+    return sum(losses[:quarter]) / quarter, sum(losses[-quarter:]) / quarter
 
 
 def _default_model(compute: Compute) -> str:
@@ -139,10 +148,13 @@ def _prepared(
 def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
     result = manifest["result"]
     losses = {step["step"]: step["loss"] for step in steps_of(path / FILE)}
+    first, last = quarters_of(list(losses.values()))
     return {
         "adapter": dg.MetadataValue.path(path / "adapter"),
         "curve": dg.MetadataValue.md(line_chart("loss by update", losses)),
         "train/loss": result["train_loss"],
+        "first_loss": first,
+        "last_loss": last,
         "train/seconds": result["seconds"],
         "train/tokens": result["trained_tokens"],
         "train/tokens_per_second": result["trained_tokens"] / result["seconds"],

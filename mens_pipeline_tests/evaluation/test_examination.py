@@ -1,0 +1,70 @@
+"""What models are asked."""
+
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.jsonl import write_jsonl
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.benchmark import load_benchmark
+from mens_pipeline.evaluation.eval_results import examination
+from mens_pipeline.evaluation.generation import Decoding
+from mens_pipeline.evaluation.prepare import answer_fits
+from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.training.runs import pairs
+
+
+@pytest.fixture
+def heldout(tmp_path: Path) -> Path:
+    """Three held-out pairs of some fifty characters."""
+    path = tmp_path / "heldout.jsonl"
+    write_jsonl(path, pairs(3))
+    return path
+
+
+def test_held_out_requests_come_first_and_then_the_benchmark(heldout: Path) -> None:
+    """All of both, when all fit."""
+    benchmark = load_benchmark(PROJECT_ROOT / "data" / "heldout_bench")
+    exam = examination(heldout, benchmark, lambda _text: True)
+
+    assert [task.suite for task in exam.tasks] == [Suite.HELDOUT] * 3 + [Suite.BENCHMARK] * len(benchmark.tasks)
+    assert exam.num_too_long == 0
+
+
+def test_what_cannot_be_answered_is_not_asked(heldout: Path) -> None:
+    """And it is counted."""
+    benchmark = load_benchmark(PROJECT_ROOT / "data" / "heldout_bench")
+    exam = examination(heldout, benchmark, lambda text: len(text) < 300)
+
+    assert 0 < exam.num_too_long == 3 + len(benchmark.tasks) - len(exam.tasks)
+    assert all(len(task.reference) < 300 for task in exam.tasks)
+
+
+def test_a_limit_that_nothing_fits_is_refused(heldout: Path) -> None:
+    """Nothing would be judged."""
+    with pytest.raises(RefusedError, match=r"no answer fits the limit\. Raise max_new_tokens"):
+        examination(heldout, None, lambda _text: False)
+
+
+def test_prose_alone_is_no_examination(tmp_path: Path) -> None:
+    """There is nothing that the front end could judge."""
+    prose = pairs(1)[0].model_copy(update={"response_mode": "prose_only"})
+    write_jsonl(tmp_path / "heldout.jsonl", [prose])
+
+    with pytest.raises(RefusedError, match=r"no held-out code\. Raise split\.heldout_share"):
+        examination(tmp_path / "heldout.jsonl", None, lambda _text: True)
+
+
+def test_a_text_fits_with_the_end_of_its_turn(tiny_base: Path) -> None:
+    """Its tokenizer knows single bytes: nine of them and the end fit into ten."""
+    fits = answer_fits({"base_model": {"path": str(tiny_base)}}, Decoding(max_new_tokens=10))
+
+    assert fits("123456789\n")
+    assert not fits("1234567890")
+
+
+def test_a_base_that_is_gone_is_said(tmp_path: Path) -> None:
+    """Nothing can be counted without its tokenizer."""
+    with pytest.raises(RefusedError, match="the base model of this adapter is gone"):
+        answer_fits({"base_model": {"path": str(tmp_path)}}, Decoding())
