@@ -58,9 +58,9 @@ def run(  # noqa: PLR0913 - one parameter an option
         typer.echo(json.dumps(asdict(outcome), indent=2))
     else:
         for check in outcome.checks:
-            typer.echo(f"{'passed' if check.passed else 'REFUSED'}  {check.name}")
-            for key, value in check.figures.items():
-                typer.echo(f"          {key}: {value}")
+            typer.echo(f"{'passed ' if check.passed else 'FAILED ' if check.blocks else 'warning'}  {check.name}")
+            for key, value in check.figures.items() if not check.passed else ():
+                typer.echo(f"         {key}: {value}")
         for line in summary_of(outcome.figures):
             typer.echo(line)
         verdict = "promoted" if outcome.is_promoted else "passed" if is_good else "refused"

@@ -19,11 +19,13 @@ class CheckOutcome:
     Attributes:
         name: Asset and check: `vox_sources/source_parse_rate`.
         passed: Its verdict.
+        blocks: Whether a failure stops what comes after it.
         figures: Its numbers and texts, in order; tables are left to the UI.
     """
 
     name: str
     passed: bool
+    blocks: bool
     figures: dict[str, str]
 
 
@@ -101,4 +103,5 @@ def _outcome(evaluation: dg.AssetCheckEvaluation) -> CheckOutcome:
         if isinstance(value, dg.TextMetadataValue | dg.IntMetadataValue | dg.FloatMetadataValue)
     }
     name = f"{evaluation.asset_key.to_user_string()}/{evaluation.check_name}"
-    return CheckOutcome(name, evaluation.passed, figures)
+    blocks = evaluation.blocking is True and evaluation.severity is dg.AssetCheckSeverity.ERROR
+    return CheckOutcome(name, evaluation.passed, blocks, figures)

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline_tests.language.examples import golden_programs
-
 
 def _run(home: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "DAGSTER_HOME": str(home), "MENS_STORE_ROOT": f"{home}-store"}
@@ -28,8 +26,8 @@ def test_seed_data_passes_and_says_how_much(home: Path) -> None:
     result = _run(home)
 
     assert result.returncode == 0, result.stderr
-    count = len(golden_programs())
-    assert f"accepted: {count}/{count} (100.0 %)" in result.stdout
+    assert "passed   vox_sources/source_parse_rate" in result.stdout
+    assert "different pairs" in result.stdout
     assert "start: vox_sources" in result.stderr
     assert "done: extracted_corpus" in result.stderr
     assert (home / "dagster.yaml").is_symlink()
