@@ -1,15 +1,35 @@
-"""The training processes that a test has started and that still run."""
+"""The training processes that still run."""
 
+from collections.abc import Iterable
 from pathlib import Path
+
+_PROCESSES = Path("/proc")
 
 
 def training_children() -> list[int]:
     """Ids of the live training processes below this one; processes of other kinds, and dead ones, are no concern."""
+    listings = Path("/proc/self/task").glob("*/children")
+    return _training(number for listing in listings for number in listing.read_text().split())
+
+
+def training_processes(folder: Path) -> list[int]:
+    """Ids of the live training processes with a job below a folder, whoever started them.
+
+    Args:
+        folder: Where the job lies.
+    """
+    numbers = (path.name for path in _PROCESSES.iterdir() if path.name.isdigit())
+    return _training(numbers, str(folder).encode())
+
+
+def _training(numbers: Iterable[str], argument: bytes = b"") -> list[int]:
     found = []
-    for listing in Path("/proc/self/task").glob("*/children"):
-        for number in listing.read_text().split():
-            command = Path(f"/proc/{number}/cmdline")
+    for number in numbers:
+        try:
             # A dead process that nobody has waited for has no command line.
-            if command.is_file() and b"mens_pipeline.training.child" in command.read_bytes():
-                found.append(int(number))
+            command = (_PROCESSES / number / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"mens_pipeline.training.child" in command and argument in command:
+            found.append(int(number))
     return found

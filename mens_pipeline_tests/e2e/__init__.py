@@ -1,0 +1,1 @@
+"""Tests that use the pipeline as its users do: a server, a browser, whole commands."""

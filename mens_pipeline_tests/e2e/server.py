@@ -1,0 +1,173 @@
+"""A Dagster server as `make ui` starts it, in folders of its own, and what one asks it over GraphQL."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mens_pipeline.settings import PROJECT_ROOT
+
+_START_SECONDS = 120
+_REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": "mens_pipeline"}
+_LAUNCH = """
+mutation Launch($params: ExecutionParams!) {
+  launchRun(executionParams: $params) {
+    __typename
+    ... on LaunchRunSuccess { run { runId } }
+    ... on PythonError { message }
+  }
+}
+"""
+_STATUS = "query Status($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
+_TERMINATE = "mutation Stop($id: String!) { terminateRun(runId: $id) { __typename } }"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that answers.
+
+    Attributes:
+        url: Its first page.
+        process: It; the leader of a process group of its own.
+        home: Its `DAGSTER_HOME`.
+    """
+
+    url: str
+    process: "subprocess.Popen[bytes]"
+    home: Path
+
+    def ask(self, query: str, **variables: Any) -> dict[str, Any]:
+        """What the server answers to a query.
+
+        Args:
+            query: GraphQL.
+            variables: Of the query.
+        """
+        body = json.dumps({"query": query, "variables": variables}).encode()
+        request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})  # noqa: S310 - our own server
+        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310 - likewise
+            answer: dict[str, Any] = json.load(response)
+        assert "errors" not in answer, answer["errors"]
+        return dict(answer["data"])
+
+    def launch(self, job: str, config: Mapping[str, Any] | None = None) -> str:
+        """Launch a job as the page does; the id of its run.
+
+        Args:
+            job: Its name.
+            config: Of the run.
+        """
+        params = {
+            "selector": {**_REPOSITORY, "pipelineName": job},
+            "runConfigData": json.dumps(config or {}),
+            "mode": "default",
+        }
+        launched = self.ask(_LAUNCH, params=params)["launchRun"]
+        assert "run" in launched, launched
+        return str(launched["run"]["runId"])
+
+    def status(self, run_id: str) -> str:
+        """Where a run is: `STARTED`, `SUCCESS`, `FAILURE`, `CANCELED` and the like.
+
+        Args:
+            run_id: The run.
+        """
+        return str(self.ask(_STATUS, id=run_id)["runOrError"]["status"])
+
+    def terminate(self, run_id: str) -> None:
+        """Cancel a run as the button does.
+
+        Args:
+            run_id: The run.
+        """
+        assert self.ask(_TERMINATE, id=run_id)["terminateRun"]["__typename"] == "TerminateRunSuccess"
+
+    def wait(self, run_id: str, seconds: float) -> str:
+        """The status of a run that has ended.
+
+        Args:
+            run_id: The run.
+            seconds: How long it may take.
+        """
+        deadline = time.monotonic() + seconds
+        while (status := self.status(run_id)) not in {"SUCCESS", "FAILURE", "CANCELED"}:
+            assert time.monotonic() < deadline, f"run {run_id} is {status} after {seconds} s"
+            time.sleep(1)
+        return status
+
+
+@contextmanager
+def serving(folder: Path, environment: Mapping[str, str]) -> Iterator[Server]:
+    """A server that is ended with the block, and whatever it started with it.
+
+    Args:
+        folder: Gets its home, store and cache.
+        environment: What is set besides.
+    """
+    home = folder / "home"
+    home.mkdir()
+    (home / "dagster.yaml").symlink_to(PROJECT_ROOT / "dagster.yaml")
+    port = _free_port()
+    own = {
+        "DAGSTER_HOME": str(home),
+        "MENS_STORE_ROOT": str(folder / "store"),
+        "MENS_CACHE_ROOT": str(folder / "cache"),
+    }
+    command = [sys.executable, "-m", "dagster", "dev", "--workspace", str(PROJECT_ROOT / "workspace.yaml")]
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, "--port", str(port), "--host", "127.0.0.1"],
+            cwd=PROJECT_ROOT,
+            env={**os.environ, "DAGSTER_DISABLE_TELEMETRY": "1", **own, **environment},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    server = Server(f"http://127.0.0.1:{port}", process, home)
+    try:
+        _wait_for(server, folder / "server.log")
+        yield server
+    finally:
+        _end(process)
+
+
+def _wait_for(server: Server, log: Path) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        try:
+            server.ask("query { version }")
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            assert server.process.poll() is None, log.read_text(errors="replace")[-2000:]
+            assert time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]
+            time.sleep(1)
+        else:
+            return
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    try:
+        os.killpg(process.pid, signal.SIGKILL)  # what is left of its session
+    except ProcessLookupError:
+        return
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])

@@ -1,0 +1,68 @@
+"""What becomes of a training process when its run or its server goes away."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.training.job import newest_checkpoint
+from mens_pipeline_tests.e2e.server import Server, serving
+from mens_pipeline_tests.training.processes import training_processes
+from mens_pipeline_tests.training.runs import FAST
+from mens_pipeline_tests.training.tiny_base import write_tiny_base
+
+pytestmark = pytest.mark.e2e
+
+_RECIPE = {**FAST, "num_train_epochs": 200, "save_steps": 5}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A server whose training takes long, on a tiny base."""
+    recipe = {**_RECIPE, "model_name_or_path": write_tiny_base(tmp_path / "base")}
+    fields = {f"MENS_TRAIN_{name.upper()}": str(value) for name, value in recipe.items()}
+    with serving(tmp_path, {**fields, "VOX_BACKEND": "cpu"}) as found:
+        yield found
+
+
+def _training(server: Server, folder: Path) -> str:
+    """A run that trains and has written a checkpoint."""
+    run = server.launch("whole_graph", {"ops": {"qlora_adapter": {"config": {"preset": "tiny"}}}})
+    _until(
+        lambda: bool(training_processes(folder)) and _checkpoint(folder) is not None, 300, lambda: server.status(run)
+    )
+    return run
+
+
+def _checkpoint(folder: Path) -> Path | None:
+    work = next((folder / "store" / "qlora_adapter").glob(".work-*"), None)
+    return newest_checkpoint(work) if work is not None else None
+
+
+def _until(holds: Callable[[], bool], seconds: float, say: Callable[[], str]) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, say()
+        time.sleep(0.5)
+
+
+def test_a_cancelled_run_leaves_a_checkpoint_and_no_process(server: Server, tmp_path: Path) -> None:
+    """The button in the page: the run is cancelled, the process gone, and what it learned is kept."""
+    run = _training(server, tmp_path)
+    server.terminate(run)
+
+    assert server.wait(run, 120) == "CANCELED"
+    _until(lambda: not training_processes(tmp_path), 30, lambda: f"still there: {training_processes(tmp_path)}")
+    assert _checkpoint(tmp_path) is not None
+
+
+def test_a_killed_server_leaves_no_process(server: Server, tmp_path: Path) -> None:
+    """SIGKILL for the server, its daemon, its code servers and the run worker: nothing trains on."""
+    _training(server, tmp_path)
+    os.killpg(server.process.pid, signal.SIGKILL)
+
+    _until(lambda: not training_processes(tmp_path), 60, lambda: f"still there: {training_processes(tmp_path)}")
+    assert _checkpoint(tmp_path) is not None
