@@ -25,12 +25,14 @@ class BenchmarkTask:
         solution: The reference solution, which the front end accepts and which meets all that is required.
         tests: `@test` functions that no model sees; None without.
         context: The texts of `file` and `context_files`, in this order.
+        wrong: Answers that look right and that the hidden tests refuse.
     """
 
     spec: TaskSpec
     solution: str
     tests: str | None
     context: tuple[str, ...]
+    wrong: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -118,4 +120,5 @@ def _pair(folder: str, task: BenchmarkTask) -> TrainingPair:
 def _task(spec: TaskSpec, files: dict[str, str]) -> BenchmarkTask:
     named = ((spec.file,) if spec.file is not None else ()) + spec.context_files
     tests = files[spec.tests] if spec.tests is not None else None
-    return BenchmarkTask(spec, files[spec.solution], tests, tuple(files[name] for name in named))
+    context, wrong = (tuple(files[name] for name in names) for names in (named, spec.wrong))
+    return BenchmarkTask(spec, files[spec.solution], tests, context, wrong)

@@ -69,11 +69,12 @@ class TaskSpec(_Strict):
     never_train: bool = Field(default=False, description="Whether it must stay out of training in all versions.")
     provenance: str = Field(min_length=1, description="Who wrote it, and after what.")
     solution: FilePath = Field(description="The file with the reference solution.")
+    wrong: tuple[FilePath, ...] = Field(default=(), description="Files with answers that the hidden tests refuse.")
 
     def files(self) -> tuple[str, ...]:
         """The files it names, as they stand in the manifest."""
         optional = (self.file, self.tests)
-        return (*(path for path in optional if path is not None), *self.context_files, self.solution)
+        return (*(path for path in optional if path is not None), *self.context_files, self.solution, *self.wrong)
 
 
 class Manifest(_Strict):

@@ -1,13 +1,17 @@
 """How many programs a second the sandbox scores against hidden tests, and how fast one step is."""
 
+from itertools import cycle, islice
 from time import perf_counter
 from typing import Final
 
-from mens_pipeline.language.interpreter import Limits, Sandbox, run_tests
+from mens_pipeline.evaluation.benchmark import load_benchmark
+from mens_pipeline.language.interpreter import Features, Limits, Sandbox, run_tests
+from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.bench.machine import machine_name
 
 _NUM_PAIRS: Final = 1640
 _WORKERS: Final = 2
+_SAMPLES: Final = 10
 
 _CANDIDATE: Final = """
 fn digit_value(digits: str, at: int) to int {
@@ -45,6 +49,7 @@ def main() -> None:
     """Measure and print."""
     print(f"{machine_name()}, {_WORKERS} workers")
     _sandbox_row()
+    _benchmark_row()
     _in_process_row()
     _step_row()
 
@@ -59,6 +64,20 @@ def _sandbox_row() -> None:
     rate = _NUM_PAIRS / seconds
     print(f"{_NUM_PAIRS:,} pairs of program and six hidden tests: {seconds:.1f} s, {rate:,.0f} programs/s")
     print(f"one pair in a warm worker: {1000 * _WORKERS * seconds / _NUM_PAIRS:.2f} ms")
+
+
+def _benchmark_row() -> None:
+    """HumanEval-Vox with ten answers a task: its solution and its wrong answers in turn."""
+    tasks = load_benchmark(PROJECT_ROOT / "data" / "heldout_bench" / "humaneval_vox").tasks
+    pairs = [
+        (answer, task.tests or "") for task in tasks for answer in islice(cycle((task.solution, *task.wrong)), _SAMPLES)
+    ]
+    with Sandbox(_WORKERS, features=Features(check_contracts=True, database=True)) as sandbox:
+        before = perf_counter()
+        reports = list(sandbox.map_with_tests(pairs))
+        seconds = perf_counter() - before
+    num_passed = sum(report.passed for report in reports)
+    print(f"HumanEval-Vox: {len(tasks)} tasks x {_SAMPLES} answers, {num_passed} right: {seconds:.1f} s")
 
 
 def _in_process_row() -> None:

@@ -1,9 +1,11 @@
-"""What tests that generate share."""
+"""What takes long to make and several tests need."""
 
 from pathlib import Path
 
 import pytest
 
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline_tests.evaluation.trainable import rows_that_may_train
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 
@@ -11,3 +13,9 @@ from mens_pipeline_tests.training.tiny_base import write_tiny_base
 def tiny_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A base model of two layers."""
     return write_tiny_base(tmp_path_factory.mktemp("base") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def trainable_rows(tmp_path_factory: pytest.TempPathFactory) -> list[TrainingPair]:
+    """All that may train."""
+    return rows_that_may_train(tmp_path_factory.mktemp("trainable"))

@@ -49,6 +49,18 @@ def test_the_digest_covers_the_manifest_and_every_file(tmp_path: Path) -> None:
     assert len({first, other_text, load_benchmark(tmp_path / "b").digest}) == 3
 
 
+def test_wrong_answers_are_read_with_their_task(tmp_path: Path) -> None:
+    """In the order of the manifest, and the digest covers them."""
+    folder = write_bench(tmp_path, task(wrong=["two.vox", "three.vox"]))
+    (folder / "two.vox").write_text("fn one() to int { return 2 }\n")
+    (folder / "three.vox").write_text("fn one() to int { return 3 }\n")
+    before = load_benchmark(folder)
+    (folder / "three.vox").write_text("fn one() to int { return 4 }\n")
+
+    assert before.tasks[0].wrong == ("fn one() to int { return 2 }\n", "fn one() to int { return 3 }\n")
+    assert load_benchmark(folder).digest != before.digest
+
+
 def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
     """A folder without one is no benchmark."""
     with pytest.raises(ConfigurationError, match=r"manifest.json: No such file.*Name a folder that holds a benchmark"):
@@ -77,6 +89,7 @@ def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
         ({"solution": "/etc/passwd"}, 'benchmarks.0.solution: found "/etc/passwd", expected a path inside the folder'),
         ({"solution": "../one.vox"}, 'benchmarks.0.solution: found "../one.vox", expected a path inside the folder'),
         ({"tests": "a\\b.vox"}, "benchmarks.0.tests: found"),
+        ({"wrong": ["two.vox"]}, "task `fn_one`: found no file `two.vox` (No such file or directory), expected one."),
         ({"context_files": ["."]}, 'benchmarks.0.context_files.0: found ".", expected a path inside the folder'),
         ({"solution": "two.vox"}, "task `fn_one`: found no file `two.vox` (No such file or directory), expected one."),
         ({"solution": "a\0b"}, "task `fn_one`: a\0b: "),

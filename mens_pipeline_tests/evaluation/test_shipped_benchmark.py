@@ -2,26 +2,18 @@
 
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.extracted_corpus import RECORDS, build_extracted_corpus
-from mens_pipeline.corpus.jsonl import open_rows, read_pairs, read_records
-from mens_pipeline.corpus.overlap import HeldoutTasks
-from mens_pipeline.corpus.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.sources import vox_files
-from mens_pipeline.corpus.store import ArtifactStore
-from mens_pipeline.corpus.synthesis.account import coverage_of
-from mens_pipeline.corpus.synthesis.generate import bases_of, generate
-from mens_pipeline.corpus.synthetic_corpus import PAIRS, build_synthetic_corpus
-from mens_pipeline.corpus.validated_pairs import build_validated_pairs
-from mens_pipeline.evaluation.benchmark import BenchmarkTask, load_benchmark, tasks_as_pairs
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.evaluation.benchmark import BenchmarkTask, load_benchmark
 from mens_pipeline.evaluation.manifest import Difficulty
 from mens_pipeline.evaluation.requirements import Part, Requirement, unmet
 from mens_pipeline.language import CONSTRUCTS, analyze, declaration_spans
-from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
+from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.benches import SHIPPED
+from mens_pipeline_tests.evaluation.trainable import near_to
 
 _BENCHMARK = load_benchmark(SHIPPED)
 _TASKS = pytest.mark.parametrize("task", _BENCHMARK.tasks, ids=lambda task: task.id)
@@ -146,9 +138,11 @@ def test_requests_and_answers_stand_once() -> None:
 
 
 def test_every_file_of_the_folder_is_named() -> None:
-    """Nothing lies there that no task uses."""
+    """Nothing lies there that no task uses; a folder below with a manifest of its own is another benchmark."""
     named = {name for task in _BENCHMARK.tasks for name in task.spec.files()}
-    found = {path.relative_to(SHIPPED).as_posix() for path in SHIPPED.rglob("*.vox*")}
+    others = [manifest.parent for manifest in SHIPPED.glob("*/manifest.json")]
+    files = [path for path in SHIPPED.rglob("*.vox*") if not any(path.is_relative_to(other) for other in others)]
+    found = {path.relative_to(SHIPPED).as_posix() for path in files}
 
     assert found == named
 
@@ -159,20 +153,7 @@ def test_the_seed_corpus_does_not_see_it() -> None:
 
 
 @pytest.mark.slow
-def test_nothing_that_may_train_is_near_to_a_task(tmp_path: Path) -> None:
+def test_nothing_that_may_train_is_near_to_a_task(trainable_rows: list[TrainingPair]) -> None:
     """Every pair of the seed data, held out or not, the synthetic ones of the pipeline, and those of other seeds."""
-    config = load_pipeline_config(PIPELINE_CONFIG)
-    store = ArtifactStore(tmp_path)
-    corpus, _ = build_extracted_corpus(PROJECT_ROOT / "data", store)
-    synthetic, _ = build_synthetic_corpus(corpus, config.synthesize, store)
-    pairs, _ = build_validated_pairs(corpus, [synthetic.path / PAIRS], config.validate_, store)
-    rows = [row for name in pairs.manifest["num_pairs"] for row in read_pairs(pairs.path / name)]
-    with open_rows(corpus.path / RECORDS) as lines:
-        records = list(read_records(lines, corpus.path / RECORDS))
-    coverage = coverage_of(record.constructs for record in records)
-    rows += [row for seed in (1, 2) for row in generate(1000, seed, coverage, bases_of(records))]
-    tasks = HeldoutTasks(tasks_as_pairs(_BENCHMARK), config.split.max_overlap, config.split.min_nodes)
-    near = {(overlap[1], overlap[0], row.prompt[:80]) for row in rows if (overlap := tasks.overlap(row)) is not None}
-
-    assert len(rows) > 4000
-    assert near == set()
+    assert len(trainable_rows) > 4000
+    assert near_to(_BENCHMARK, trainable_rows) == set()

@@ -1,0 +1,28 @@
+"""HumanEval-Vox as its tests use it."""
+
+from typing import Final
+
+from mens_pipeline.evaluation.benchmark import BenchmarkTask, load_benchmark
+from mens_pipeline.language.interpreter import Features, Limits, ProgramReport, run_with_tests
+from mens_pipeline.language.interpreter.running import DEFAULT_LIMITS
+from mens_pipeline_tests.evaluation.benches import SHIPPED
+
+NUM_TASKS: Final = 82
+"""How many tasks there are, numbered from 1."""
+
+FEATURES: Final = Features(check_contracts=True, database=True)
+"""What programs may ask for: tables in memory."""
+
+HUMANEVAL: Final = load_benchmark(SHIPPED / "humaneval_vox")
+
+
+def judged(task: BenchmarkTask, answer: str, limits: Limits = DEFAULT_LIMITS) -> ProgramReport:
+    """What the hidden tests of a task say of an answer.
+
+    Args:
+        task: The task.
+        answer: A program.
+        limits: What it may use.
+    """
+    assert task.tests is not None, f"{task.id} is judged by hidden tests"
+    return run_with_tests(answer, task.tests, limits, features=FEATURES)

@@ -1,0 +1,164 @@
+"""HumanEval-Vox: its tasks can be solved, its hidden tests tell right from wrong, and no corpus knows them."""
+
+import re
+from collections import Counter, defaultdict
+from itertools import permutations
+
+import pytest
+
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.evaluation.benchmark import BenchmarkTask, load_benchmark, tasks_as_pairs
+from mens_pipeline.evaluation.manifest import Difficulty
+from mens_pipeline.evaluation.requirements import Requirement, unmet
+from mens_pipeline.language import analyze
+from mens_pipeline.language.ast import functions
+from mens_pipeline.language.interpreter import ErrorClass
+from mens_pipeline_tests.evaluation.benches import SHIPPED
+from mens_pipeline_tests.evaluation.humaneval import HUMANEVAL, NUM_TASKS, judged
+from mens_pipeline_tests.evaluation.trainable import near_to
+
+_TASKS = pytest.mark.parametrize("task", HUMANEVAL.tasks, ids=lambda task: task.id)
+
+
+def _asked(task: BenchmarkTask) -> Requirement:
+    """What the task is about: the last requirement of its construct; what stands before it are its types."""
+    return [requirement for requirement in task.spec.requires if requirement.construct_ == task.spec.category][-1]
+
+
+def _test_names(task: BenchmarkTask) -> list[str]:
+    module = analyze(task.tests or "").module
+    assert module is not None
+    return [d.function.name for d in module.declarations if isinstance(d, functions.Test | functions.Forall)]
+
+
+def test_the_tasks_are_numbered() -> None:
+    """From 1 without a gap, so that a result can name them by number."""
+    numbers = [re.match(r"hev_(\d{3})_", task.id) for task in HUMANEVAL.tasks]
+
+    assert [int(number[1]) if number else 0 for number in numbers] == list(range(1, NUM_TASKS + 1))
+
+
+def test_there_are_tasks_of_three_difficulties() -> None:
+    """About two fifths are easy, two fifths medium, a fifth hard."""
+    shares = {level: count / NUM_TASKS for level, count in _difficulties().items()}
+
+    assert 0.3 <= shares[Difficulty.EASY] <= 0.5
+    assert 0.3 <= shares[Difficulty.MEDIUM] <= 0.5
+    assert 0.1 <= shares[Difficulty.HARD] <= 0.3
+
+
+def _difficulties() -> Counter[Difficulty]:
+    return Counter(task.spec.difficulty for task in HUMANEVAL.tasks)
+
+
+def test_requests_and_answers_stand_once() -> None:
+    """No two tasks are one, here and in the benchmark beside it."""
+    tasks = (*HUMANEVAL.tasks, *load_benchmark(SHIPPED).tasks)
+
+    for texts in ([task.id for task in tasks], [task.spec.description for task in tasks], [t.solution for t in tasks]):
+        assert [text for text, count in Counter(texts).items() if count > 1] == []
+
+
+def test_hidden_tests_have_names_of_their_own() -> None:
+    """A report over all tasks names each of them once."""
+    counts = Counter(name for task in HUMANEVAL.tasks for name in _test_names(task))
+
+    assert [name for name, count in counts.items() if count > 1] == []
+
+
+def test_every_file_of_the_folder_is_named() -> None:
+    """Nothing lies there that no task uses."""
+    named = {name for task in HUMANEVAL.tasks for name in task.spec.files()}
+    found = {path.relative_to(HUMANEVAL.folder).as_posix() for path in HUMANEVAL.folder.rglob("*.vox*")}
+
+    assert found == named
+
+
+@_TASKS
+def test_the_request_names_what_is_required(task: BenchmarkTask) -> None:
+    """Nobody can guess a name, and nobody a signature."""
+    asked = _asked(task)
+
+    assert [name for name in (r.name for r in task.spec.requires) if name and name not in task.spec.description] == []
+    assert [part for part in (*(asked.params or ()), asked.returns or "") if part not in task.spec.description] == []
+
+
+@_TASKS
+def test_it_never_trains_and_no_warning_is_left(task: BenchmarkTask) -> None:
+    """Solutions and tests are as they should be written."""
+    assert task.spec.never_train
+    assert analyze(task.solution).diagnostics == ()
+    assert analyze(task.tests or "").diagnostics == ()
+
+
+@_TASKS
+def test_the_reference_solves_its_task(task: BenchmarkTask) -> None:
+    """All of at least five hidden tests pass, and each of them asserts something."""
+    report = judged(task, task.solution)
+
+    assert [(test.name, test.message) for test in report.tests if not test.passed] == []
+    assert [test.name for test in report.tests if not test.num_assertions] == []
+    assert report.passed
+    assert len(report.tests) >= 5
+
+
+@_TASKS
+def test_wrong_answers_are_refused(task: BenchmarkTask) -> None:
+    """At least three of them, which parse, declare what is asked for, and run."""
+    modules = [analyze(answer).module for answer in task.wrong]
+    lacking = [
+        None if module is None else unmet(task.spec.requires, module, answer)
+        for module, answer in zip(modules, task.wrong, strict=True)
+    ]
+    classes = [judged(task, answer).error_class for answer in task.wrong]
+
+    assert len(set(task.wrong)) == len(task.wrong) >= 3
+    assert lacking == [()] * len(task.wrong)
+    assert set(classes) <= {ErrorClass.WRONG_ANSWER, ErrorClass.RUNTIME}
+
+
+@_TASKS
+def test_an_answer_of_defaults_is_refused(task: BenchmarkTask) -> None:
+    """Declaring what is asked for is not enough."""
+    empty = re.sub(r"\breturn\b[^\n]*", "return None", task.solution)
+
+    assert not judged(task, empty).passed
+
+
+def test_no_solution_solves_another_task() -> None:
+    """What one task asks for, only its own solution declares."""
+    modules = {task.id: analyze(task.solution).module for task in HUMANEVAL.tasks}
+    solved = {
+        (task.id, other.id)
+        for task, other in permutations(HUMANEVAL.tasks, 2)
+        if (module := modules[other.id]) is not None and not unmet(task.spec.requires, module, other.solution)
+    }
+
+    assert solved == set()
+
+
+def test_no_solution_solves_another_task_under_its_name() -> None:
+    """Where the types are the same, the solution of one task, called as another asks, fails its hidden tests."""
+    alike: defaultdict[object, list[BenchmarkTask]] = defaultdict(list)
+    for task in HUMANEVAL.tasks:
+        asked = _asked(task)
+        types = tuple(param.split(":")[-1] for param in asked.params or ())
+        alike[task.spec.category, types, asked.returns].append(task)
+    pairs = [pair for group in alike.values() for pair in permutations(group, 2)]
+    solved = {(task.id, other.id) for task, other in pairs if judged(task, _renamed(task, other)).passed}
+
+    assert len(pairs) > NUM_TASKS
+    assert solved == set()
+
+
+def _renamed(task: BenchmarkTask, other: BenchmarkTask) -> str:
+    return re.sub(rf"\b{_asked(other).name}\b", str(_asked(task).name), other.solution)
+
+
+@pytest.mark.slow
+def test_nothing_that_may_train_is_near_to_a_task(trainable_rows: list[TrainingPair]) -> None:
+    """Neither what the seed data and the generator give, nor the tasks of the benchmark beside it."""
+    rows = [*trainable_rows, *tasks_as_pairs(load_benchmark(SHIPPED))]
+
+    assert len(rows) > 4000
+    assert near_to(HUMANEVAL, rows) == set()

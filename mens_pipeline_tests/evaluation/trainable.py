@@ -1,0 +1,46 @@
+"""All that may train: what tasks that are held out must not be near to."""
+
+from pathlib import Path
+
+from mens_pipeline.corpus.extracted_corpus import RECORDS, build_extracted_corpus
+from mens_pipeline.corpus.jsonl import open_rows, read_pairs, read_records
+from mens_pipeline.corpus.overlap import HeldoutTasks
+from mens_pipeline.corpus.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.corpus.synthesis.account import coverage_of
+from mens_pipeline.corpus.synthesis.generate import bases_of, generate
+from mens_pipeline.corpus.synthetic_corpus import PAIRS, build_synthetic_corpus
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.validated_pairs import build_validated_pairs
+from mens_pipeline.evaluation.benchmark import Benchmark, tasks_as_pairs
+from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
+
+
+def rows_that_may_train(folder: Path) -> list[TrainingPair]:
+    """Every pair of the seed data, held out or not, the synthetic ones of the pipeline, and those of two other seeds.
+
+    Args:
+        folder: An empty one, for what is made on the way.
+    """
+    config = load_pipeline_config(PIPELINE_CONFIG)
+    store = ArtifactStore(folder)
+    corpus, _ = build_extracted_corpus(PROJECT_ROOT / "data", store)
+    synthetic, _ = build_synthetic_corpus(corpus, config.synthesize, store)
+    pairs, _ = build_validated_pairs(corpus, [synthetic.path / PAIRS], config.validate_, store)
+    rows = [row for name in pairs.manifest["num_pairs"] for row in read_pairs(pairs.path / name)]
+    with open_rows(corpus.path / RECORDS) as lines:
+        records = list(read_records(lines, corpus.path / RECORDS))
+    coverage = coverage_of(record.constructs for record in records)
+    return rows + [row for seed in (1, 2) for row in generate(1000, seed, coverage, bases_of(records))]
+
+
+def near_to(benchmark: Benchmark, rows: list[TrainingPair]) -> set[tuple[str, str, str]]:
+    """The rows that repeat a task, each as the task, how, and the beginning of its request.
+
+    Args:
+        benchmark: The tasks.
+        rows: What may train.
+    """
+    split = load_pipeline_config(PIPELINE_CONFIG).split
+    tasks = HeldoutTasks(tasks_as_pairs(benchmark), split.max_overlap, split.min_nodes)
+    return {(overlap[1], overlap[0], row.prompt[:80]) for row in rows if (overlap := tasks.overlap(row)) is not None}
