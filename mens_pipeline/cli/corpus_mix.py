@@ -32,7 +32,7 @@ def mix(
     from mens_pipeline.corpus.pipeline_config import load_pipeline_config  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.repetition import Repetition  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.split import split_pairs  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.benchmark import load_benchmark, tasks_as_pairs  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.benchmark import protected_pairs  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG, load_settings  # noqa: PLC0415 - likewise
 
     config_path = config or MIX_CONFIG
@@ -45,7 +45,7 @@ def mix(
         present,
         Repetition(policy.validate_),
         policy.split,
-        tasks_as_pairs(load_benchmark(load_settings().benchmark_dir)),
+        protected_pairs(load_settings().benchmark_dir),
     )
     for path, pairs in split.train.items():
         sources[path].pairs = pairs

@@ -97,6 +97,20 @@ def tasks_as_pairs(benchmark: Benchmark) -> tuple[TrainingPair, ...]:
     return tuple(_pair(benchmark.folder.name, task) for task in benchmark.tasks)
 
 
+def protected_pairs(folder: Path) -> tuple[TrainingPair, ...]:
+    """The tasks of a benchmark and of all benchmarks below its folder, as pairs that nothing in training may be near.
+
+    Args:
+        folder: The folder of a benchmark.
+
+    Raises:
+        ConfigurationError: One of them does not hold together.
+    """
+    load_benchmark(folder)
+    manifests = sorted(folder.rglob(MANIFEST))
+    return tuple(pair for path in manifests for pair in tasks_as_pairs(load_benchmark(path.parent)))
+
+
 def _pair(folder: str, task: BenchmarkTask) -> TrainingPair:
     module = analyze(task.solution, task.spec.mode).module
     assert module is not None, f"the solution of {task.id} was accepted when it was loaded"  # noqa: S101

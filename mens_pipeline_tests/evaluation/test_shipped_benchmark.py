@@ -7,7 +7,7 @@ import pytest
 
 from mens_pipeline.corpus.sources import vox_files
 from mens_pipeline.corpus.training_pair import TrainingPair
-from mens_pipeline.evaluation.benchmark import BenchmarkTask, load_benchmark
+from mens_pipeline.evaluation.benchmark import BenchmarkTask, load_benchmark, protected_pairs
 from mens_pipeline.evaluation.manifest import Difficulty
 from mens_pipeline.evaluation.requirements import Part, Requirement, unmet
 from mens_pipeline.language import CONSTRUCTS, analyze, declaration_spans
@@ -157,3 +157,10 @@ def test_nothing_that_may_train_is_near_to_a_task(trainable_rows: list[TrainingP
     """Every pair of the seed data, held out or not, the synthetic ones of the pipeline, and those of other seeds."""
     assert len(trainable_rows) > 4000
     assert near_to(_BENCHMARK, trainable_rows) == set()
+
+
+def test_training_keeps_away_from_every_benchmark_below() -> None:
+    """That of the folder, and those in it."""
+    pairs = protected_pairs(SHIPPED)
+
+    assert len(pairs) == len(load_benchmark(SHIPPED).tasks) + len(load_benchmark(SHIPPED / "humaneval_vox").tasks)

@@ -12,7 +12,7 @@ from mens_pipeline.corpus.shares import share_text
 from mens_pipeline.corpus.split import group_of
 from mens_pipeline.corpus.store import Artifact
 from mens_pipeline.corpus.validated_pairs import KIND as PAIRS
-from mens_pipeline.evaluation.benchmark import load_benchmark, tasks_as_pairs
+from mens_pipeline.evaluation.benchmark import protected_pairs
 from mens_pipeline.orchestration.defs.pairs import validated_pairs
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
@@ -25,7 +25,7 @@ def heldout_split(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     Which file is held out depends on its path alone, so it stays held out from night to night.
     """
     config = load_pipeline_config(PIPELINE_CONFIG)
-    protected = tasks_as_pairs(load_benchmark(load_settings().benchmark_dir))
+    protected = protected_pairs(load_settings().benchmark_dir)
     split, reused = build_heldout_split(store.latest(PAIRS), config.validate_, config.split, store.open(), protected)
     counts = split.manifest
     return dg.MaterializeResult(
@@ -52,7 +52,7 @@ def no_overlap(store: ArtifactStoreResource) -> dg.AssetCheckResult:
     split = store.latest(KIND)
     policy = load_pipeline_config(PIPELINE_CONFIG).split
     heldout = list(read_pairs(split.path / HELDOUT))
-    protected = tasks_as_pairs(load_benchmark(load_settings().benchmark_dir))
+    protected = protected_pairs(load_settings().benchmark_dir)
     tasks = HeldoutTasks([*heldout, *protected], policy.max_overlap, policy.min_nodes)
     groups = {group_of(pair) for pair in heldout}
     train = [pair for name in split.manifest["train"] for pair in read_pairs(split.path / name)]
