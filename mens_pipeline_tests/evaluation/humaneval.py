@@ -7,7 +7,7 @@ from mens_pipeline.language.interpreter import Features, Limits, ProgramReport, 
 from mens_pipeline.language.interpreter.running import DEFAULT_LIMITS
 from mens_pipeline_tests.evaluation.benches import SHIPPED
 
-NUM_TASKS: Final = 82
+NUM_TASKS: Final = 164
 """How many tasks there are, numbered from 1."""
 
 FEATURES: Final = Features(check_contracts=True, database=True)
