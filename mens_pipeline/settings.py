@@ -21,6 +21,7 @@ PIPELINE_CONFIG: Final = PROJECT_ROOT / "config" / "pipeline.yaml"
 MIX_CONFIG: Final = PROJECT_ROOT / "config" / "mix.yaml"
 GATE_POLICY: Final = PROJECT_ROOT / "config" / "gates.yaml"
 EVALUATION: Final = PROJECT_ROOT / "config" / "evaluation.yaml"
+RETENTION: Final = PROJECT_ROOT / "config" / "retention.yaml"
 
 
 def _num_processors() -> int:
@@ -102,6 +103,11 @@ class Settings(BaseSettings):
         default=PROJECT_ROOT / "data" / "heldout_bench",
         validation_alias="VOX_BENCHMARK_DIR",
         description="The folder of the held-out benchmark.",
+    )
+    environment: Literal["dev", "prod"] = Field(
+        default="dev",
+        validation_alias="MENS_ENV",
+        description="`prod`: schedules and sensors run from the start; else a person switches them on.",
     )
     override_key: SecretStr | None = Field(
         default=None,

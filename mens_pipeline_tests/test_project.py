@@ -14,7 +14,16 @@ from mens_pipeline.settings import PROJECT_ROOT
 _PYTHON = sorted([*PROJECT_ROOT.glob("mens_pipeline/**/*.py"), *PROJECT_ROOT.glob("mens_pipeline_tests/**/*.py")])
 _LONGEST_FILE = 400
 _TOP_LEVEL = {
-    *("pyproject.toml", "mens_pipeline", "mens_pipeline_tests", "workspace.yaml", "dagster.yaml", "data", "config"),
+    *(
+        "pyproject.toml",
+        "mens_pipeline",
+        "mens_pipeline_tests",
+        "workspace.yaml",
+        "dagster.yaml",
+        "data",
+        "config",
+        "docs",
+    ),
     *("README.md", "Makefile", ".ci", "constraints.txt", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md"),
     *(".pre-commit-config.yaml", ".gitignore"),
 }

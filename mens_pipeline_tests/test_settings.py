@@ -87,3 +87,15 @@ def test_a_training_process_has_no_network(monkeypatch: pytest.MonkeyPatch) -> N
     assert (environment["HF_HUB_OFFLINE"], environment["HF_HUB_DISABLE_TELEMETRY"]) == ("1", "1")
     assert environment["SOME_VARIABLE"] == "some value"
     assert os.environ["HF_HUB_OFFLINE"] == "0"
+
+
+@pytest.mark.parametrize(("value", "environment"), [(None, "dev"), ("dev", "dev"), ("prod", "prod")])
+def test_a_machine_is_a_developers_unless_it_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, value: str | None, environment: str
+) -> None:
+    """`MENS_ENV` decides whether schedules and sensors run from the start."""
+    monkeypatch.delenv("MENS_ENV", raising=False)
+    if value is not None:
+        monkeypatch.setenv("MENS_ENV", value)
+
+    assert load_settings().environment == environment

@@ -54,6 +54,7 @@ def gate(
         thresholds=thresholds_of(settings),
         champion_key=rival.key if rival is not None else None,
         is_benchmark_asked=settings.benchmark,
+        strict=settings.eval_strict,
         now=int(time.time()),
     )
     (run_dir / FAILED).unlink(missing_ok=True)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mens_pipeline.cli import corpus, telemetry
+from mens_pipeline.cli import corpus, store, telemetry
 from mens_pipeline.cli.check import check
 from mens_pipeline.cli.eval_local import eval_local
 from mens_pipeline.cli.gate import gate
@@ -38,6 +38,7 @@ app.command()(gate)
 app.command()(override)
 app.command()(promote)
 app.add_typer(corpus.app)
+app.add_typer(store.app)
 app.add_typer(telemetry.app)
 
 

@@ -62,15 +62,22 @@ class Reuse:
         is_whole: The very corpus was there.
         known: Files whose records were taken over.
         extracted: Files that were extracted.
+        differs: A full extraction gave other bytes than the earlier one of the same inputs did.
     """
 
     is_whole: bool = False
     known: int = 0
     extracted: int = 0
+    differs: bool = False
 
 
 def build_extracted_corpus(
-    root: Path, store: ArtifactStore, workers: int = 1, telemetry: TelemetryQuery | None = None
+    root: Path,
+    store: ArtifactStore,
+    workers: int = 1,
+    telemetry: TelemetryQuery | None = None,
+    *,
+    full: bool = False,
 ) -> tuple[Artifact, Reuse]:
     """Extract a workspace into the store; files that have not changed since the latest corpus are not read anew.
 
@@ -79,6 +86,7 @@ def build_extracted_corpus(
         store: Where the corpus is kept.
         workers: Processes that extract; the corpus does not depend on it.
         telemetry: Rows to take up beside the workspace, if there is a database.
+        full: Extract every file, whatever is known; an earlier corpus of the same inputs is replaced.
 
     Returns:
         The corpus, and how much of it was known. Its folder holds `records.jsonl`, `telemetry.jsonl` (redacted pairs,
@@ -93,24 +101,27 @@ def build_extracted_corpus(
     reuse = Reuse()
 
     def write(folder: Path) -> dict[str, Any]:
-        extra = _write(root, folder, store, inputs, reuse, workers)
+        known = None if full else _latest(store, inputs)
+        extra = _write(root, folder, known, inputs["commit"], reuse, workers)
         told = write_telemetry(folder / TELEMETRY, telemetry)
         if inputs_of(root, telemetry) != inputs:
             raise RefusedError(f"{root}: the workspace or the telemetry changed while it was read. Run again.")
         return {**extra, "telemetry": told}
 
-    corpus, reuse.is_whole = store.built(KIND, inputs, write)
+    before = store.find(KIND, inputs)
+    corpus, reuse.is_whole = store.built(KIND, inputs, write, anew=full)
+    reuse.differs = before is not None and before.manifest != corpus.manifest
     return corpus, reuse
 
 
 def _write(  # noqa: PLR0913, PLR0917 - where from, where to, what is known
-    root: Path, folder: Path, store: ArtifactStore, inputs: dict[str, Any], reuse: Reuse, workers: int
+    root: Path, folder: Path, latest: Artifact | None, commit: str | None, reuse: Reuse, workers: int
 ) -> dict[str, Any]:
     tally = Tally()
     drops: list[Drop] = []
     num_records = position = 0
     with ExitStack() as stack:
-        known = _known(stack, store, inputs)
+        known = _known(stack, latest)
         records = stack.enter_context((folder / RECORDS).open("w", encoding="utf-8", newline="\n"))
         index = stack.enter_context((folder / FILES).open("w", encoding="utf-8", newline="\n"))
 
@@ -120,7 +131,7 @@ def _write(  # noqa: PLR0913, PLR0917 - where from, where to, what is known
             reuse.extracted += outcome is None
             return outcome
 
-        for outcome in extract_workspace(root, inputs["commit"], counted, workers):
+        for outcome in extract_workspace(root, commit, counted, workers):
             text = "".join(f"{line}\n" for line in outcome.lines)
             start, position = position, position + len(text.encode())
             records.write(text)
@@ -133,13 +144,18 @@ def _write(  # noqa: PLR0913, PLR0917 - where from, where to, what is known
     return account(tally, num_records)
 
 
-def _known(
-    stack: ExitStack, store: ArtifactStore, inputs: dict[str, Any]
-) -> Callable[[SourceFile], FileOutcome | None]:
-    """What the latest corpus knows, if the same rules made it."""
-    latest = store.pointed(KIND, "latest")
-    previous = store.get(KIND, latest) if latest else None
+def _latest(store: ArtifactStore, inputs: dict[str, Any]) -> Artifact | None:
+    """The latest corpus, if the same rules made it."""
+    key = store.pointed(KIND, "latest")
+    previous = store.get(KIND, key) if key else None
     if previous is None or any(previous.manifest["inputs"].get(rule) != inputs[rule] for rule in _RULES):
+        return None
+    return previous
+
+
+def _known(stack: ExitStack, previous: Artifact | None) -> Callable[[SourceFile], FileOutcome | None]:
+    """What an earlier corpus knows of a file."""
+    if previous is None:
         return lambda _file: None
     records = stack.enter_context((previous.path / RECORDS).open("rb"))
     accounts = read_accounts(previous.path / FILES)

@@ -108,7 +108,7 @@ class ArtifactStore:
             shutil.rmtree(draft.path, ignore_errors=True)
 
     def built(
-        self, kind: str, inputs: Mapping[str, Any], write: Callable[[Path], dict[str, Any]]
+        self, kind: str, inputs: Mapping[str, Any], write: Callable[[Path], dict[str, Any]], *, anew: bool = False
     ) -> tuple[Artifact, bool]:
         """The artifact of these inputs, written if there is none; `latest` names it from now on.
 
@@ -116,14 +116,15 @@ class ArtifactStore:
             kind: What it is.
             inputs: JSON values that decide what it holds.
             write: Fills a folder, and returns what the manifest shall say besides.
+            anew: Write it although there is one, and replace that.
 
         Returns:
-            The artifact, and whether it was there.
+            The artifact, and whether it was taken as it was.
 
         Raises:
             ConfigurationError: The store cannot be written.
         """
-        found = self.find(kind, inputs)
+        found = None if anew else self.find(kind, inputs)
         if found is None:
             with self.writing(kind, inputs) as draft:
                 draft.extra = write(draft.path)

@@ -39,6 +39,7 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
     thresholds: Thresholds,
     champion_key: str | None,
     is_benchmark_asked: bool,
+    strict: bool,
     now: int,
 ) -> tuple[Artifact, bool]:
     """Judge an evaluation, unless the very same was judged before.
@@ -51,6 +52,7 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
         thresholds: What it demands, the changes of the environment included.
         champion_key: The adapter that is in use.
         is_benchmark_asked: Whether the benchmark has a say.
+        strict: Whether a failure fails the run.
         now: Seconds since 1970.
 
     Returns:
@@ -68,6 +70,7 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
         "thresholds": digest_of_thresholds(thresholds),
         "champion": champion_key,
         "benchmark": is_benchmark_asked,
+        "strict": strict,
         "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
     }
 
@@ -78,6 +81,7 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
             thresholds,
             champion_key,
             is_benchmark_asked=is_benchmark_asked,
+            strict=strict,
             now=now,
             run_dir=adapter,
         )

@@ -63,6 +63,23 @@ class Thresholds(_Strict):
         changes = {"min_parse_rate": min_parse_rate, "min_coverage": min_coverage, "min_benchmark": min_benchmark}
         return self.model_copy(update={name: value for name, value in changes.items() if value is not None})
 
+    def raised(self, min_benchmark: float | None) -> "Thresholds":
+        """The same, asking for more of the benchmark; None leaves it as it is.
+
+        Args:
+            min_benchmark: 0 to 1, at least what is asked for already.
+
+        Raises:
+            ConfigurationError: It is no share, or would lower the bar, which only a signed override may.
+        """
+        if min_benchmark is None:
+            return self
+        if not self.min_benchmark <= min_benchmark <= 1:
+            advice = "Raise it, or leave it out; what fails may only be promoted with `mens override`."
+            bounds = f"not from {self.min_benchmark:g}, which the policy or the environment asks for, to 1"
+            raise ConfigurationError(f"benchmark_min_pass_rate is {min_benchmark:g}, {bounds}. {advice}")
+        return self.model_copy(update={"min_benchmark": min_benchmark})
+
 
 class GatePolicy(_Strict):
     """The demands on data, and the policies that models are judged by."""

@@ -189,7 +189,7 @@ def _out_of_date(receipt: Receipt, gate: Artifact, run: Path, store: ArtifactSto
     rival = rival_of(store, subject.adapter_sha256) if subject is not None else None
     if receipt.champion_key != (rival.key if rival is not None else None):
         yield "Another champion is in use than the one it was compared with; evaluate again."
-    if digest_of_thresholds(receipt.thresholds) != digest_of_thresholds(present.thresholds):
+    if not _demands_as_much(receipt.thresholds, present.thresholds):
         yield f"The policy {receipt.policy} has changed since; run the gate again."
     if present.is_benchmark_asked and not receipt.is_benchmark_asked:
         yield "The benchmark had no say; run the gate again."
@@ -208,6 +208,13 @@ def _out_of_date(receipt: Receipt, gate: Artifact, run: Path, store: ArtifactSto
         yield f"{RESULTS} is not the one that was judged; run the gate again."
 
 
+def _demands_as_much(judged_by: Thresholds, present: Thresholds) -> bool:
+    """Whether a verdict was made with what is demanded now; a run may ask for more of the benchmark, never for less."""
+    same = judged_by.model_copy(update={"min_benchmark": present.min_benchmark})
+    is_same = digest_of_thresholds(same) == digest_of_thresholds(present)
+    return is_same and judged_by.min_benchmark >= present.min_benchmark
+
+
 def _not_reproduced(receipt: Receipt, gate: Artifact) -> Iterator[str]:
     """Whether the documents say what the receipt says they say."""
     again = verdict_on(
@@ -216,6 +223,7 @@ def _not_reproduced(receipt: Receipt, gate: Artifact) -> Iterator[str]:
         receipt.thresholds,
         receipt.champion_key,
         is_benchmark_asked=receipt.is_benchmark_asked,
+        strict=receipt.strict,
         now=receipt.timestamp_unix,
         run_dir=Path(receipt.run_dir),
     )

@@ -34,6 +34,7 @@ class Receipt(BaseModel):
     thresholds: Thresholds
     champion_key: str | None = Field(description="The adapter that was in use.")
     is_benchmark_asked: bool
+    strict: bool = Field(description="Whether a failure fails the run, or only warns; nothing is promoted either way.")
     sources: dict[str, str | None] = Field(description="Document -> SHA-256, hexadecimal; null when it is missing.")
 
     @property
@@ -82,6 +83,7 @@ def verdict_on(  # noqa: PLR0913 - all that a verdict rests on
     champion_key: str | None,
     *,
     is_benchmark_asked: bool,
+    strict: bool,
     now: int,
     run_dir: Path,
 ) -> Receipt:
@@ -93,6 +95,7 @@ def verdict_on(  # noqa: PLR0913 - all that a verdict rests on
         thresholds: What it demands.
         champion_key: The adapter that is in use.
         is_benchmark_asked: Whether the benchmark has a say.
+        strict: Whether a failure fails the run.
         now: Seconds since 1970.
         run_dir: Where what was judged lies.
     """
@@ -110,6 +113,7 @@ def verdict_on(  # noqa: PLR0913 - all that a verdict rests on
         thresholds=thresholds,
         champion_key=champion_key,
         is_benchmark_asked=is_benchmark_asked,
+        strict=strict,
         sources={
             RESULTS: _digest(judged.results_path),
             MANIFEST: _digest(judged.manifest_path),

@@ -62,7 +62,7 @@ def run_graph(
         definitions: The code location.
         settings: Where the sources and the instance are.
         job_name: `whole_graph`, or `train_set` to train nothing.
-        training: Configuration of the adapter: preset, domain, overrides, force_train.
+        training: Configuration of the adapter: preset, domain, overrides, force_train, native_train.
 
     Raises:
         ConfigurationError: The Dagster instance cannot be opened.

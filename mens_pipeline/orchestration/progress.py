@@ -1,15 +1,15 @@
 """Dagster's events as lines for a terminal."""
 
 import logging
-import re
 from typing import Final
 
 import dagster as dg
 
+from mens_pipeline.orchestration.failures import reason_of
+
 PROGRESS_LOGGER: Final = "mens_pipeline.progress"
 """The standard logger that receives one line for each event worth showing."""
 
-_OUR_ERROR: Final = re.compile(r"^mens_pipeline\.errors\.\w+: ")
 _SHOWN: Final = {
     "STEP_START": "start",
     "STEP_SUCCESS": "done",
@@ -34,8 +34,7 @@ class _EventHandler(logging.Handler):
             logging.getLogger(PROGRESS_LOGGER).info("%s: %s", _SHOWN[event.event_type_value], step)
             error = getattr(event.event_specific_data, "error", None)
             if error is not None:
-                cause = error.cause or error
-                logging.getLogger(PROGRESS_LOGGER).error("%s", _OUR_ERROR.sub("", cause.message.strip()))
+                logging.getLogger(PROGRESS_LOGGER).error("%s", reason_of(error))
 
 
 @dg.logger

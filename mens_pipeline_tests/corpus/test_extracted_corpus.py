@@ -266,3 +266,31 @@ def test_links_and_unreadable_files_count_as_what_they_are(workspace: Path, monk
     keys.append(inputs_of(workspace)["sources"])
 
     assert len(set(keys)) == 3
+
+
+def test_a_full_extraction_gives_the_same_bytes(workspace: Path, store: ArtifactStore) -> None:
+    """Nothing is taken over, and nothing is different."""
+    first, _ = build_extracted_corpus(workspace, store)
+    before = _contents(first)
+    again, reuse = build_extracted_corpus(workspace, store, full=True)
+
+    assert reuse == Reuse(extracted=5)
+    assert _contents(again) == before
+    assert again == first
+
+
+def test_a_full_extraction_mends_what_was_wrong_and_says_so(
+    workspace: Path, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier corpus that holds something else gives way."""
+
+    def wrong(path: Path, _query: TelemetryQuery | None) -> None:
+        path.write_text("wrong\n")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(extracted_corpus, "write_telemetry", wrong)
+        build_extracted_corpus(workspace, store)
+    corpus, reuse = build_extracted_corpus(workspace, store, full=True)
+
+    assert reuse == Reuse(extracted=5, differs=True)
+    assert (corpus.path / TELEMETRY).read_bytes() == b""

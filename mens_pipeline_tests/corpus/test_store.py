@@ -125,3 +125,19 @@ def test_what_is_built_is_built_once_and_is_the_latest(store: ArtifactStore) -> 
     assert first.manifest["num_rows"] == 1
     assert store.pointed("corpus", "latest") == first.key
     assert len(written) == 2
+
+
+def test_what_is_built_anew_replaces_what_was_there(store: ArtifactStore) -> None:
+    """Written although it is known, and not told as known."""
+    texts = iter(("old\n", "new\n"))
+
+    def write(folder: Path) -> dict[str, int]:
+        (folder / "rows.txt").write_text(next(texts))
+        return {}
+
+    store.built("corpus", _INPUTS, write)
+    made, was_there = store.built("corpus", _INPUTS, write, anew=True)
+
+    assert not was_there
+    assert (made.path / "rows.txt").read_text() == "new\n"
+    assert store.find("corpus", _INPUTS) == made

@@ -137,7 +137,9 @@ def evaluated(
     return store.built(KIND, inputs, write)[0]
 
 
-def judged(run: Path, store: ArtifactStore, evaluation: Artifact, thresholds: Thresholds = THRESHOLDS) -> Artifact:
+def judged(
+    run: Path, store: ArtifactStore, evaluation: Artifact, thresholds: Thresholds = THRESHOLDS, *, strict: bool = False
+) -> Artifact:
     """The verdict on a run.
 
     Args:
@@ -145,6 +147,7 @@ def judged(run: Path, store: ArtifactStore, evaluation: Artifact, thresholds: Th
         store: Where it is kept.
         evaluation: What it rests on.
         thresholds: What is demanded.
+        strict: Whether a failure fails the run.
     """
     rival = rival_of(store, adapter_digest(run))
     return build_benchmark_gate(
@@ -155,6 +158,7 @@ def judged(run: Path, store: ArtifactStore, evaluation: Artifact, thresholds: Th
         thresholds=thresholds,
         champion_key=rival.key if rival is not None else None,
         is_benchmark_asked=False,
+        strict=strict,
         now=NOW,
     )[0]
 

@@ -69,3 +69,21 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """There are no silent defaults."""
     with pytest.raises(ConfigurationError, match=r"No such file or directory\. Restore the file"):
         load_gate_policy(tmp_path / "gates.yaml")
+
+
+def test_a_run_may_raise_the_bar_of_the_benchmark() -> None:
+    """And leave it as it is."""
+    full = load_gate_policy(_SHIPPED).thresholds("full")
+
+    assert full.raised(None) == full
+    assert full.raised(0.10) == full
+    assert full.raised(0.8) == full.model_copy(update={"min_benchmark": 0.8})
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.09, 1.1, -1.0, float("nan")])
+def test_a_run_may_not_lower_it(rate: float) -> None:
+    """Nor ask for what is no share."""
+    full = load_gate_policy(_SHIPPED).thresholds("full")
+
+    with pytest.raises(ConfigurationError, match=r"not from 0\.1, .*Raise it, or leave it out"):
+        full.raised(rate)

@@ -148,6 +148,10 @@ def test_a_verdict_that_is_not_about_this_is_refused(
             replace(PRESENT, thresholds=THRESHOLDS.model_copy(update={"min_parse_rate": 0.9})),
             "The policy ci has changed since; run the gate again",
         ),
+        (
+            replace(PRESENT, thresholds=THRESHOLDS.model_copy(update={"min_benchmark": 0.1})),
+            "The policy ci has changed since; run the gate again",
+        ),
     ],
 )
 def test_a_verdict_that_is_out_of_date_is_refused(
@@ -156,6 +160,14 @@ def test_a_verdict_that_is_out_of_date_is_refused(
     """What it rested on is not what holds now."""
     with pytest.raises(RefusedError, match=message):
         promote(_verdict(run, store), run, store, present, now=NOW)
+
+
+def test_a_verdict_that_asked_for_more_of_the_benchmark_holds(run: Path, store: ArtifactStore) -> None:
+    """Whatever passes a higher bar passes the present one."""
+    higher = THRESHOLDS.model_copy(update={"min_benchmark": 0.8})
+    gate = judged(run, store, evaluated(run, store), higher)
+
+    assert promote(gate, run, store, PRESENT, now=NOW).changed
 
 
 def test_a_verdict_from_before_another_promotion_is_refused(tmp_path: Path, store: ArtifactStore) -> None:

@@ -49,7 +49,14 @@ def _judged(folder: Path) -> Judged:
 def _verdict(judged: Judged, thresholds: Thresholds = _LENIENT, champion_key: str | None = None) -> Receipt:
     run_dir = Path("runs/one")
     return verdict_on(
-        judged, "mine", thresholds, champion_key, is_benchmark_asked=True, now=1_700_000_000, run_dir=run_dir
+        judged,
+        "mine",
+        thresholds,
+        champion_key,
+        is_benchmark_asked=True,
+        strict=True,
+        now=1_700_000_000,
+        run_dir=run_dir,
     )
 
 
@@ -60,6 +67,7 @@ def test_a_receipt_says_what_it_is_about(tmp_path: Path) -> None:
 
     assert (receipt.overall_passed, receipt.policy, receipt.run_dir) == (True, "mine", "runs/one")
     assert (receipt.subject, receipt.thresholds, receipt.timestamp_unix) == (SUBJECT, _LENIENT, 1_700_000_000)
+    assert receipt.strict
     assert receipt.sources == {
         RESULTS: hashlib.sha256(judged.results_path.read_bytes()).hexdigest(),
         MANIFEST: hashlib.sha256(judged.manifest_path.read_bytes()).hexdigest(),

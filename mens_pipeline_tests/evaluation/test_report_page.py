@@ -41,6 +41,7 @@ def _receipt(*gates: GateOutcome, **changes: Any) -> Receipt:
         "thresholds": _THRESHOLDS,
         "champion_key": None,
         "is_benchmark_asked": True,
+        "strict": False,
         "sources": {},
         **changes,
     }

@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 
 from mens_pipeline.definitions import defs
+from mens_pipeline.settings import PROJECT_ROOT
 
 _HEAVY = {
     "torch",
@@ -29,7 +30,7 @@ def location() -> dg.Definitions:
 
 
 def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
-    """Assets, checks and jobs by name: a change of the graph shows here."""
+    """Assets, checks, jobs, schedules and sensors by name: a change of the graph shows here."""
     graph = location.resolve_asset_graph()
 
     assert sorted(key.to_user_string() for key in graph.get_all_asset_keys()) == [
@@ -66,7 +67,16 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
         "vox_sources:source_parse_rate",
     ]
     jobs = sorted(job.name for job in location.resolve_all_job_defs() if not job.name.startswith("__"))
-    assert jobs == ["train_set", "whole_graph"]
+    assert jobs == ["maintenance", "train_set", "whole_graph"]
+    repository = location.get_repository_def()
+    assert sorted(schedule.name for schedule in repository.schedule_defs) == ["nightly", "weekly_maintenance"]
+    assert sorted(sensor.name for sensor in repository.sensor_defs) == [
+        "docs_sources_changed",
+        "grammar_changed",
+        "run_failed",
+        "run_without_promotion",
+        "vox_sources_changed",
+    ]
 
 
 def test_it_can_be_loaded_and_run(location: dg.Definitions) -> None:
@@ -79,6 +89,20 @@ def test_every_asset_is_described(location: dg.Definitions) -> None:
     for spec in location.resolve_all_asset_specs():
         assert spec.group_name not in {None, "default"}
         assert spec.description
+
+
+def test_everything_that_runs_is_described(location: dg.Definitions) -> None:
+    """Jobs, schedules and sensors as well, and what runs by itself stands in the runbook."""
+    repository = location.get_repository_def()
+    described = {
+        **{job.name: job.description for job in repository.get_all_jobs() if not job.name.startswith("__")},
+        **{schedule.name: schedule.description for schedule in repository.schedule_defs},
+        **{sensor.name: sensor.description for sensor in repository.sensor_defs},
+    }
+
+    assert all(described.values()), described
+    runbook = (PROJECT_ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert [name for name in described if f"`{name}`" not in runbook] == ["train_set"]
 
 
 def test_it_loads_without_heavy_libraries() -> None:

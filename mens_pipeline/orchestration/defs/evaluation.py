@@ -52,7 +52,7 @@ def eval_results(
     run, device, decoding = store.latest(ADAPTER).path, compute.resolve(), load_model(EVALUATION, Decoding)
     exam = examination(store.latest(SPLIT).path / HELDOUT, benchmark, answer_fits(manifest_of(run), decoding))
     conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock")
-    generations = prepare_generations(run, exam, conditions, store.open(), context.run_id)
+    generations = prepare_generations(run, exam, conditions, store.open(), context.run.run_id)
     evaluation, reused = build_eval_results(
         exam, generations, manifest_of(run), store.open(), lambda prepared: generator.run(context, prepared)
     )

@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from mens_pipeline.corpus.extracted_corpus import KIND, RECORDS, REPORT, build_extracted_corpus
 from mens_pipeline.corpus.shares import share_text
@@ -20,26 +21,41 @@ from mens_pipeline.settings import GATE_POLICY, load_settings
 _DROP_SCHEMA = dg.TableSchema([dg.TableColumn(name) for name in ("unit", "reason", "dropped")])
 
 
+class ExtractionConfig(dg.Config):
+    """What a person, a schedule or a sensor may choose for one run."""
+
+    full: bool = Field(default=False, description="Extract every file, whatever the latest corpus knows of it.")
+
+
 @dg.asset(
     group_name="corpus", deps=["vox_sources", "docs_sources", "telemetry_source"], kinds={"json"}, code_version="1"
 )
 def extracted_corpus(
-    workspace: VoxWorkspace, telemetry: Telemetry, store: ArtifactStoreResource
+    context: dg.AssetExecutionContext,
+    config: ExtractionConfig,
+    workspace: VoxWorkspace,
+    telemetry: Telemetry,
+    store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any]:
     """Records of Vox code and prose cut from the workspace, each with its source, span, hash and verdict.
 
     Where a telemetry database is named, its rows stand beside them as redacted pairs.
 
-    Whatever does not train is counted with its reason. An unchanged workspace is not extracted again.
+    Whatever does not train is counted with its reason. An unchanged workspace is not extracted again, unless the run
+    asks for a full extraction, which must then give the same bytes.
     """
     corpus, reused = build_extracted_corpus(
-        workspace.folder(), store.open(), load_settings().num_workers, telemetry.query()
+        workspace.folder(), store.open(), load_settings().num_workers, telemetry.query(), full=config.full
     )
+    if reused.differs:
+        context.log.warning("a full extraction gave other bytes than before of the same inputs; they took their place")
     return dg.MaterializeResult(
         data_version=dg.DataVersion(corpus.manifest["outputs"][RECORDS]["sha256"]),
         metadata={
             "dagster/row_count": corpus.manifest["num_records"],
             "reused": reused.is_whole,
+            "full": config.full,
+            "differs_from_before": reused.differs,
             "files_known": reused.known,
             "files_extracted": reused.extracted,
             "records": dg.MetadataValue.path(corpus.path / RECORDS),

@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final
 
 import dagster as dg
+from pydantic import Field
 
 from mens_pipeline.corpus.heldout_split import HELDOUT
 from mens_pipeline.corpus.heldout_split import KIND as SPLIT
@@ -12,20 +14,36 @@ from mens_pipeline.errors import MensError
 from mens_pipeline.evaluation.benchmark_gate import KIND, PAGE, build_benchmark_gate, receipt_in
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.evaluation.history import history_of, rival_of
-from mens_pipeline.evaluation.policy import GateName
+from mens_pipeline.evaluation.policy import GateName, Thresholds
 from mens_pipeline.evaluation.prepare import adapter_digest
 from mens_pipeline.evaluation.promotion import Promotion, promote
 from mens_pipeline.evaluation.receipt import RECEIPT, Receipt, gate_of
 from mens_pipeline.orchestration.defs.evaluation import eval_results
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
-from mens_pipeline.settings import load_settings, present_of, thresholds_of
+from mens_pipeline.settings import Settings, load_settings, present_of, thresholds_of
 from mens_pipeline.training.job import ADAPTER as ADAPTER_FOLDER
 from mens_pipeline.training.manifest import CARD
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
+FRESHNESS: Final = dg.FreshnessPolicy.cron(
+    deadline_cron="0 8 * * *", lower_bound_delta=timedelta(hours=4), timezone="UTC"
+)
+"""By 08:00 UTC the run of 04:00 has promoted an adapter, or confirmed the one in use; else the UI shows it as stale."""
 
-@dg.asset(group_name="evaluation", deps=[eval_results], kinds={"json"}, code_version="1")
-def benchmark_gate(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
+
+class GateConfig(dg.Config):
+    """What a person may choose for one run: how loudly a failure is told, and a higher bar, never a lower one."""
+
+    strict_quality_gate: bool | None = Field(
+        default=None, description="Whether a failing gate fails the run; left out, VOX_EVAL_STRICT says."
+    )
+    benchmark_min_pass_rate: float | None = Field(
+        default=None, description="Share of the benchmark that must pass; left out, policy or environment say."
+    )
+
+
+@dg.asset(group_name="evaluation", deps=[eval_results], kinds={"json"}, code_version="2")
+def benchmark_gate(config: GateConfig, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """The verdict on the adapter: what was measured, what config/gates.yaml requires, bound by hash to both.
 
     The page `report.html` shows it to people, with every failure.
@@ -38,9 +56,10 @@ def benchmark_gate(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
         run,
         store.open(),
         policy=settings.eval_policy,
-        thresholds=thresholds_of(settings),
+        thresholds=_thresholds(config, settings),
         champion_key=rival.key if rival is not None else None,
         is_benchmark_asked=settings.benchmark,
+        strict=settings.eval_strict if config.strict_quality_gate is None else config.strict_quality_gate,
         now=int(time.time()),
     )
     receipt = receipt_in(gate.path)
@@ -50,6 +69,7 @@ def benchmark_gate(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
             "reused": reused,
             "passed": receipt.overall_passed,
             "policy": receipt.policy,
+            "strict": receipt.strict,
             "gates": dg.MetadataValue.table(_rows(receipt)),
             "report": dg.MetadataValue.path(gate.path / PAGE),
             "receipt": dg.MetadataValue.path(gate.path / RECEIPT),
@@ -66,8 +86,8 @@ def benchmark_gate(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
             "gate_passed",
             asset=benchmark_gate,
             blocking=True,
-            description="No blocking gate failed. With VOX_EVAL_STRICT=1 a failure fails the run, else it warns; "
-            "nothing is promoted either way.",
+            description="No blocking gate failed. With VOX_EVAL_STRICT=1 or strict_quality_gate a failure fails the "
+            "run, else it warns; nothing is promoted either way.",
         ),
         dg.AssetCheckSpec(
             "model_parse_rate",
@@ -87,7 +107,7 @@ def benchmark_gate(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
 def gate_checks(context: dg.AssetCheckExecutionContext, store: ArtifactStoreResource) -> Iterator[dg.AssetCheckResult]:
     """The verdict as asset checks, read from the receipt."""
     receipt = receipt_in(store.latest(KIND).path)
-    severity = dg.AssetCheckSeverity.ERROR if load_settings().eval_strict else dg.AssetCheckSeverity.WARN
+    severity = dg.AssetCheckSeverity.ERROR if receipt.strict else dg.AssetCheckSeverity.WARN
     gates = {"model_parse_rate": GateName.PARSE_RATE, "model_coverage": GateName.COVERAGE}
     for key in context.selected_asset_check_keys:
         if key.name == "gate_passed":
@@ -100,7 +120,14 @@ def gate_checks(context: dg.AssetCheckExecutionContext, store: ArtifactStoreReso
         )
 
 
-@dg.asset(group_name="delivery", deps=[benchmark_gate], kinds={"huggingface"}, code_version="1", output_required=False)
+@dg.asset(
+    group_name="delivery",
+    deps=[benchmark_gate],
+    kinds={"huggingface"},
+    code_version="1",
+    output_required=False,
+    freshness_policy=FRESHNESS,
+)
 def promoted_adapter(
     context: dg.AssetExecutionContext, store: ArtifactStoreResource
 ) -> Iterator[dg.MaterializeResult[Any]]:
@@ -111,7 +138,7 @@ def promoted_adapter(
     settings = load_settings()
     gate = store.latest(KIND)
     receipt = receipt_in(gate.path)
-    if not receipt.overall_passed and _is_judged_here(context) and not settings.eval_strict:
+    if not receipt.overall_passed and _is_judged_here(context) and not receipt.strict:
         context.log.warning("not promoted: %s", "; ".join(receipt.reasons))
         return
     run = store.latest(ADAPTER).path
@@ -125,11 +152,25 @@ def promoted_adapter(
     )
 
 
+def _thresholds(config: GateConfig, settings: Settings) -> Thresholds:
+    """What is demanded in this run."""
+    if config.benchmark_min_pass_rate and not settings.benchmark:
+        advice = "Unset VOX_BENCHMARK, or leave benchmark_min_pass_rate out."
+        raise dg.Failure(f"VOX_BENCHMARK=0: the benchmark has no say. {advice}", allow_retries=False)
+    try:
+        return thresholds_of(settings).raised(config.benchmark_min_pass_rate)
+    except MensError as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+
+
 def _is_judged_here(context: dg.AssetExecutionContext) -> bool:
-    """Whether the run holds the gate as well; then its check has told of the failure."""
-    steps = context.run.step_keys_to_execute
-    is_selected = benchmark_gate.key in context.job_def.asset_layer.selected_asset_keys
-    return is_selected and (steps is None or benchmark_gate.op.name in steps)
+    """Whether a check of this very run has told of the failure.
+
+    The events say so; the selection of a run does not: of all assets it is none or empty, as the run was started.
+    """
+    told = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+    evaluations = (event.asset_check_evaluation_data for entry in told if (event := entry.dagster_event) is not None)
+    return any(evaluation.asset_key == benchmark_gate.key for evaluation in evaluations)
 
 
 def _rows(receipt: Receipt) -> list[dg.TableRecord]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.mixed_train_set import TRAIN
@@ -26,10 +27,11 @@ from mens_pipeline.training.telemetry_log import FILE, steps_of
 class TrainConfig(dg.Config):
     """What a person may choose for one run."""
 
-    preset: str = "auto"
-    domain: str | None = None
-    overrides: dict[str, str] = {}  # noqa: RUF012 - Dagster copies it
-    force_train: bool = False
+    preset: str = Field(default="auto", description="A recipe of config/presets.yaml; `auto` picks by memory.")
+    domain: str | None = Field(default=None, description="Which rows; config/domains.yaml.")
+    overrides: dict[str, str] = Field(default={}, description="Fields of the recipe.")
+    force_train: bool = Field(default=False, description="Train although nothing has changed.")
+    native_train: bool = Field(default=True, description="There is one trainer; false is a refusal.")
 
 
 @dg.asset(group_name="training", kinds={"huggingface"}, code_version="1")
@@ -72,6 +74,10 @@ def qlora_adapter(
 
     An unchanged contract (recipe, train set, base, device, versions) is not trained again; an interrupted run goes on.
     """
+    if not config.native_train:
+        advice = "Leave native_train out, or train by hand with `mens train`."
+        message = f"native_train is false, and there is no other trainer than the QLoRA one of this project. {advice}"
+        raise dg.Failure(message, allow_retries=False)
     resolved, run = _prepared(config, compute, store, context)
     if config.force_train:
         store.open().drop(KIND, {"contract": run.contract})

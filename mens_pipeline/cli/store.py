@@ -1,0 +1,71 @@
+"""`mens store`: what the pipeline keeps, and what it lets go."""
+
+import json
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from mens_pipeline.delivery.retention import Decision, Plan
+
+app = typer.Typer(name="store", help="What the pipeline keeps.", no_args_is_help=True)
+
+
+@app.command()
+def prune(
+    *,
+    apply: Annotated[bool, typer.Option("--apply", help="Remove what the plan lets go; else nothing is.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as one JSON document.")] = False,
+) -> None:
+    """Print what config/retention.yaml keeps and lets go, with a reason for each, and with --apply remove the latter.
+
+    What `latest` names, the champion, its history, and what verdicts and promoted adapters rest on always stay. Do not
+    remove anything while a run is at work.
+
+    Exit code 0: done. 2: the command was misused.
+    """
+    from mens_pipeline.corpus.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.delivery import prune as pruning  # noqa: PLC0415 - likewise
+    from mens_pipeline.delivery.retention import load_retention  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import RETENTION, load_settings  # noqa: PLC0415 - likewise
+
+    def show(plan: "Plan") -> None:
+        typer.echo(_json(plan, applied=apply) if as_json else _text(plan, applied=apply))
+
+    store = ArtifactStore(load_settings().store_root.resolve())
+    pruning.prune(store, load_retention(RETENTION), time.time(), apply=apply, show=show)
+
+
+def _text(plan: "Plan", *, applied: bool) -> str:
+    lines = [
+        f"{d.action:<6}  {d.item.kind:<16}  {d.item.key[:12]:<12}  {_size(d.item.num_bytes):>9}  {_label(d)}{d.reason}"
+        for d in plan.decisions
+    ]
+    share = f"{len(plan.removed)}/{len(plan.decisions)}, {_size(plan.num_removed_bytes)} of {_size(plan.num_bytes)}"
+    verdict = f"removing {share}" if applied else f"to remove: {share}; --apply removes them"
+    return "\n".join([*lines, verdict])
+
+
+def _label(decision: "Decision") -> str:
+    return f"{decision.item.name}: " if decision.item.name else ""
+
+
+def _json(plan: "Plan", *, applied: bool) -> str:
+    rows: list[dict[str, Any]] = [
+        {
+            "action": decision.action,
+            "kind": decision.item.kind,
+            "key": decision.item.key,
+            "name": decision.item.name,
+            "bytes": decision.item.num_bytes,
+            "reason": decision.reason,
+        }
+        for decision in plan.decisions
+    ]
+    totals = {"applied": applied, "bytes": plan.num_bytes, "bytes_removed": plan.num_removed_bytes}
+    return json.dumps({**totals, "artifacts": rows}, indent=2)
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:.1f} MB" if num_bytes >= 1e5 else f"{num_bytes / 1e3:.1f} kB"  # noqa: PLR2004 - a unit

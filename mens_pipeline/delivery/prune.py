@@ -1,0 +1,117 @@
+"""The store as a plan sees it, and the removal of what the plan lets go."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.corpus.store import MANIFEST, ArtifactStore
+from mens_pipeline.delivery.retention import Item, Plan, RetentionPolicy, Stored, plan_retention
+from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
+from mens_pipeline.evaluation.history import CHAMPION, changing, history_of
+
+_SHA256: Final = re.compile(r"\b[0-9a-f]{64}\b")
+_WORK: Final = re.compile(r"\.(work|draft)-.+")
+_KEY: Final = re.compile(r"[0-9a-f]{64}")
+_POINTERS: Final = ("latest", CHAMPION)
+
+
+def prune(
+    store: ArtifactStore, policy: RetentionPolicy, now: float, *, apply: bool, show: Callable[[Plan], None]
+) -> Plan:
+    """Plan what goes, show the plan, and remove it if that is asked for.
+
+    No adapter is promoted meanwhile.
+
+    Args:
+        store: The store.
+        policy: How long things are kept.
+        now: Seconds since 1970.
+        apply: Whether to remove anything.
+        show: Takes the plan before anything is removed.
+
+    Returns:
+        The plan.
+
+    Raises:
+        SourceNotFoundError: There is no store.
+        ConfigurationError: A folder cannot be removed; those before it are gone.
+    """
+    if not store.root.is_dir():
+        raise SourceNotFoundError(f"{store.root}: no such folder. Set MENS_STORE_ROOT to the store.")
+    with changing(store):
+        plan = plan_retention(read_store(store), policy, now)
+        show(plan)
+        if apply:
+            _remove_all(plan)
+    return plan
+
+
+def read_store(store: ArtifactStore) -> Stored:
+    """What there is in a store.
+
+    Args:
+        store: The store.
+    """
+    kinds = sorted(path for path in store.root.iterdir() if path.is_dir())
+    pointers = {
+        (kind.name, name): key for kind in kinds for name in _POINTERS if (key := store.pointed(kind.name, name))
+    }
+    history = frozenset(event.key for event in history_of(store))
+    return Stored(tuple(item for kind in kinds for item in _items_of(kind)), pointers, history)
+
+
+def _items_of(kind: Path) -> Iterator[Item]:
+    """The artifacts of a kind, and its folders that never became one; pointers, locks and logs are no folders."""
+    for path in sorted(kind.iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            if _KEY.fullmatch(path.name) and (path / MANIFEST).is_file():
+                yield _artifact(kind.name, path)
+            elif _KEY.fullmatch(path.name) or _WORK.fullmatch(path.name):
+                yield _leftover(kind.name, path)
+
+
+def _artifact(kind: str, path: Path) -> Item:
+    text = (path / MANIFEST).read_text(encoding="utf-8")
+    manifest: dict[str, Any] = json.loads(text)
+    outputs = manifest.pop("outputs").values()
+    return Item(
+        kind=kind,
+        key=path.name,
+        name=str(manifest.get("name") or manifest.get("training", {}).get("name", "")),
+        path=path,
+        num_bytes=sum(output["bytes"] for output in outputs) + len(text.encode()),
+        made=(path / MANIFEST).stat().st_mtime,
+        is_artifact=True,
+        digests=frozenset(output["sha256"] for output in outputs) | {path.name},
+        mentions=frozenset(_SHA256.findall(json.dumps(manifest))) - {path.name},
+    )
+
+
+def _leftover(kind: str, path: Path) -> Item:
+    sizes, times = [0], [path.stat().st_mtime]
+    for found in path.rglob("*"):
+        status = found.lstat()
+        sizes.append(0 if found.is_dir() else status.st_size)
+        times.append(status.st_mtime)
+    return Item(kind, path.name, "", path, sum(sizes), max(times), False, frozenset(), frozenset())  # noqa: FBT003
+
+
+def _remove_all(plan: Plan) -> None:
+    for decision in plan.removed:
+        try:
+            _remove(decision.item.path)
+        except OSError as error:
+            message = f"{error.filename}: {error.strerror}. Let this user write to the store, and run the same again."
+            raise ConfigurationError(message) from error
+
+
+def _remove(path: Path) -> None:
+    """Take a folder out of the store at once, then file by file; what is left if that is interrupted is a draft."""
+    gone = path if path.name.startswith(".") else path.with_name(f".draft-{path.name}-removed")
+    if gone != path:
+        shutil.rmtree(gone, ignore_errors=True)
+        path.replace(gone)
+    shutil.rmtree(gone)

@@ -1,0 +1,201 @@
+"""What of the store stays and what goes: a pure plan, with a reason for each artifact."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mens_pipeline.corpus.yaml_file import load_model
+from mens_pipeline.evaluation.benchmark_gate import KIND as GATE
+from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
+from mens_pipeline.evaluation.history import KIND as PROMOTED
+from mens_pipeline.evaluation.prepare import KIND as GENERATIONS
+from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
+
+_DAY: Final = 86_400
+_RESTS_ON: Final = {PROMOTED: (GATE, ADAPTER), GATE: (EVALUATION, ADAPTER, PROMOTED), EVALUATION: (GENERATIONS,)}
+"""Kind -> kinds of what its artifacts keep. Answers of the base serve every night, so their own age says little."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Days(_Strict):
+    """Kinds that are kept by age, in days."""
+
+    qlora_adapter: int = Field(ge=1, description="lora-adapter-<commit>.")
+    eval_results: int = Field(ge=1, description="eval-gate-<commit>: the figures.")
+    benchmark_gate: int = Field(ge=1, description="eval-gate-<commit>: the verdict.")
+    generations: int = Field(ge=1, description="What models answered.")
+
+
+class RetentionPolicy(_Strict):
+    """How long the store keeps what the pipeline makes."""
+
+    days: Days
+    newest: int = Field(ge=1, description="Artifacts of every other kind that are kept.")
+    abandoned_days: int = Field(ge=1, description="Age of a work folder that nobody comes back to.")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A folder of the store.
+
+    Attributes:
+        kind: What it is.
+        key: Its key; of a folder that is no artifact, its name.
+        name: What people call it; empty when it has no name.
+        path: The folder.
+        num_bytes: Its size.
+        made: When it was complete, or last written to, in seconds since 1970.
+        is_artifact: Whether it is complete; else it is a work folder, a draft, or what is left of an artifact.
+        digests: What others may cite it by: its key, and the SHA-256 of its files.
+        mentions: The SHA-256 that its manifest names besides those of its own files.
+    """
+
+    kind: str
+    key: str
+    name: str
+    path: Path
+    num_bytes: int
+    made: float
+    is_artifact: bool
+    digests: frozenset[str]
+    mentions: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """All that a plan is made of.
+
+    Attributes:
+        items: The folders of the store.
+        pointers: Kind and name of a pointer -> the key that it names.
+        history: Every promoted adapter that the history of champions names.
+    """
+
+    items: tuple[Item, ...]
+    pointers: Mapping[tuple[str, str], str]
+    history: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of a folder.
+
+    Attributes:
+        item: The folder.
+        action: Whether it stays.
+        reason: Why.
+    """
+
+    item: Item
+    action: Literal["keep", "remove"]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What becomes of all folders, by kind, the newest of each first."""
+
+    decisions: tuple[Decision, ...]
+
+    @property
+    def removed(self) -> tuple[Decision, ...]:
+        """What goes."""
+        return tuple(decision for decision in self.decisions if decision.action == "remove")
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of all folders."""
+        return sum(decision.item.num_bytes for decision in self.decisions)
+
+    @property
+    def num_removed_bytes(self) -> int:
+        """The size of what goes."""
+        return sum(decision.item.num_bytes for decision in self.removed)
+
+
+def load_retention(path: Path) -> RetentionPolicy:
+    """Read and check `config/retention.yaml`.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ConfigurationError: It is missing, is no YAML, or holds mistakes; the message names all of them.
+    """
+    return load_model(path, RetentionPolicy)
+
+
+def plan_retention(stored: Stored, policy: RetentionPolicy, now: float) -> Plan:
+    """Decide about every folder.
+
+    Args:
+        stored: What there is.
+        policy: How long it is kept.
+        now: Seconds since 1970.
+    """
+    items = sorted(stored.items, key=lambda item: (item.kind, -item.made, item.key))
+    kept = {item.path: reason for item, reason in _kept_for_themselves(items, stored, policy, now)}
+    _keep_what_is_cited(items, kept)
+    return Plan(tuple(_decision(item, kept, policy, now) for item in items))
+
+
+def _kept_for_themselves(
+    items: Sequence[Item], stored: Stored, policy: RetentionPolicy, now: float
+) -> Iterator[tuple[Item, str]]:
+    """What is kept whatever else is; items come by kind, the newest first."""
+    names = {(kind, key): name for (kind, name), key in stored.pointers.items()}
+    days = policy.days.model_dump()
+    for kind, group in groupby(items, key=lambda item: item.kind):
+        for number, item in enumerate(item for item in group if item.is_artifact):
+            if (kind, item.key) in names:
+                yield item, f"named by {names[kind, item.key]}"
+            elif kind == PROMOTED and item.key in stored.history:
+                yield item, "in the history of champions"
+            elif kind in days and _age(item, now) < days[kind]:
+                yield item, f"younger than {days[kind]} days"
+            elif kind not in days and number < policy.newest:
+                yield item, f"among the newest {policy.newest}"
+
+
+def _keep_what_is_cited(items: Sequence[Item], kept: dict[Path, str]) -> None:
+    """Keep what promoted adapters, verdicts and figures that are kept rest on, and what that rests on in turn."""
+    by_digest: dict[str, list[Item]] = {}
+    for item in items:
+        for digest in item.digests:
+            by_digest.setdefault(digest, []).append(item)
+    waiting = [item for item in items if item.path in kept]
+    while waiting:
+        citing = waiting.pop()
+        for cited in _cited(citing, by_digest):
+            if cited.path not in kept:
+                kept[cited.path] = f"{citing.kind} {citing.key[:12]} rests on it"
+                waiting.append(cited)
+
+
+def _cited(citing: Item, by_digest: Mapping[str, Iterable[Item]]) -> Iterator[Item]:
+    kinds = _RESTS_ON.get(citing.kind, ())
+    for digest in sorted(citing.mentions):
+        yield from (item for item in by_digest.get(digest, ()) if item.kind in kinds)
+
+
+def _decision(item: Item, kept: Mapping[Path, str], policy: RetentionPolicy, now: float) -> Decision:
+    if item.path in kept:
+        return Decision(item, "keep", kept[item.path])
+    if not item.is_artifact:
+        if _age(item, now) < policy.abandoned_days:
+            return Decision(item, "keep", "perhaps still at work")
+        return Decision(item, "remove", f"no run has written to it for {policy.abandoned_days} days")
+    days = policy.days.model_dump()
+    reason = f"older than {days[item.kind]} days" if item.kind in days else f"not among the newest {policy.newest}"
+    return Decision(item, "remove", reason)
+
+
+def _age(item: Item, now: float) -> float:
+    return (now - item.made) / _DAY

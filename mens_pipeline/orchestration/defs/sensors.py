@@ -1,0 +1,124 @@
+"""What starts a run: programs, pages or the grammar have changed."""
+
+import time
+from typing import Final
+
+import dagster as dg
+
+from mens_pipeline.corpus.extracted_corpus import KIND as CORPUS
+from mens_pipeline.corpus.source_roots import FILE_NAME as ROOTS
+from mens_pipeline.corpus.sources import PAGE_SUFFIXES, VOX_SUFFIXES
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.corpus.watch import sight
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.language.fingerprint import grammar_fingerprint
+from mens_pipeline.orchestration.cursor import Cursor, read_cursor
+from mens_pipeline.orchestration.defs.extraction import ExtractionConfig
+from mens_pipeline.orchestration.defs.jobs import whole_graph
+from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.resources.source_watch import SourceWatch
+from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
+from mens_pipeline.settings import load_settings
+
+_EVERY_SECONDS: Final = 60
+_GRAMMAR: Final = "grammar_changed"
+
+
+@dg.definitions
+def sensors() -> dg.Definitions:
+    """The sensors; those of production are on from the start, those of a developer wait to be switched on."""
+    is_production = load_settings().environment == "prod"
+    status = dg.DefaultSensorStatus.RUNNING if is_production else dg.DefaultSensorStatus.STOPPED
+    return dg.Definitions(
+        sensors=[
+            _tree_sensor("vox_sources_changed", "programs", (*VOX_SUFFIXES, ROOTS), status),
+            _tree_sensor("docs_sources_changed", "pages", PAGE_SUFFIXES, status),
+            _grammar_sensor(status),
+        ]
+    )
+
+
+def _tree_sensor(
+    name: str, what: str, suffixes: tuple[str, ...], status: dg.DefaultSensorStatus
+) -> dg.SensorDefinition:
+    """A sensor of the files whose names end so."""
+
+    @dg.sensor(
+        name=name,
+        job=whole_graph,
+        minimum_interval_seconds=_EVERY_SECONDS,
+        default_status=status,
+        description=f"Runs the graph when {what} of the workspace were added, changed or removed.",
+    )
+    def changed(
+        context: dg.SensorEvaluationContext, workspace: VoxWorkspace, source_watch: SourceWatch
+    ) -> dg.SensorResult | dg.SkipReason:
+        try:
+            seen = sight(workspace.folder(), suffixes, source_watch.most_files)
+        except RefusedError as error:
+            advice = "Name a smaller MENS_SOURCE_ROOT; until then only the nightly run sees changes."
+            return dg.SkipReason(f"not watched: {error} {advice}")
+        now = time.time()  # after the look: what was touched meanwhile is not of a time to come
+        before = read_cursor(context.cursor)
+        if before is not None and before.fingerprint == seen.fingerprint:
+            return dg.SkipReason(f"no change: {seen.num_files} {what} are as they were")
+        if not seen.is_settled(now, source_watch.settle_seconds):
+            seconds = f"{source_watch.settle_seconds:g} s"
+            return dg.SkipReason(
+                f"{what} are being written: one was touched in the last {seconds}, waiting for the rest"
+            )
+        if before is None:
+            # Switching a sensor on means: from now on. It must not take the device at once; the nightly run comes too.
+            return _remembered(
+                Cursor(n=int(now), fingerprint=seen.fingerprint),
+                f"first look: {seen.num_files} {what} recorded. The next change starts a run; for one now, launch it",
+            )
+        return _run(name, before.moved(seen.fingerprint))
+
+    return changed
+
+
+def _grammar_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
+    """A sensor of the language itself: of what the code server has loaded."""
+
+    @dg.sensor(
+        name=_GRAMMAR,
+        job=whole_graph,
+        minimum_interval_seconds=_EVERY_SECONDS,
+        default_status=status,
+        description="Runs the graph and extracts every file when lexer, parser or tables have changed.",
+    )
+    def changed(context: dg.SensorEvaluationContext, store: ArtifactStoreResource) -> dg.SensorResult | dg.SkipReason:
+        now, fingerprint = time.time(), grammar_fingerprint()
+        before = read_cursor(context.cursor)
+        if before is None:
+            # Unlike files, the grammar that the latest corpus was made with is on record: a change that came while the
+            # sensor was off is not missed.
+            of_corpus = _grammar_of_corpus(store.open())
+            if of_corpus is None:
+                return dg.SkipReason("there is no corpus yet; its first run takes the grammar as it is")
+            before = Cursor(n=int(now), fingerprint=of_corpus)
+        if before.fingerprint == fingerprint:
+            return _remembered(before, f"no change: the grammar is still {fingerprint[:12]}")
+        return _run(_GRAMMAR, before.moved(fingerprint), ExtractionConfig(full=True))
+
+    return changed
+
+
+def _grammar_of_corpus(store: ArtifactStore) -> str | None:
+    key = store.pointed(CORPUS, "latest")
+    corpus = store.get(CORPUS, key) if key is not None else None
+    return str(corpus.manifest["inputs"]["grammar"]) if corpus is not None else None
+
+
+def _remembered(cursor: Cursor, reason: str) -> dg.SensorResult:
+    return dg.SensorResult(skip_reason=dg.SkipReason(reason), cursor=cursor.model_dump_json())
+
+
+def _run(name: str, cursor: Cursor, extraction: ExtractionConfig | None = None) -> dg.SensorResult:
+    request = dg.RunRequest(
+        run_key=cursor.run_key(name),
+        run_config=dg.RunConfig(ops={"extracted_corpus": extraction}) if extraction is not None else {},
+        tags={"mens/job": name, "mens/fingerprint": cursor.fingerprint[:12]},
+    )
+    return dg.SensorResult(run_requests=[request], cursor=cursor.model_dump_json())

@@ -1,0 +1,78 @@
+"""`mens store prune`: what the store lets go."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.corpus.store import MANIFEST, Artifact, ArtifactStore
+from mens_pipeline.errors import SourceNotFoundError
+
+_OLD = 1_000_000_000
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Artifact]:
+    """Two adapters, both made long ago; `latest` names the second."""
+    monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
+    store = ArtifactStore(tmp_path / "store")
+    made = [
+        store.built("qlora_adapter", {"n": n}, lambda _folder: {"training": {"name": "lora-adapter-0123abcd"}})[0]
+        for n in range(2)
+    ]
+    for artifact in made:
+        os.utime(artifact.path / MANIFEST, (_OLD, _OLD))
+    return made
+
+
+def _prune(*options: str) -> Result:
+    return CliRunner().invoke(app, ["store", "prune", *options])
+
+
+def test_a_dry_run_says_what_would_go_and_why(artifacts: list[Artifact]) -> None:
+    """A line each, what goes of all there is, and how to go on."""
+    first, second = artifacts
+    result = _prune()
+
+    assert result.exit_code == 0
+    assert (
+        f"remove  qlora_adapter     {first.key[:12]}     0.2 kB  lora-adapter-0123abcd: older than 90 days"
+        in result.stdout
+    )
+    assert (
+        f"keep    qlora_adapter     {second.key[:12]}     0.2 kB  lora-adapter-0123abcd: named by latest"
+        in result.stdout
+    )
+    assert result.stdout.endswith("to remove: 1/2, 0.2 kB of 0.4 kB; --apply removes them\n")
+    assert first.path.is_dir()
+
+
+def test_applying_prints_the_plan_and_does_it(artifacts: list[Artifact]) -> None:
+    """And the next plan has nothing to let go."""
+    first, second = artifacts
+    result = _prune("--apply")
+
+    assert result.stdout.endswith("removing 1/2, 0.2 kB of 0.4 kB\n")
+    assert "older than 90 days" in result.stdout
+    assert (first.path.exists(), second.path.exists()) == (False, True)
+    assert "to remove: 0/1" in _prune().stdout
+
+
+def test_machines_read_the_same(artifacts: list[Artifact]) -> None:
+    """As one JSON document."""
+    plan = json.loads(_prune("--json").stdout)
+    (removed,) = (row for row in plan["artifacts"] if row["action"] == "remove")
+
+    assert plan["applied"] is False
+    assert plan["bytes_removed"] == removed["bytes"] < plan["bytes"]
+    assert (removed["key"], removed["reason"]) == (artifacts[0].key, "older than 90 days")
+
+
+def test_a_missing_store_is_misuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is never an empty one."""
+    monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "none"))
+
+    assert isinstance(_prune().exception, SourceNotFoundError)

@@ -1,0 +1,173 @@
+"""What stays and what goes, and why."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mens_pipeline.delivery.retention import Item, RetentionPolicy, Stored, load_retention, plan_retention
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.settings import RETENTION
+
+_DAY = 86_400
+_NOW = 1_800_000_000.0
+_DAYS = {"qlora_adapter": 90, "eval_results": 30, "benchmark_gate": 30, "generations": 30}
+_POLICY = RetentionPolicy.model_validate({"days": _DAYS, "newest": 2, "abandoned_days": 2})
+
+
+def _item(kind: str, key: str, days: float, *, mentions: str = "", **fields: Any) -> Item:
+    values: dict[str, Any] = {
+        "kind": kind,
+        "key": key,
+        "name": "",
+        "path": Path(kind, key),
+        "num_bytes": 10,
+        "made": _NOW - days * _DAY,
+        "is_artifact": True,
+        "digests": frozenset({key}),
+        "mentions": frozenset(mentions.split()),
+        **fields,
+    }
+    return Item(**values)
+
+
+def _reasons(*items: Item, history: frozenset[str] = frozenset(), **pointers: str) -> dict[str, tuple[str, str]]:
+    """What becomes of each key. A pointer is written as `kind__name="key"`."""
+    named = {(kind.split("__")[0], kind.split("__")[1]): key for kind, key in pointers.items()}
+    plan = plan_retention(Stored(items, named, history), _POLICY, _NOW)
+    return {decision.item.key: (decision.action, decision.reason) for decision in plan.decisions}
+
+
+@pytest.mark.parametrize(
+    ("kind", "days", "action", "reason"),
+    [
+        ("qlora_adapter", 89.9, "keep", "younger than 90 days"),
+        ("qlora_adapter", 90, "remove", "older than 90 days"),
+        ("eval_results", 29.9, "keep", "younger than 30 days"),
+        ("eval_results", 30, "remove", "older than 30 days"),
+        ("benchmark_gate", 31, "remove", "older than 30 days"),
+        ("generations", 31, "remove", "older than 30 days"),
+        ("extracted_corpus", 1000, "keep", "among the newest 2"),
+        ("promoted_adapter", 1000, "keep", "among the newest 2"),
+    ],
+)
+def test_age_decides_for_some_kinds_and_number_for_the_others(kind: str, days: float, action: str, reason: str) -> None:
+    """The table of config/retention.yaml."""
+    assert _reasons(_item(kind, "k", days)) == {"k": (action, reason)}
+
+
+def test_of_the_other_kinds_the_newest_stay() -> None:
+    """Each kind is counted by itself."""
+    items = [_item("extracted_corpus", f"c{days}", days) for days in (3, 1, 2)]
+
+    assert _reasons(*items, _item("heldout_split", "s", 9)) == {
+        "c1": ("keep", "among the newest 2"),
+        "c2": ("keep", "among the newest 2"),
+        "c3": ("remove", "not among the newest 2"),
+        "s": ("keep", "among the newest 2"),
+    }
+
+
+def test_what_a_pointer_names_stays() -> None:
+    """However old: an adapter that is reused every night, and the champion."""
+    items = [_item("qlora_adapter", "a", 400), *(_item("promoted_adapter", f"p{n}", n) for n in (1, 2, 300))]
+
+    found = _reasons(*items, qlora_adapter__latest="a", promoted_adapter__champion="p300")
+
+    assert found["a"] == ("keep", "named by latest")
+    assert found["p300"] == ("keep", "named by champion")
+
+
+def test_what_the_history_of_champions_names_stays() -> None:
+    """Whoever rolls back finds it; an adapter that no history names is one of many."""
+    items = [_item("promoted_adapter", f"p{n}", n) for n in (1, 2, 300, 301)]
+    found = _reasons(*items, history=frozenset({"p300"}))
+
+    assert found["p300"] == ("keep", "in the history of champions")
+    assert found["p301"] == ("remove", "not among the newest 2")
+
+
+def test_what_a_champion_rests_on_stays() -> None:
+    """Verdict, figures, answers and adapter, from one to the next, by key or by the hash of a file."""
+    found = _reasons(
+        _item("promoted_adapter", "p", 400, mentions="g weights"),
+        _item("benchmark_gate", "g", 400, mentions="figures"),
+        _item("eval_results", "e", 400, digests=frozenset({"e", "figures"}), mentions="answers split"),
+        _item("generations", "answers", 400),
+        _item("qlora_adapter", "a", 400, digests=frozenset({"a", "weights"})),
+        _item("qlora_adapter", "other", 400),
+        history=frozenset({"p"}),
+    )
+
+    assert found["g"] == ("keep", "promoted_adapter p rests on it")
+    assert found["a"] == ("keep", "promoted_adapter p rests on it")
+    assert found["e"] == ("keep", "benchmark_gate g rests on it")
+    assert found["answers"] == ("keep", "eval_results e rests on it")
+    assert found["other"] == ("remove", "older than 90 days")
+
+
+def test_a_verdict_that_goes_keeps_nothing() -> None:
+    """Nor does one that stays keep other verdicts on the same figures."""
+    found = _reasons(
+        _item("benchmark_gate", "young", 1, mentions="figures"),
+        _item("benchmark_gate", "old", 40, digests=frozenset({"old", "figures"}), mentions="e2"),
+        _item("eval_results", "e1", 40, digests=frozenset({"e1", "figures"})),
+        _item("eval_results", "e2", 40),
+    )
+
+    assert {key: action for key, (action, _) in found.items()} == {
+        "young": "keep",
+        "old": "remove",
+        "e1": "keep",
+        "e2": "remove",
+    }
+
+
+@pytest.mark.parametrize(
+    ("days", "action", "reason"),
+    [(1.9, "keep", "perhaps still at work"), (2, "remove", "no run has written to it for 2 days")],
+)
+def test_a_folder_without_a_manifest_is_given_time(days: float, action: str, reason: str) -> None:
+    """It is no artifact: neither age nor number of its kind count, nor does it take the place of one."""
+    work = _item("extracted_corpus", ".work-x", days, is_artifact=False)
+    others = [_item("extracted_corpus", f"c{n}", n) for n in (3, 4)]
+
+    found = _reasons(work, *others)
+
+    assert found[".work-x"] == (action, reason)
+    assert found["c4"][0] == "keep"
+
+
+def test_sizes_add_up() -> None:
+    """What goes, of all there is."""
+    items = tuple(_item("qlora_adapter", f"a{days}", days) for days in (1, 91, 92))
+    plan = plan_retention(Stored(items, {}, frozenset()), _POLICY, _NOW)
+
+    assert (plan.num_removed_bytes, plan.num_bytes) == (20, 30)
+    assert [decision.item.key for decision in plan.removed] == ["a91", "a92"]
+
+
+def test_the_shipped_policy_is_what_was_agreed() -> None:
+    """Adapters 90 days, verdicts and figures 30."""
+    policy = load_retention(RETENTION)
+
+    assert policy.days.model_dump() == _DAYS
+    assert (policy.newest, policy.abandoned_days) == (10, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"newest": 0}, "newest: Input should be greater than or equal to 1"),
+        ({"days": {**_DAYS, "qlora_adaptr": 9}}, "days.qlora_adaptr: Extra inputs are not permitted"),
+        ({"keep": 1}, "keep: Extra inputs are not permitted"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, change: dict[str, Any], problem: str) -> None:
+    """A slip of the pen must not let adapters go."""
+    path = tmp_path / "retention.yaml"
+    path.write_text(yaml.safe_dump({**_POLICY.model_dump(), **change}))
+
+    with pytest.raises(ConfigurationError, match=rf"{problem}.*Correct the file"):
+        load_retention(path)

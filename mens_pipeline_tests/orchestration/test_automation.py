@@ -1,0 +1,139 @@
+"""When a run of the whole graph trains, and when it does not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from mens_pipeline.corpus.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.jsonl import write_jsonl
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.definitions import defs
+from mens_pipeline.orchestration.failures import reason_of
+from mens_pipeline.orchestration.resources.trainer import Trainer
+from mens_pipeline.training.job import ADAPTER, RESULT
+from mens_pipeline.training.prepare import PreparedRun
+from mens_pipeline.training.telemetry_log import FILE
+from mens_pipeline_tests.training.runs import FAST, pairs
+from mens_pipeline_tests.training.small_folder import write_folder
+from mens_pipeline_tests.training.test_manifest import RESULT as RESULT_VALUES
+
+_CHANGED = {"num_adapter_matrices": 4, "num_changed_matrices": 4, "frozen_sha256": "0", "num_trained_parameters": 9}
+
+
+def _pretend(_trainer: Trainer, _context: dg.AssetExecutionContext, prepared: PreparedRun) -> int:
+    """Leave what a training process leaves, without training."""
+    folder = prepared.job.run_dir
+    (folder / ADAPTER).mkdir()
+    (folder / ADAPTER / "adapter_model.safetensors").write_bytes(prepared.job.contract_digest.encode())
+    step = {"ts_ms": 0, "event": "step", "payload": {"step": 1, "loss": 1.0}}
+    (folder / FILE).write_text(json.dumps(step) + "\n")
+    (folder / RESULT).write_text(json.dumps({**RESULT_VALUES, **_CHANGED}))
+    return 0
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
+    """An empty store, a base model that is only looked at, and a trainer that only pretends."""
+    monkeypatch.setattr(Trainer, "run", _pretend)
+    monkeypatch.setenv("VOX_BACKEND", "cpu")
+    monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
+    monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
+    monkeypatch.setenv("MENS_TRAIN_MODEL_NAME_OR_PATH", str(write_folder(tmp_path / "base")))
+    return ArtifactStore(tmp_path / "store")
+
+
+def _split(store: ArtifactStore, number: int) -> None:
+    """What the corpus stages hand on: so many pairs that train."""
+    rows = pairs(number)
+    store.built(SPLIT, {"n": number}, lambda folder: {"n": write_jsonl(folder / "pairs.jsonl", rows)})
+
+
+def _run(keys: tuple[str, ...], run_config: dict[str, Any]) -> dg.ExecuteInProcessResult:
+    """A part of the job `whole_graph`."""
+    job = defs().resolve_job_def("whole_graph")
+    selection = [dg.AssetKey(key) for key in keys]
+    with dg.DagsterInstance.ephemeral() as instance:
+        return job.execute_in_process(
+            instance=instance, asset_selection=selection, run_config={"ops": run_config}, raise_on_error=False
+        )
+
+
+def _train(**training: Any) -> dg.ExecuteInProcessResult:
+    """From the train set to the adapter."""
+    overrides = {name: str(value) for name, value in FAST.items()}
+    config = {"preset": "tiny", "overrides": overrides, **training}
+    return _run(("mixed_train_set", "base_model", "qlora_adapter"), {"qlora_adapter": {"config": config}})
+
+
+def _reused(result: dg.ExecuteInProcessResult) -> bool:
+    (made,) = result.asset_materializations_for_node("qlora_adapter")
+    return bool(made.metadata["reused"].value)
+
+
+def _events(result: dg.ExecuteInProcessResult, step: str) -> list[str]:
+    return [event.event_type_value for event in result.all_events if event.step_key == step]
+
+
+def _reasons(result: dg.ExecuteInProcessResult) -> list[str]:
+    failures = (event for event in result.all_events if event.event_type_value == "STEP_FAILURE")
+    return [reason_of(failure.step_failure_data.error) for failure in failures if failure.step_failure_data.error]
+
+
+def test_an_unchanged_corpus_is_not_trained_again(store: ArtifactStore) -> None:
+    """The second run takes the adapter that is there and says so; another corpus, or force_train, trains."""
+    _split(store, 60)
+    results = [_train(), _train(), _train(force_train=True)]
+    _split(store, 61)
+    results += [_train(), _train()]
+
+    assert all(result.success for result in results), _reasons(results[0])
+    assert [_reused(result) for result in results] == [False, True, False, False, True]
+
+
+def test_too_few_pairs_train_nothing_and_the_run_says_so(store: ArtifactStore) -> None:
+    """Forty-nine: the check refuses, the adapter is not even begun."""
+    _split(store, 49)
+    result = _train()
+    (check,) = (check for check in result.get_asset_check_evaluations() if check.check_name == "enough_pairs")
+
+    assert not result.success
+    assert not check.passed
+    assert (check.metadata["num_pairs"].value, check.metadata["min_pairs"].value) == (49, 50)
+    assert "STEP_START" not in _events(result, "qlora_adapter")
+    assert any("enough_pairs" in reason for reason in _reasons(result))
+
+
+def test_there_is_no_other_trainer(store: ArtifactStore) -> None:
+    """`native_train: false` is a refusal that names the command."""
+    _split(store, 60)
+    result = _train(native_train=False)
+
+    assert not result.success
+    (reason,) = _reasons(result)
+    assert reason == (
+        "native_train is false, and there is no other trainer than the QLoRA one of this project. "
+        "Leave native_train out, or train by hand with `mens train`."
+    )
+
+
+@pytest.mark.usefixtures("store")
+def test_a_full_extraction_is_a_choice_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is taken over from the run before, and the same bytes come out."""
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "a.vox").write_text("fn a() { }\n")
+    monkeypatch.setenv("MENS_SOURCE_ROOT", str(tmp_path / "workspace"))
+    made: list[dg.AssetMaterialization] = []
+    for full in (False, False, True):
+        result = _run(("extracted_corpus",), {"extracted_corpus": {"config": {"full": full}}})
+        made += result.asset_materializations_for_node("extracted_corpus")
+
+    assert [(m.metadata["reused"].value, m.metadata["files_extracted"].value) for m in made] == [
+        (False, 1),
+        (True, 0),
+        (False, 1),
+    ]
+    assert len({m.tags["dagster/data_version"] for m in made if m.tags}) == 1
+    assert made[2].metadata["differs_from_before"].value is False

@@ -1,0 +1,140 @@
+"""The gate and the adapter in use as Dagster sees them."""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from mens_pipeline.corpus.heldout_split import HELDOUT
+from mens_pipeline.corpus.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.evaluation.benchmark_gate import KIND as GATE
+from mens_pipeline.evaluation.benchmark_gate import receipt_in
+from mens_pipeline.evaluation.history import champion_key
+from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
+from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
+from mens_pipeline_tests.evaluation.runs import evaluated, trained
+from mens_pipeline_tests.orchestration.stores import artifact_in
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
+    """An adapter that answers one request of forty."""
+    for name in ("VOX_EVAL_STRICT", "VOX_BENCHMARK_MIN_PASS_RATE", "VOX_EVAL_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("VOX_BENCHMARK", "0")
+    root = tmp_path / "store"
+    adapter = artifact_in(root, ADAPTER, {}, trained)
+    artifact_in(root, SPLIT, {}, lambda folder: (folder / HELDOUT).touch())
+    evaluated(adapter.path, ArtifactStore(root), num_good=1)
+    return ArtifactStore(root)
+
+
+def _run(store: ArtifactStore, *, alone: bool = False, **config: Any) -> dg.ExecuteInProcessResult:
+    ops = {} if alone else {"benchmark_gate": {"config": config}}
+    assets = [promoted_adapter] if alone else [benchmark_gate, gate_checks, promoted_adapter]
+    with dg.DagsterInstance.ephemeral() as instance:
+        return dg.materialize(
+            assets,
+            instance=instance,
+            resources={"store": ArtifactStoreResource(root=str(store.root))},
+            run_config={"ops": ops},
+            raise_on_error=False,
+        )
+
+
+def _severities(result: dg.ExecuteInProcessResult) -> set[tuple[bool, str]]:
+    return {(check.passed, check.severity.value) for check in result.get_asset_check_evaluations()}
+
+
+def _failure(result: dg.ExecuteInProcessResult) -> str:
+    (failure,) = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
+    return str(failure.step_failure_data.error)
+
+
+@pytest.mark.parametrize(
+    ("environment", "config", "strict"),
+    [
+        (None, {}, False),
+        ("1", {}, True),
+        (None, {"strict_quality_gate": True}, True),
+        ("1", {"strict_quality_gate": False}, False),
+    ],
+)
+def test_a_failing_gate_warns_or_fails_the_run(
+    store: ArtifactStore,
+    monkeypatch: pytest.MonkeyPatch,
+    environment: str | None,
+    config: dict[str, Any],
+    *,
+    strict: bool,
+) -> None:
+    """As the environment says, and the run wins over it; the receipt tells, and nothing is promoted either way."""
+    if environment is not None:
+        monkeypatch.setenv("VOX_EVAL_STRICT", environment)
+    result = _run(store, **config)
+    receipt = receipt_in(store.root / GATE / (store.pointed(GATE, "latest") or ""))
+
+    assert result.success is not strict
+    assert (False, "ERROR" if strict else "WARN") in _severities(result)
+    assert receipt.strict is strict
+    assert champion_key(store) is None
+
+
+def test_an_adapter_that_is_promoted_alone_is_refused(store: ArtifactStore) -> None:
+    """No check stands in the way then, and none is needed."""
+    _run(store)
+    result = _run(store, alone=True)
+
+    assert not result.success
+    assert "The gate failed: parse_rate" in _failure(result)
+
+
+@pytest.mark.parametrize(
+    ("config", "environment", "message"),
+    [
+        ({"benchmark_min_pass_rate": 0.2}, {"VOX_BENCHMARK": "0"}, "VOX_BENCHMARK=0: the benchmark has no say"),
+        (
+            {"benchmark_min_pass_rate": 0.2},
+            {"VOX_BENCHMARK": "1", "VOX_BENCHMARK_MIN_PASS_RATE": "0.3"},
+            "benchmark_min_pass_rate is 0.2, not from 0.3, .*only be promoted with `mens override`",
+        ),
+        ({"benchmark_min_pass_rate": 80}, {"VOX_BENCHMARK": "1"}, "benchmark_min_pass_rate is 80, not from 0"),
+    ],
+)
+def test_a_bar_that_cannot_be_is_refused_before_it_is_judged(
+    store: ArtifactStore,
+    monkeypatch: pytest.MonkeyPatch,
+    config: dict[str, Any],
+    environment: dict[str, str],
+    message: str,
+) -> None:
+    """A run may raise the bar of the benchmark and not lower it."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    result = _run(store, **config)
+
+    assert not result.success
+    assert re.search(message, _failure(result))
+    assert store.pointed(GATE, "latest") is None
+
+
+def test_a_run_may_raise_the_bar(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The receipt holds what was demanded."""
+    monkeypatch.setenv("VOX_BENCHMARK", "1")
+    _run(store, benchmark_min_pass_rate=0.8)
+
+    assert receipt_in(store.root / GATE / (store.pointed(GATE, "latest") or "")).thresholds.min_benchmark == 0.8
+
+
+def test_the_adapter_in_use_must_be_fresh_in_the_morning() -> None:
+    """Promoted or confirmed between 04:00 and 08:00 UTC."""
+    policy = promoted_adapter.get_asset_spec().freshness_policy
+
+    assert policy == dg.FreshnessPolicy.cron(
+        deadline_cron="0 8 * * *", lower_bound_delta=timedelta(hours=4), timezone="UTC"
+    )

@@ -1,0 +1,138 @@
+"""The Dagster instance: what dagster.yaml says, and where it writes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import sqlalchemy as sa
+import yaml
+
+from mens_pipeline.definitions import defs
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.settings import PROJECT_ROOT
+
+_POSTGRES = PROJECT_ROOT / "config" / "dagster-postgres.yaml"
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> dg.DagsterInstance:
+    """An instance in a home of its own, as `mens run` opens it."""
+    return open_instance(tmp_path_factory.mktemp("home"))
+
+
+def test_one_step_at_a_time_is_on_the_card(instance: dg.DagsterInstance) -> None:
+    """A pool that nobody gave a limit lets one in; whatever uses the card is in the pool `gpu`."""
+    pools = instance.get_concurrency_config().pool_config
+    nodes = defs().resolve_job_def("whole_graph").nodes
+
+    assert pools.default_pool_limit == 1
+    assert str(pools.pool_granularity) == "PoolGranularity.OP"
+    assert {node.name for node in nodes if "gpu" in node.definition.pools} == {"qlora_adapter", "eval_results"}
+
+
+def test_jobs_that_write_the_store_wait_for_each_other(instance: dg.DagsterInstance) -> None:
+    """By the tag that all of them carry."""
+    queue = instance.get_concurrency_config().run_queue_config
+
+    assert queue is not None
+    assert queue.tag_concurrency_limits == [{"key": "mens/store", "value": "writes", "limit": 1}]
+
+
+def test_only_crashes_are_tried_again(instance: dg.DagsterInstance) -> None:
+    """Once; a step that failed failed for a reason."""
+    assert (instance.run_retries_enabled, instance.run_retries_max_retries) == (True, 1)
+    assert instance.get_settings("run_retries")["retry_on_asset_or_op_failure"] is False
+
+
+def test_slots_of_runs_that_ended_badly_are_freed(instance: dg.DagsterInstance) -> None:
+    """And a run that hangs is ended."""
+    monitoring = instance.run_monitoring_settings
+
+    assert instance.run_monitoring_enabled
+    assert monitoring["free_slots_after_run_end_seconds"] == 120
+    assert instance.run_monitoring_max_runtime_seconds == 12 * 60 * 60
+
+
+def test_ticks_are_forgotten_and_nobody_is_told(instance: dg.DagsterInstance) -> None:
+    """Most ticks of a sensor say that nothing has changed; telemetry is off."""
+    retention = instance.get_settings("retention")
+
+    assert retention["sensor"]["purge_after_days"] == {"skipped": 7, "failure": 30, "success": 90}
+    assert instance.telemetry_enabled is False
+
+
+def test_everything_is_written_below_the_home(tmp_path: Path) -> None:
+    """Wherever a run is started, with any user's home, and without a variable that names a path of Dagster."""
+    for folder in ("home", "cwd", "user", "workspace"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "workspace" / "bad.vox").write_text("fn (\n")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "MENS", "XDG"))}
+    environment = {
+        **kept,
+        "HOME": str(tmp_path / "user"),
+        "DAGSTER_HOME": str(tmp_path / "home"),
+        "MENS_STORE_ROOT": str(tmp_path / "store"),
+        "PYTHONPATH": str(PROJECT_ROOT),
+    }
+    command = [sys.executable, "-m", "mens_pipeline.cli", "run", "--no-train", "--source-root", "../workspace"]
+    result = subprocess.run(command, cwd=tmp_path / "cwd", env=environment, capture_output=True, text=True, check=False)
+
+    assert result.returncode == 1, result.stderr
+    assert list((tmp_path / "cwd").iterdir()) == list((tmp_path / "user").iterdir()) == []
+    assert {path.name for path in (tmp_path / "home").iterdir()} >= {"dagster.yaml", "history"}
+
+
+def test_the_recipe_for_postgres_is_the_same_but_for_storage() -> None:
+    """What is changed in one is changed in the other."""
+    ours = yaml.safe_load((PROJECT_ROOT / "dagster.yaml").read_text(encoding="utf-8"))
+    recipe = yaml.safe_load(_POSTGRES.read_text(encoding="utf-8"))
+
+    assert recipe.pop("storage") == {"postgres": {"postgres_url": {"env": "MENS_DAGSTER_POSTGRES_URL"}}}
+    assert recipe == ours
+
+
+def test_a_variable_that_is_not_set_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a mistake of the configuration, not a traceback."""
+    monkeypatch.delenv("MENS_DAGSTER_POSTGRES_URL", raising=False)
+    (tmp_path / "dagster.yaml").symlink_to(_POSTGRES)
+
+    with pytest.raises(ConfigurationError, match=r"(?s)MENS_DAGSTER_POSTGRES_URL.*Correct the file"):
+        open_instance(tmp_path)
+
+
+@pytest.fixture
+def empty_database(postgres_url: str) -> str:
+    """A database of its own on the server of the tests, as the recipe wants it named."""
+    server = sa.make_url(postgres_url).set(drivername="postgresql+psycopg2")
+    engine = sa.create_engine(server, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql("CREATE DATABASE dagster")
+    return server.set(database="dagster").render_as_string(hide_password=False)
+
+
+@pytest.mark.postgres
+def test_a_run_is_kept_in_postgres(empty_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job of ours, its checks and its events; nothing of it lies in SQLite."""
+    monkeypatch.setenv("MENS_DAGSTER_POSTGRES_URL", empty_database)
+    monkeypatch.setenv("MENS_SOURCE_ROOT", str(tmp_path))
+    (tmp_path / "a.vox").write_text("fn a() { }\n")
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "dagster.yaml").symlink_to(_POSTGRES)
+    job = defs().resolve_job_def("train_set")
+    with open_instance(home) as instance:
+        result = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey("vox_sources")])
+    with open_instance(home) as again:
+        run = again.get_run_by_id(result.run_id)
+        (record,) = again.fetch_observations(dg.AssetKey("vox_sources"), limit=1).records
+        kind = type(again.run_storage).__module__
+
+    assert run is not None
+    assert run.status is dg.DagsterRunStatus.SUCCESS
+    assert record.run_id == result.run_id
+    assert kind.startswith("dagster_postgres")
+    assert not list(home.rglob("*.db"))

@@ -1,0 +1,76 @@
+"""What runs by the clock."""
+
+from datetime import UTC, datetime
+
+import dagster as dg
+import pytest
+from dagster._utils.schedules import schedule_execution_time_iterator  # what the daemon goes by
+
+from mens_pipeline.definitions import defs
+
+
+@pytest.fixture(scope="module")
+def repository() -> dg.RepositoryDefinition:
+    """The code location."""
+    return defs().get_repository_def()
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "tick"),
+    [
+        ("nightly", datetime(2026, 3, 28, 4, 0, 1, tzinfo=UTC), datetime(2026, 3, 29, 4, tzinfo=UTC)),
+        ("nightly", datetime(2026, 3, 29, 3, 59, tzinfo=UTC), datetime(2026, 3, 29, 4, tzinfo=UTC)),
+        ("weekly_maintenance", datetime(2026, 3, 23, 12, tzinfo=UTC), datetime(2026, 3, 29, 2, tzinfo=UTC)),
+    ],
+    ids=["the next day", "also when clocks change", "on Sundays"],
+)
+def test_the_next_tick(repository: dg.RepositoryDefinition, name: str, now: datetime, tick: datetime) -> None:
+    """In UTC, which knows no summer time."""
+    schedule = repository.get_schedule_def(name)
+
+    assert schedule.execution_timezone == "UTC"
+    cron = str(schedule.cron_schedule)
+    assert next(schedule_execution_time_iterator(now.timestamp(), cron, schedule.execution_timezone)) == tick
+
+
+def test_the_night_extracts_everything_anew(repository: dg.RepositoryDefinition) -> None:
+    """The whole graph, its configuration valid, its run tagged."""
+    schedule = repository.get_schedule_def("nightly")
+    night = datetime(2026, 3, 29, 4, tzinfo=UTC)
+    (request,) = schedule.evaluate_tick(dg.build_schedule_context(scheduled_execution_time=night)).run_requests or []
+
+    assert schedule.job_name == "whole_graph"
+    assert request.run_config["ops"] == {"extracted_corpus": {"config": {"full": True}}}
+    assert dg.validate_run_config(repository.get_job("whole_graph"), request.run_config)
+    assert request.tags["mens/job"] == "nightly"
+
+
+def test_the_week_removes_what_the_plan_lets_go(repository: dg.RepositoryDefinition) -> None:
+    """Whoever switches it on wants that; a dry run is what the job does by itself."""
+    schedule = repository.get_schedule_def("weekly_maintenance")
+    (request,) = schedule.evaluate_tick(dg.build_schedule_context()).run_requests or []
+
+    assert request.run_config["ops"] == {"store_retention": {"config": {"apply": True}}}
+    resolved = dg.validate_run_config(repository.get_job("maintenance"), {})
+    assert resolved["ops"]["store_retention"]["config"] == {"apply": False}
+
+
+@pytest.mark.parametrize(("environment", "is_on"), [("dev", False), ("prod", True)])
+def test_only_production_runs_by_itself(monkeypatch: pytest.MonkeyPatch, environment: str, *, is_on: bool) -> None:
+    """Nobody's laptop trains at night; removal waits for a person everywhere."""
+    monkeypatch.setenv("MENS_ENV", environment)
+    repository = defs().get_repository_def()
+    by_default = {schedule.name: schedule.default_status.value for schedule in repository.schedule_defs}
+    sensors = {sensor.default_status.value for sensor in repository.sensor_defs}
+
+    state = "RUNNING" if is_on else "STOPPED"
+    assert by_default == {"nightly": state, "weekly_maintenance": "STOPPED"}
+    assert sensors == {state}
+
+
+def test_jobs_that_write_the_store_are_tagged_for_the_queue(repository: dg.RepositoryDefinition) -> None:
+    """The queue of dagster.yaml lets one of them run at a time."""
+    jobs = [job for job in repository.get_all_jobs() if not job.name.startswith("__")]
+
+    assert {job.name for job in jobs} == {"whole_graph", "train_set", "maintenance"}
+    assert all(job.tags["mens/store"] == "writes" for job in jobs)
