@@ -4,6 +4,8 @@ import math
 
 import pytest
 
+from mens_pipeline.evaluation.execution import Execution
+from mens_pipeline.evaluation.generation import Answer
 from mens_pipeline.evaluation.judge import judge
 from mens_pipeline.evaluation.report.answers import faults_of, groups_of, task_views
 from mens_pipeline.evaluation.report.curve import HEIGHT, TOP, WIDTH, loss_curve
@@ -11,6 +13,9 @@ from mens_pipeline.evaluation.report.excerpt import LONGEST, Excerpt, excerpt
 from mens_pipeline.evaluation.report.page import visible
 from mens_pipeline.evaluation.report.parts import construct_rows, difficulty_rows, error_rows
 from mens_pipeline.evaluation.scores import scores_of_model
+from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.language import Mode
+from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline_tests.evaluation.judged import (
     BROKEN,
     GOOD,
@@ -189,3 +194,28 @@ def test_errors_of_both_models_are_listed() -> None:
         ("declares_nothing", 0, 1),
         ("expected-declaration", 1, 0),
     ]
+
+
+def test_an_answer_that_fails_its_hidden_tests_has_a_fault() -> None:
+    """As many answers pass on the page as in the figures."""
+    execution = Execution(num_tests=5, num_passed=3, error_class=ErrorClass.WRONG_ANSWER, message="hidden_x: found 3")
+    good = judge(_tested_task(), Answer(task="t", sample=0, text="fn f() { }", num_tokens=4, stopped=True))
+    wrong = good.model_copy(update={"execution": execution})
+
+    assert list(faults_of(good, "function")) == []
+    assert not wrong.passed
+    assert list(faults_of(wrong, "function")) == ["It was run: 3/5 hidden tests pass (wrong_answer). hidden_x: found 3"]
+
+
+def _tested_task() -> Task:
+    return Task(
+        id="t",
+        suite=Suite.BENCHMARK,
+        prompt="Write f.",
+        construct="function",
+        name="f",
+        difficulty="easy",
+        mode=Mode.SOURCE,
+        reference="fn f() { }",
+        tests="@test fn hidden() { assert(true) }",
+    )

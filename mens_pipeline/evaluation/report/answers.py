@@ -127,6 +127,10 @@ def faults_of(judgement: Judgement, asked: str) -> Iterator[str]:
     yield from judgement.unmet
     if judgement.stub:
         yield "A placeholder stands where code should, or a function promises a value and has no body."
+    execution = judgement.execution
+    if execution is not None and not execution.passed:
+        passed = f"{execution.num_passed}/{execution.num_tests} hidden tests pass"
+        yield f"It was run: {passed} ({execution.error_class}). {execution.message}".strip()
 
 
 def _error(error: str) -> str:
