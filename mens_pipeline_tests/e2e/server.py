@@ -112,7 +112,7 @@ def serving(folder: Path, environment: Mapping[str, str]) -> Iterator[Server]:
 
     Args:
         folder: Gets its home, store and cache.
-        environment: What is set besides.
+        environment: Of the server; where its folders lie is added.
     """
     home = folder / "home"
     home.mkdir()
@@ -128,7 +128,7 @@ def serving(folder: Path, environment: Mapping[str, str]) -> Iterator[Server]:
         process = subprocess.Popen(
             [*command, "--port", str(port), "--host", "127.0.0.1"],
             cwd=PROJECT_ROOT,
-            env={**os.environ, "DAGSTER_DISABLE_TELEMETRY": "1", **own, **environment},
+            env={"DAGSTER_DISABLE_TELEMETRY": "1", **environment, **own},
             stdout=log,
             stderr=log,
             start_new_session=True,

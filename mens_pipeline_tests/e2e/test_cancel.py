@@ -24,7 +24,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     """A server whose training takes long, on a tiny base."""
     recipe = {**_RECIPE, "model_name_or_path": write_tiny_base(tmp_path / "base")}
     fields = {f"MENS_TRAIN_{name.upper()}": str(value) for name, value in recipe.items()}
-    with serving(tmp_path, {**fields, "VOX_BACKEND": "cpu"}) as found:
+    with serving(tmp_path, {**os.environ, **fields, "VOX_BACKEND": "cpu"}) as found:
         yield found
 
 

@@ -1,5 +1,6 @@
 """The pages that a maintainer opens: the graph, a run launched from it, and what its checks said."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server on the seed data."""
-    with serving(tmp_path_factory.mktemp("server"), {}) as found:
+    with serving(tmp_path_factory.mktemp("server"), os.environ) as found:
         yield found
 
 
