@@ -1,7 +1,6 @@
 """The verdict on an evaluation as an artifact."""
 
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +25,7 @@ from mens_pipeline.training.telemetry_log import FILE, steps_of
 KIND: Final = "benchmark_gate"
 PAGE: Final = "report.html"
 
-_MAKERS: Final = ("gate.py", "receipt.py", "policy.py", "report*.py", "report/*.py")
+_MAKERS: Final = ("gate.py", "receipt.py", "policy.py", "report/*.py")
 """The files that decide what a verdict says."""
 
 
@@ -118,12 +117,3 @@ def receipt_in(folder: Path) -> Receipt:
         folder: That of a gate.
     """
     return Receipt.model_validate_json((folder / RECEIPT).read_text(encoding="utf-8"))
-
-
-def passed_gates(receipt: Receipt) -> Mapping[str, bool]:
-    """Gate -> whether it passed.
-
-    Args:
-        receipt: The verdict.
-    """
-    return {str(gate.name): gate.passed for gate in receipt.gates}
