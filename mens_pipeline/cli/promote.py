@@ -41,7 +41,10 @@ def promote(
     settings = load_settings()
     store = ArtifactStore(settings.store_root.resolve())
     if history:
-        for event in history_of(store):
+        events = history_of(store)
+        if not events:
+            typer.echo("no adapter was promoted yet", err=True)
+        for event in events:
             when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(event.timestamp_unix))
             typer.echo(f"{when}  {event.action:<8}  {event.key[:12]}  {event.reason}")
         return

@@ -1,6 +1,11 @@
 """Mistakes that pydantic found, as one line."""
 
+from typing import Final
+
 from pydantic import ValidationError
+
+_OWN: Final = "Value error, "
+"""How pydantic marks sentences that a validator of ours wrote; they say themselves what they are about."""
 
 
 def mistakes_in(error: ValidationError) -> str:
@@ -9,4 +14,11 @@ def mistakes_in(error: ValidationError) -> str:
     Args:
         error: What the validation raised.
     """
-    return "; ".join(f"{'.'.join(map(str, item['loc'])) or 'the whole'}: {item['msg']}" for item in error.errors())
+    return "; ".join(_sentence(".".join(map(str, item["loc"])), item["msg"]) for item in error.errors())
+
+
+def _sentence(place: str, message: str) -> str:
+    own = message.removeprefix(_OWN)
+    if not place and own != message:
+        return own
+    return f"{place or 'the whole'}: {own}"

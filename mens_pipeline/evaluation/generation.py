@@ -30,7 +30,9 @@ class Decoding(BaseModel):
     @model_validator(mode="after")
     def _samples_differ(self) -> "Decoding":
         if self.num_samples > 1 and self.temperature == 0:
-            raise ValueError("more than one sample needs a temperature above 0, or all samples are the same")
+            raise ValueError(
+                "more than one sample needs a temperature above 0, or all samples are the same: add one, such as 0.7"
+            )
         return self
 
 

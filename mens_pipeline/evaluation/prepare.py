@@ -195,5 +195,6 @@ def manifest_of(run: Path) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise RefusedError(f"{path}: {error}. Name the folder of a complete run of `mens train`.") from error
+        found = (error.strerror or "not readable") if isinstance(error, OSError) else f"no JSON ({error})"
+        raise RefusedError(f"{path}: {found}. Name the folder of a complete run of `mens train`.") from error
     return manifest
