@@ -64,7 +64,9 @@ class WorkerProcess:
     def end(self) -> None:
         """Kill it and whatever it may have started."""
         process = self._process
-        if process.poll() is None:
+        # A process that died by itself is still a group until it is waited for; one that was waited for may have left
+        # its number to another.
+        if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         for pipe in (process.stdin, process.stdout):

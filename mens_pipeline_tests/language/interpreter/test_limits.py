@@ -5,6 +5,8 @@ from threading import Thread
 import pytest
 
 from mens_pipeline.language.interpreter import LimitKind, Limits, Outcome, ProgramReport, ProgramStatus, run_tests
+from mens_pipeline.language.interpreter.faults import VoxError
+from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline_tests.language.interpreter.verdicts import only_result, result_of_body, verdict
 
 _HUGE = 2**62
@@ -127,6 +129,18 @@ def test_another_thread_counts_steps_only() -> None:
     thread.join()
 
     assert [result.reason for result in reports[0].tests] == [LimitKind.STEPS, None]
+
+
+def test_time_that_is_over_ends_a_test_at_its_next_step() -> None:
+    """Between two steps nothing is raised, a search is ended at once; either names the time."""
+    machine = Machine(Limits())
+    machine.expire(1.5)
+    with pytest.raises(VoxError, match=r"more than 1.5 s") as at_step:
+        machine.charge(1)
+    with machine.interruptible(), pytest.raises(VoxError, match=r"more than 1.5 s") as in_search:
+        machine.expire(1.5)
+
+    assert [error.value.reason for error in (at_step, in_search)] == [LimitKind.TIME] * 2
 
 
 def test_too_many_tests_are_left_out() -> None:

@@ -24,6 +24,7 @@ from mens_pipeline.language.interpreter import (
 )
 from mens_pipeline.language.interpreter.wire import Request, report_of, request_of
 from mens_pipeline.language.interpreter.worker import confine, main, refuse
+from mens_pipeline.language.interpreter.worker_process import WorkerProcess
 
 _LIMITS = Limits(max_steps=50_000, test_seconds=1.0, program_seconds=10.0)
 _OK = "@test fn t() { assert(1 is 1) }"
@@ -124,6 +125,13 @@ def test_a_worker_that_dies_is_replaced() -> None:
 
     assert [(report.status, report.limit) for report in reports] == [(ProgramStatus.STOPPED, LimitKind.SIZE)] * 2
     assert reports[0].message == "the process died while it ran the program"
+
+
+def test_a_worker_may_be_ended_twice() -> None:
+    """Once for a program that did not stop, once more because no other could be started in its place."""
+    worker = WorkerProcess(_ASLEEP, _LIMITS)
+    worker.end()
+    worker.end()
 
 
 def test_serving_in_this_process() -> None:
