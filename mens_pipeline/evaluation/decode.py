@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from transformers import DynamicCache
 
 from mens_pipeline.evaluation.generation import Decoding
+from mens_pipeline.evaluation.kv_cache import reserved_cache, without
 
 
 @dataclass
@@ -83,7 +83,7 @@ def _decode_batch(
     mask = (torch.arange(width, device=model.device) >= width - lengths).long()
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     samplers = [_Sampler(row, decoding) for row in rows]
-    cache = DynamicCache(config=model.config.get_text_config())
+    cache = reserved_cache(model.config.get_text_config(), width + decoding.max_new_tokens)
     while rows:
         output = model(
             input_ids=ids,
@@ -98,11 +98,11 @@ def _decode_batch(
         for row, token in zip(rows, chosen, strict=True):
             row.tokens.append(token)
             row.stopped = token in vocabulary.stop
-        going = [n for n, row in enumerate(rows) if not row.stopped and len(row.tokens) < decoding.max_new_tokens]
-        for row in rows:
-            if row.stopped or len(row.tokens) >= decoding.max_new_tokens:
-                done(row)
-        if len(going) < len(rows):
+        gone = [n for n, row in enumerate(rows) if row.stopped or len(row.tokens) >= decoding.max_new_tokens]
+        for n in gone:
+            done(rows[n])
+        if gone:
+            going = without(len(rows), gone)
             kept = torch.tensor(going, device=model.device, dtype=torch.long)
             cache.batch_select_indices(kept)
             mask, positions = mask[kept], positions[kept]

@@ -11,6 +11,7 @@ from mens_pipeline.corpus.jsonl import write_jsonl
 from mens_pipeline.evaluation.decode import Row, Vocabulary, decode
 from mens_pipeline.evaluation.generation import ANSWERS, PROGRESS, Answer, GenerationJob
 from mens_pipeline.evaluation.model import load_judged
+from mens_pipeline.evaluation.packed_linear import pack_linear
 from mens_pipeline.training.chat import IM_END, encode_prompt
 from mens_pipeline.training.telemetry_log import TelemetryLog
 
@@ -29,6 +30,7 @@ def generate(job: GenerationJob, listen: Callable[[dict[str, Any]], None]) -> No
     torch.set_flush_denormal(True)
     tokenizer = AutoTokenizer.from_pretrained(job.base_path, trust_remote_code=False)
     model = load_judged(job)
+    pack_linear(model)
     rows = [
         Row(request.task, sample, encode_prompt(tokenizer, job.system_prompt, request.prompt))
         for request in job.requests

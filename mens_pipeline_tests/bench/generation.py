@@ -16,6 +16,7 @@ from mens_pipeline.evaluation.decode import Row, decode
 from mens_pipeline.evaluation.generate import vocabulary_of
 from mens_pipeline.evaluation.generation import Decoding, GenerationJob
 from mens_pipeline.evaluation.model import load_judged
+from mens_pipeline.evaluation.packed_linear import pack_linear
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.settings import load_settings
 from mens_pipeline.training.base_model import find_base_model
@@ -65,7 +66,7 @@ def main() -> None:
     print(f"plain four-bit generate, one by one: {plain.rate:.1f} tokens/s")
     ours = _ours(base.path, adapter, prompts, options.max_new_tokens, device.kind, dtype, tokenizer)
     same = sum(a == b for a, b in zip(plain.answers, ours.answers, strict=True))
-    print(f"dense, batched, rows leave when done: {ours.rate:.1f} tokens/s, {ours.rate / plain.rate:.1f} times")
+    print(f"dense, packed, batched, rows leave when done: {ours.rate:.1f} tokens/s, {ours.rate / plain.rate:.1f} times")
     print(f"the same answer, token by token: {same}/{len(prompts)}")
 
 
@@ -130,6 +131,7 @@ def _ours(  # noqa: PLR0913, PLR0917 - all that both ways share
             lock_path=Path(folder) / "lock",
         )
         model = load_judged(job)
+    pack_linear(model)
     rows = [Row(str(number), 0, prompt) for number, prompt in enumerate(prompts)]
     begin = time.monotonic()
     decode(model, rows, vocabulary_of(tokenizer, model), decoding, lambda _row: None)

@@ -1,0 +1,69 @@
+"""Keys and values in room that is taken once."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mens_pipeline.evaluation.kv_cache import ReservedLayer, reserved_cache, without
+
+
+def _states(rows: int, positions: int, start: int) -> Any:
+    import torch
+
+    return torch.arange(start, start + rows * 2 * positions * 3, dtype=torch.float32).reshape(rows, 2, positions, 3)
+
+
+def test_keys_and_values_are_those_of_the_library() -> None:
+    """After every update and every choice of rows, like a layer that copies."""
+    import torch
+    from transformers.cache_utils import DynamicLayer
+
+    ours, plain = ReservedLayer(7), DynamicLayer()
+    rows = 4
+    for step, (positions, gone) in enumerate([(3, [1]), (1, []), (1, [0, 2]), (2, [])]):
+        keys, values = _states(rows, positions, 100 * step), _states(rows, positions, 1000 * step)
+        got, wanted = ours.update(keys, values), plain.update(keys, values)
+        assert all(torch.equal(a, b) for a, b in zip(got, wanted, strict=True))
+        assert ours.get_seq_length() == plain.get_seq_length()
+        if gone:
+            kept = torch.tensor(without(rows, gone))
+            ours.batch_select_indices(kept)
+            plain.batch_select_indices(kept)
+            rows -= len(gone)
+            assert torch.equal(ours.keys, plain.keys)
+            assert torch.equal(ours.values, plain.values)
+
+
+def test_more_than_was_reserved_is_an_error() -> None:
+    """It never grows behind the back of who counted on it."""
+    layer = ReservedLayer(2)
+    layer.update(_states(1, 2, 0), _states(1, 2, 0))
+
+    with pytest.raises(ValueError, match="3 positions, and room was reserved for 2"):
+        layer.update(_states(1, 1, 0), _states(1, 1, 0))
+
+
+def test_layers_that_see_a_window_stay_as_they_are() -> None:
+    """Only those that see everything are replaced."""
+    from transformers import Gemma3TextConfig
+    from transformers.cache_utils import DynamicSlidingWindowLayer
+
+    config = Gemma3TextConfig(
+        num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"], sliding_window=4
+    )
+
+    assert [type(layer) for layer in reserved_cache(config, 9).layers] == [DynamicSlidingWindowLayer, ReservedLayer]
+
+
+@given(st.integers(1, 9).flatmap(lambda rows: st.tuples(st.just(rows), st.sets(st.integers(0, rows - 1)))))
+def test_rows_fill_gaps_from_behind(case: tuple[int, set[int]]) -> None:
+    """Each row that stays is there once; none moves to a place behind its own, and few move at all."""
+    rows, gone = case
+
+    order = without(rows, sorted(gone))
+
+    assert sorted(order) == [row for row in range(rows) if row not in gone]
+    assert all(row >= place for place, row in enumerate(order))
+    assert sum(row != place for place, row in enumerate(order)) <= len(gone)
