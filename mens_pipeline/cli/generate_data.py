@@ -23,8 +23,8 @@ def generate_data(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Write synthetic pairs: templates, combinations, mutations and repairs, all accepted by the front end.
 
-    Constructs of which --corpus shows least come first. Half of the rows come from templates, a tenth are combinations,
-    a fifth each mutations and repairs.
+    A program with tests is written only when they pass. Constructs of which --corpus shows least come first. Half of
+    the rows come from templates, a tenth are combinations, a fifth each mutations and repairs.
 
     Exit code 0: exactly N pairs are written. 1: there are not as many different ones. 2: the command was misused.
     """
@@ -48,4 +48,7 @@ def generate_data(  # noqa: PLR0913 - one parameter an option
     typer.echo("construct         before  made")
     for name, share in account["constructs"].items():
         typer.echo(f"{name:<16} {share['before']:>7}  {share_text(share['count'], limit)}")
+    if account["failing_tests"]:
+        num_failing = sum(account["failing_tests"].values())
+        typer.echo(f"{num_failing} more were not kept: a test of their own does not pass", err=True)
     typer.echo(f"{account['num_pairs']} pairs in {output}")

@@ -44,6 +44,7 @@ def build_synthetic_corpus(corpus: Artifact, policy: SynthesizePolicy, store: Ar
         "grammar": grammar_fingerprint(),
         "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
         "requests": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, ("outline.py", "requests.py")),
+        "interpreter": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, ("interpreter/**/*.py",)),
     }
     return store.built(KIND, inputs, lambda folder: _write(corpus, policy, folder))
 
@@ -74,5 +75,6 @@ def write_synthetic(path: Path, records: Sequence[ExtractedRecord], policy: Synt
     """
     coverage = coverage_of(record.constructs for record in records)
     account = SynthesisAccount()
-    write_jsonl(path, map(account.add, generate(policy.limit, policy.seed, coverage, bases_of(records))))
+    made = generate(policy.limit, policy.seed, coverage, bases_of(records), account.fail)
+    write_jsonl(path, map(account.add, made))
     return {**policy.model_dump(), **account.as_json(coverage)}

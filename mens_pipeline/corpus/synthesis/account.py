@@ -18,12 +18,14 @@ class SynthesisAccount:
         kinds: Template, combination, mutation, repair.
         templates: What made them.
         constructs: What they teach.
+        failing: What made programs that were not kept, because a test of their own did not pass.
     """
 
     num_pairs: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     templates: Counter[str] = field(default_factory=Counter)
     constructs: Counter[str] = field(default_factory=Counter)
+    failing: Counter[str] = field(default_factory=Counter)
 
     def add(self, pair: TrainingPair) -> TrainingPair:
         """Count a pair and pass it on.
@@ -37,6 +39,14 @@ class SynthesisAccount:
         self.constructs[pair.category] += 1
         return pair
 
+    def fail(self, template: str) -> None:
+        """Count a program that was not kept.
+
+        Args:
+            template: What made it.
+        """
+        self.failing[template] += 1
+
     def as_json(self, coverage: Mapping[str, int]) -> dict[str, Any]:
         """The counts and shares in JSON types.
 
@@ -45,6 +55,7 @@ class SynthesisAccount:
         """
         return {
             "num_pairs": self.num_pairs,
+            "failing_tests": dict(sorted(self.failing.items())),
             "kinds": self._shares(sorted(self.kinds), self.kinds),
             "templates": self._shares(sorted(self.templates), self.templates),
             "constructs": {

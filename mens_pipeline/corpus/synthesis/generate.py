@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeVar
@@ -16,6 +16,7 @@ from mens_pipeline.corpus.synthesis.sample import Family, Sample
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, difficulty, mode_of
+from mens_pipeline.language.interpreter import Features, ProgramStatus, run_tests
 
 Choice = TypeVar("Choice")
 
@@ -29,6 +30,9 @@ _CYCLE: Final = (
 """Which kinds follow one another: half templates, a fifth each mutations and repairs, a tenth combinations."""
 
 _COMBINATION: Final = "combination/"
+_FEATURES: Final = Features(check_contracts=True, database=True)
+"""As the hidden tests of the benchmark run: what is taught must hold there."""
+
 _RATING: Final = 4
 _MOST_TRIES: Final = 100
 
@@ -60,7 +64,13 @@ def bases_of(records: Sequence[ExtractedRecord]) -> tuple[Base, ...]:
     return tuple(Base(program, source) for program, source in programs if program is not None and program.is_short)
 
 
-def generate(limit: int, seed: int, coverage: Mapping[str, int], bases: Sequence[Base] = ()) -> Iterator[TrainingPair]:
+def generate(
+    limit: int,
+    seed: int,
+    coverage: Mapping[str, int],
+    bases: Sequence[Base] = (),
+    failed: Callable[[str], None] | None = None,
+) -> Iterator[TrainingPair]:
     """Synthetic pairs; the same arguments give the same pairs on every machine.
 
     Args:
@@ -68,14 +78,16 @@ def generate(limit: int, seed: int, coverage: Mapping[str, int], bases: Sequence
         seed: Another one gives others.
         coverage: Construct -> examples there are already; those with fewest come first.
         bases: Programs of the workspace to change, beside programs made from templates.
+        failed: Takes the template of each program that is not kept because a test of its own does not pass.
 
     Returns:
-        Exactly `limit` pairs, no two with the same prompt and response, all accepted by the front end.
+        Exactly `limit` pairs, no two with the same prompt and response, all accepted by the front end; the tests of
+        those that have any pass.
 
     Raises:
         RefusedError: There are not as many different ones.
     """
-    maker = _Maker(seed, coverage, bases)
+    maker = _Maker(seed, coverage, bases, failed or (lambda _template: None))
     for number in range(limit):
         yield maker.next_pair(_CYCLE[number % len(_CYCLE)], limit)
 
@@ -83,10 +95,13 @@ def generate(limit: int, seed: int, coverage: Mapping[str, int], bases: Sequence
 class _Maker:
     """The state of a generation: what was made, and what is still scarce."""
 
-    def __init__(self, seed: int, coverage: Mapping[str, int], bases: Sequence[Base]) -> None:
+    def __init__(
+        self, seed: int, coverage: Mapping[str, int], bases: Sequence[Base], failed: Callable[[str], None]
+    ) -> None:
         self.random = Random(seed)  # noqa: S311 - a reproducible draw, no secret
         self.counts = Counter({name: coverage.get(name, 0) for name in CONSTRUCTS})
         self.bases = bases
+        self.failed = failed
         self.seen: set[bytes] = set()
         self.turns: Counter[str] = Counter()
         self.families = {kind: _families(kind) for kind in ("template", "combination")}
@@ -144,13 +159,17 @@ class _Maker:
         return choices[(self.turns[what] - 1) % len(choices)]
 
     def _judged(self, kind: str, sample: Sample, origin: Source | None) -> TrainingPair | None:
-        """The sample as a pair; None when it was there before."""
+        """The sample as a pair; None when it was there before, or does not pass its own tests."""
         key = hashlib.sha256(f"{sample.prompt}\0{sample.response}".encode()).digest()
         if key in self.seen:
             return None
         self.seen.add(key)
         module = analyze(sample.response, sample.mode).module
         assert module is not None, f"{sample.template}: rejected: {sample.response!r}"  # noqa: S101 - our own impossibility
+        report = run_tests(sample.response, features=_FEATURES, mode=sample.mode)
+        if report.status is not ProgramStatus.NO_TESTS and not report.passed:
+            self.failed(sample.template)
+            return None
         source = _template_source(sample) if origin is None else origin.model_copy(update={"kind": SourceKind.DERIVED})
         return TrainingPair(
             prompt=sample.prompt,

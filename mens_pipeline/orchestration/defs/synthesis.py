@@ -16,7 +16,7 @@ from mens_pipeline.settings import PIPELINE_CONFIG
 
 @dg.asset(group_name="corpus", deps=[extracted_corpus], kinds={"json"}, code_version="1")
 def synthetic_corpus(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
-    """Pairs from templates, combinations, mutations and repairs; each accepted by the front end.
+    """Pairs from templates, combinations, mutations and repairs; each accepted by the front end, its tests passing.
 
     Constructs that the workspace shows least come first. The same corpus and seed give the same bytes.
     """
@@ -32,6 +32,7 @@ def synthetic_corpus(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
             "pairs": dg.MetadataValue.path(synthetic.path / PAIRS),
             "report": dg.MetadataValue.path(synthetic.path / REPORT),
             **{f"kind/{kind}": share_text(c["count"], report["num_pairs"]) for kind, c in report["kinds"].items()},
+            "failing_tests": sum(report["failing_tests"].values()),
             "constructs": dg.MetadataValue.table(_rows(report["constructs"], report["num_pairs"])),
             "chart": dg.MetadataValue.md(bar_chart("synthetic pairs by construct", constructs)),
         },

@@ -10,11 +10,15 @@ from mens_pipeline.corpus.extract import extract_workspace
 from mens_pipeline.corpus.pipeline_config import SynthesizePolicy
 from mens_pipeline.corpus.records import ExtractedRecord, SourceKind
 from mens_pipeline.corpus.synthesis import generate as module
+from mens_pipeline.corpus.synthesis.account import SynthesisAccount
 from mens_pipeline.corpus.synthesis.generate import KINDS, bases_of, generate
+from mens_pipeline.corpus.synthesis.mutations import MUTATIONS
+from mens_pipeline.corpus.synthesis.repairs import BREAKAGES
 from mens_pipeline.corpus.synthesis.sample import Family, Sample
 from mens_pipeline.corpus.synthetic_corpus import write_synthetic
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, analyze, mode_of
+from mens_pipeline.language.interpreter import Features, run_tests
 from mens_pipeline.settings import PROJECT_ROOT
 
 
@@ -38,6 +42,27 @@ def test_there_are_exactly_as_many_as_wanted_and_all_differ(records: list[Extrac
         assert parsed is not None, pair.template
         assert parsed.declarations
         assert "```" not in pair.response
+
+
+def test_programs_with_tests_are_kept_when_they_pass(records: list[ExtractedRecord], tmp_path: Path) -> None:
+    """Those that fail, as their author left them, are counted by what made them; others take their place."""
+    wrong = "fn twice(n: int) to int { return n + 1 }\n\n@test fn it_doubles() to Unit { assert(twice(5) is 10) }\n"
+    (tmp_path / "wrong.vox").write_text(wrong, encoding="utf-8")
+    failing = [
+        ExtractedRecord.model_validate_json(line) for outcome in extract_workspace(tmp_path) for line in outcome.lines
+    ]
+    account = SynthesisAccount()
+    pairs = list(generate(600, 0, {}, bases_of([*records, *failing * 40]), account.fail))
+    features = Features(check_contracts=True, database=True)
+    reports = [
+        run_tests(pair.response, features=features, mode=mode_of(pair.source.path)) for pair in pairs if pair.source
+    ]
+
+    assert len(reports) == len(pairs) == 600
+    assert sum(report.passed for report in reports) > 50
+    assert {report.error_class for report in reports} == {None}
+    assert account.failing
+    assert set(account.failing) <= {f"mutation/{name}" for name in MUTATIONS} | {f"repair/{name}" for name in BREAKAGES}
 
 
 def test_the_same_seed_gives_the_same_bytes(records: list[ExtractedRecord], tmp_path: Path) -> None:
