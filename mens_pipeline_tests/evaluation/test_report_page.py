@@ -15,7 +15,16 @@ from mens_pipeline.evaluation.receipt import Receipt
 from mens_pipeline.evaluation.report import report_page
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, OTHER, SUBJECT, answer, evaluation, judged_answers
+from mens_pipeline_tests.evaluation.judged import (
+    BROKEN,
+    GOOD,
+    OTHER,
+    SUBJECT,
+    answer,
+    answers_to,
+    evaluation,
+    judged_answers,
+)
 from mens_pipeline_tests.evaluation.judged import task as make_task
 
 _VOID = {"meta", "input", "link", "br", "hr", "img"}
@@ -309,6 +318,34 @@ def test_where_nothing_passes_and_all_was_rejected_it_is_said() -> None:
 
     assert '<p class="note">None.</p>' in failing.partition('<section id="passes">')[2]
     assert "Every answer was accepted." in passing
+
+
+_TESTS = "@test fn it_adds() to Unit { assert(add(1, 2) is 3) }"
+
+
+def _run_page(base: tuple[str, ...], adapter: tuple[str, ...]) -> str:
+    """The words of the page over requests with hidden tests."""
+    tasks = [make_task(number, tests=_TESTS) for number in range(len(base))]
+    answers = Answers(answers_to(tasks, base), answers_to(tasks, adapter), None)
+    return " ".join(_Balance(_page(evaluate_answers(tasks, answers, SUBJECT, Decoding()))).text.split())
+
+
+def test_what_happened_when_answers_were_run_is_counted() -> None:
+    """By class, for both models; beside the constructs stands the share that passes."""
+    divides, subtracts = GOOD.replace("a + b", "a / 0"), GOOD.replace("a + b", "a - b")
+    words = _run_page((divides, BROKEN), (subtracts, subtracts))
+
+    assert "over the 2 requests with hidden tests" in words
+    assert "ClassBaseAdapter wrong_answer02 parse10 runtime10 Failures" in words
+    assert "Hidden tests function21/2 (50.0 %)2/2 (100.0 %)0/2 (0.0 %)0/2 (0.0 %)" in words, words[
+        words.find("Hidden tests") :
+    ][:90]
+
+
+def test_where_all_pass_or_nothing_was_run_there_is_no_table_of_runs() -> None:
+    """The first is said; the second leaves nothing to say."""
+    assert "When they were run Every answer passed its hidden tests." in _run_page((GOOD,), (GOOD,))
+    assert "When they were run" not in _page()
 
 
 def test_missing_constructs_say_whether_they_were_asked_for() -> None:

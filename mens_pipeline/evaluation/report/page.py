@@ -13,7 +13,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from mens_pipeline.evaluation.receipt import Receipt
 from mens_pipeline.evaluation.report import curve
 from mens_pipeline.evaluation.report.answers import groups_of, task_views
-from mens_pipeline.evaluation.report.parts import construct_rows, difficulty_rows, error_rows, missing_constructs
+from mens_pipeline.evaluation.report.parts import (
+    construct_rows,
+    difficulty_rows,
+    error_rows,
+    missing_constructs,
+    run_rows,
+)
 from mens_pipeline.evaluation.report.score_table import points, score_rows
 from mens_pipeline.evaluation.report.verdict import headline
 from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer
@@ -57,6 +63,8 @@ def report_page(
         constructs=construct_rows(results),
         difficulties=difficulty_rows(results),
         errors=error_rows(results),
+        runs=run_rows(results),
+        num_tested=results.adapter.overall.test_rate.denominator,
         missing=missing_constructs(results),
         failures=groups_of(failures),
         passes=groups_of(passes),

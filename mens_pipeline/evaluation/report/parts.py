@@ -18,20 +18,21 @@ class PartRow:
     Attributes:
         name: Which.
         num_tasks: Its requests.
-        rates: Parse rate of the base, parse rate of the adapter, pass@1 of the adapter.
+        rates: Parse rate of the base, parse rate of the adapter, pass@1 of the adapter, and the share of the adapter's
+            answers that pass all hidden tests, over the requests that have any.
     """
 
     name: str
     num_tasks: int
-    rates: tuple[Rate, Rate, Rate]
+    rates: tuple[Rate, Rate, Rate, Rate]
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorRow:
-    """One kind of first error.
+    """One kind of error.
 
     Attributes:
-        code: Of the diagnostic.
+        code: Of the diagnostic, or the class of what happened when the program was run.
         base: Answers of the base that fail with it.
         adapter: Answers of the adapter.
     """
@@ -81,9 +82,16 @@ def error_rows(results: EvalResults) -> tuple[ErrorRow, ...]:
     Args:
         results: The figures.
     """
-    base, adapter = results.base.overall.errors, results.adapter.overall.errors
-    rows = (ErrorRow(code, base.get(code, 0), adapter.get(code, 0)) for code in {**adapter, **base})
-    return tuple(sorted(rows, key=lambda row: (-row.adapter, -row.base, row.code)))
+    return _error_rows(results.base.overall.errors, results.adapter.overall.errors)
+
+
+def run_rows(results: EvalResults) -> tuple[ErrorRow, ...]:
+    """What went wrong first with answers to requests that have hidden tests; what the adapter does most first.
+
+    Args:
+        results: The figures.
+    """
+    return _error_rows(results.base.overall.execution_errors, results.adapter.overall.execution_errors)
 
 
 def missing_constructs(results: EvalResults) -> tuple[Missing, ...]:
@@ -98,12 +106,17 @@ def missing_constructs(results: EvalResults) -> tuple[Missing, ...]:
     return tuple(sorted(found, key=lambda item: (-item.num_asked, item.construct)))
 
 
+def _error_rows(base: Mapping[str, int], adapter: Mapping[str, int]) -> tuple[ErrorRow, ...]:
+    rows = (ErrorRow(code, base.get(code, 0), adapter.get(code, 0)) for code in {**adapter, **base})
+    return tuple(sorted(rows, key=lambda row: (-row.adapter, -row.base, row.code)))
+
+
 def _rows(base: Mapping[str, Scores], adapter: Mapping[str, Scores], names: Iterable[str]) -> tuple[PartRow, ...]:
     return tuple(
         PartRow(
             name,
             adapter[name].num_tasks,
-            (base[name].parse_rate, adapter[name].parse_rate, adapter[name].pass_at_1),
+            (base[name].parse_rate, adapter[name].parse_rate, adapter[name].pass_at_1, adapter[name].test_rate),
         )
         for name in names
     )
