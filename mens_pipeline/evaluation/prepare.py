@@ -22,7 +22,7 @@ from mens_pipeline.training.manifest import MANIFEST
 KIND: Final = "generations"
 WEIGHTS: Final = "adapter_model.safetensors"
 
-_MAKERS: Final = ("decode.py", "generate.py", "generation.py", "model.py")
+_MAKERS: Final = ("decode.py", "generate.py", "generation.py", "kv_cache.py", "model.py", "packed_linear.py")
 """The files that decide what a model answers."""
 
 Model = Literal["base", "adapter"]
