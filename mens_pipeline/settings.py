@@ -30,6 +30,7 @@ def _num_processors() -> int:
 
 
 _RECIPE: Final = "MENS_TRAIN_"
+_SHORTEST_SECRET: Final = 16
 
 
 class Settings(BaseSettings):
@@ -114,6 +115,12 @@ class Settings(BaseSettings):
         validation_alias="MENS_OVERRIDE_KEY",
         description="The secret of those who may promote against a verdict.",
     )
+    serve_token: SecretStr | None = Field(
+        default=None,
+        min_length=_SHORTEST_SECRET,
+        validation_alias="MENS_SERVE_TOKEN",
+        description="What every request to `mens serve` must bring along; needed where other machines can reach it.",
+    )
     dagster_home: Path = Field(
         default=PROJECT_ROOT / "data" / "dagster",
         validation_alias="DAGSTER_HOME",
@@ -196,3 +203,25 @@ def training_environment() -> dict[str, str]:
         # One arithmetic on one machine, whatever a library prefers.
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     }
+
+
+def go_offline() -> None:
+    """Give this process the environment of a training process; before the deep learning stack is loaded."""
+    os.environ.update(training_environment())
+
+
+def secret_of(variable: str) -> SecretStr:
+    """The token that a variable of the user's choice holds.
+
+    Args:
+        variable: Its name.
+
+    Raises:
+        ConfigurationError: It is not set, or too short to be a secret.
+    """
+    value = os.environ.get(variable, "")
+    if len(value) < _SHORTEST_SECRET:
+        found = "not set" if not value else f"has {len(value)} characters"
+        advice = "Set it to a secret, such as `openssl rand -hex 32` prints."
+        raise ConfigurationError(f"{variable}: {found}, a token needs {_SHORTEST_SECRET}. {advice}")
+    return SecretStr(value)

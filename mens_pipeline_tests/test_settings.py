@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.settings import PROJECT_ROOT, load_settings, recipe_variables, training_environment
+from mens_pipeline.settings import (
+    PROJECT_ROOT,
+    go_offline,
+    load_settings,
+    recipe_variables,
+    secret_of,
+    training_environment,
+)
 
 
 def test_defaults_lie_in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +94,29 @@ def test_a_training_process_has_no_network(monkeypatch: pytest.MonkeyPatch) -> N
     assert (environment["HF_HUB_OFFLINE"], environment["HF_HUB_DISABLE_TELEMETRY"]) == ("1", "1")
     assert environment["SOME_VARIABLE"] == "some value"
     assert os.environ["HF_HUB_OFFLINE"] == "0"
+
+
+def test_a_server_goes_offline_as_training_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its own environment, and keeps what else is in it."""
+    for name, value in training_environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setenv("SOME_VARIABLE", "some value")
+    go_offline()
+
+    assert (os.environ["HF_HUB_OFFLINE"], os.environ["SOME_VARIABLE"]) == ("1", "some value")
+
+
+def test_a_token_stays_out_of_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of `MENS_SERVE_TOKEN`, and that of a variable of one's own choice."""
+    monkeypatch.setenv("MENS_SERVE_TOKEN", "0123456789abcdef")
+    monkeypatch.setenv("MY_TOKEN", "fedcba9876543210")
+    settings, own = load_settings(), secret_of("MY_TOKEN")
+
+    assert settings.serve_token is not None
+    assert settings.serve_token.get_secret_value() == "0123456789abcdef"
+    assert own.get_secret_value() == "fedcba9876543210"
+    assert "0123456789abcdef" not in repr(settings) + repr(own) + str(own)
 
 
 @pytest.mark.parametrize(("value", "environment"), [(None, "dev"), ("dev", "dev"), ("prod", "prod")])

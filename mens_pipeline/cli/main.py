@@ -12,6 +12,7 @@ from mens_pipeline.cli.gate import gate
 from mens_pipeline.cli.generate_data import generate_data
 from mens_pipeline.cli.promote import override, promote
 from mens_pipeline.cli.run import run
+from mens_pipeline.cli.serve import serve
 from mens_pipeline.cli.test import run_files
 from mens_pipeline.cli.train import train
 from mens_pipeline.errors import MensError, RefusedError
@@ -37,6 +38,7 @@ app.command(name="eval-local")(eval_local)
 app.command()(gate)
 app.command()(override)
 app.command()(promote)
+app.command()(serve)
 app.add_typer(corpus.app)
 app.add_typer(store.app)
 app.add_typer(telemetry.app)

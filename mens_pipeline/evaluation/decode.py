@@ -4,7 +4,6 @@ A row leaves its batch as soon as it has ended, and draws its tokens from a gene
 to a request does not depend on what else is asked.
 """
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 
 from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.kv_cache import reserved_cache, without
+from mens_pipeline.evaluation.sampling import Sampler
 
 
 @dataclass
@@ -82,7 +82,7 @@ def _decode_batch(
     lengths = torch.tensor([[len(row.prompt)] for row in rows], device=model.device)
     mask = (torch.arange(width, device=model.device) >= width - lengths).long()
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    samplers = [_Sampler(row, decoding) for row in rows]
+    samplers = [_sampler(row, decoding) for row in rows]
     cache = reserved_cache(model.config.get_text_config(), width + decoding.max_new_tokens)
     while rows:
         output = model(
@@ -104,7 +104,7 @@ def _decode_batch(
         if gone:
             going = without(len(rows), gone)
             kept = torch.tensor(going, device=model.device, dtype=torch.long)
-            cache.batch_select_indices(kept)
+            cache.reorder_cache(kept)  # the one selection that layers of linear attention know as well
             mask, positions = mask[kept], positions[kept]
             rows, samplers = [rows[n] for n in going], [samplers[n] for n in going]
         ids = torch.tensor([[row.tokens[-1]] for row in rows], device=model.device)
@@ -112,21 +112,5 @@ def _decode_batch(
         mask = torch.nn.functional.pad(mask, (0, 1), value=1)
 
 
-class _Sampler:
-    """Draws the tokens of one row."""
-
-    def __init__(self, row: Row, decoding: Decoding) -> None:
-        self._decoding = decoding
-        self._generator = torch.Generator()
-        digest = hashlib.sha256(f"{decoding.seed}:{row.name}:{row.sample}".encode()).digest()
-        self._generator.manual_seed(int.from_bytes(digest[:7], "big"))
-
-    def choose(self, scores: torch.Tensor) -> int:
-        if self._decoding.temperature == 0:
-            return int(scores.argmax())
-        share = torch.softmax(scores.cpu() / self._decoding.temperature, dim=-1)
-        ordered, ids = share.sort(descending=True, stable=True)
-        # The most likely tokens up to and with the one that reaches top_p (Holtzman et al. 2020).
-        kept = ordered.cumsum(-1) - ordered < self._decoding.top_p
-        drawn = torch.multinomial(ordered * kept, 1, generator=self._generator)
-        return int(ids[drawn])
+def _sampler(row: Row, decoding: Decoding) -> Sampler:
+    return Sampler(decoding.temperature, decoding.top_p, f"{decoding.seed}:{row.name}:{row.sample}")

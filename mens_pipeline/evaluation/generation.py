@@ -57,8 +57,8 @@ class Answer(BaseModel):
     stopped: bool = Field(description="Whether the model ended its turn, rather than running into the limit.")
 
 
-class GenerationJob(BaseModel):
-    """What a generation process is told."""
+class JudgedModel(BaseModel):
+    """What is loaded to let a model answer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
@@ -69,6 +69,11 @@ class GenerationJob(BaseModel):
     trained_in: Literal["float32", "bfloat16"] = Field(description="What the base was rounded to before four bits.")
     device: Literal["cuda", "mps", "cpu"]
     compute_dtype: Literal["float32", "bfloat16"]
+
+
+class GenerationJob(JudgedModel):
+    """What a generation process is told."""
+
     system_prompt: str
     decoding: Decoding
     requests: tuple[Request, ...]

@@ -54,15 +54,15 @@ class ReservedLayer(DynamicLayer):  # type: ignore[misc]  # the library is untyp
         self._show(end)
         return self.keys, self.values
 
-    def batch_select_indices(self, indices: torch.Tensor) -> None:
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
         """Keep rows; only those that change their place are copied.
 
         Args:
-            indices: The rows that stay, in their new order; none moves to a place behind its own, as `without` orders
+            beam_idx: The rows that stay, in their new order; none moves to a place behind its own, as `without` orders
                 them.
         """
         end = self.get_seq_length()
-        chosen: list[int] = indices.tolist()
+        chosen: list[int] = beam_idx.tolist()
         for room in self._rooms:
             for place, row in enumerate(chosen):
                 if place != row:

@@ -7,7 +7,7 @@ them, so that every token costs one plain matrix product; the numbers are those 
 from typing import TYPE_CHECKING, Final
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.generation import GenerationJob
+from mens_pipeline.evaluation.generation import JudgedModel
 
 if TYPE_CHECKING:
     import torch
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _HEAD: Final = "lm_head"
 
 
-def load_judged(job: GenerationJob) -> "PreTrainedModel":
-    """Base and adapter of a job as one dense model, ready to generate.
+def load_judged(job: JudgedModel) -> "PreTrainedModel":
+    """Base and adapter as one dense model, ready to generate.
 
     Args:
         job: Which base, which adapter, how it was quantised, what is computed in.

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.generation import ANSWERS, Decoding, GenerationJob, Request
+from mens_pipeline.evaluation.generation import ANSWERS, Decoding, GenerationJob, JudgedModel, Request
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.language.fingerprint import rules_fingerprint
 from mens_pipeline.training.base_model import digest_of_folder
@@ -22,7 +22,9 @@ from mens_pipeline.training.manifest import MANIFEST
 KIND: Final = "generations"
 WEIGHTS: Final = "adapter_model.safetensors"
 
-_MAKERS: Final = ("decode.py", "generate.py", "generation.py", "kv_cache.py", "model.py", "packed_linear.py")
+_MAKERS: Final = (
+    *("decode.py", "generate.py", "generation.py", "kv_cache.py", "model.py", "packed_linear.py", "sampling.py"),
+)
 """The files that decide what a model answers."""
 
 Model = Literal["base", "adapter"]
@@ -75,39 +77,23 @@ def prepare_generation(
     Raises:
         RefusedError: The run is not complete, the base is gone or is another one, or the adapter has no weights.
     """
-    manifest, adapter = manifest_of(run), run / ADAPTER
-    decoding, device = conditions.decoding, conditions.device
-    base = manifest["base_model"]
-    base_path = Path(base["path"])
-    if not base_path.is_dir() or digest_of_folder(base_path) != base["sha256"]:
-        found = "changed" if base_path.is_dir() else "gone"
-        advice = "Restore it, or train again."
-        raise RefusedError(f"{base_path}: the base model {base['name']} of this adapter is {found}. {advice}")
-    adapter_sha256 = adapter_digest(run)
-    recipe, result = manifest["recipe"], manifest["result"]
+    judged, manifest, decoding = judged_model(model, run, conditions.device), manifest_of(run), conditions.decoding
     requests = tuple(Request(task=task.id, prompt=task.prompt) for task in tasks)
-    dtype: Literal["float32", "bfloat16"] = "bfloat16" if device.kind == "cuda" else "float32"
     inputs = {
-        "base_sha256": base["sha256"],
-        "adapter_sha256": adapter_sha256 if model == "adapter" else None,
-        "quantization": [recipe["bnb_4bit_quant_type"], recipe["bnb_4bit_use_double_quant"], result["compute_dtype"]],
+        "base_sha256": manifest["base_model"]["sha256"],
+        "adapter_sha256": adapter_digest(run) if model == "adapter" else None,
+        "quantization": [judged.quantization, judged.double_quant, judged.trained_in],
         "system_prompt": manifest["system_prompt"],
         "requests": [request.model_dump() for request in requests],
         "decoding": decoding.model_dump(exclude={"batch_tokens"}),
-        "computed_on": [device.kind, dtype],
+        "computed_on": [judged.device, judged.compute_dtype],
         "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
         "libraries": library_versions(),
     }
     shutil.rmtree(run_dir, ignore_errors=True)
     run_dir.mkdir(parents=True)
     job = GenerationJob(
-        base_path=base_path,
-        adapter_path=adapter.resolve() if model == "adapter" else None,
-        quantization=recipe["bnb_4bit_quant_type"],
-        double_quant=recipe["bnb_4bit_use_double_quant"],
-        trained_in=result["compute_dtype"],
-        device=device.kind,
-        compute_dtype=dtype,
+        **judged.model_dump(),
         system_prompt=manifest["system_prompt"],
         decoding=decoding,
         requests=requests,
@@ -117,6 +103,46 @@ def prepare_generation(
     job_path = run_dir.resolve() / JOB
     job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return PreparedGeneration(model, job, job_path, inputs)
+
+
+def judged_model(model: Model, run: Path, device: Device) -> JudgedModel:
+    """What is loaded to let a model of a run answer.
+
+    Args:
+        model: Whether the base answers alone, or with the adapter.
+        run: The folder with `adapter/` and its training manifest.
+        device: What it runs on.
+
+    Raises:
+        RefusedError: The run is not complete, the base is gone or is another one, or the adapter has no weights.
+    """
+    manifest = manifest_of(run)
+    base = manifest["base_model"]
+    base_path = Path(base["path"])
+    if not base_path.is_dir() or digest_of_folder(base_path) != base["sha256"]:
+        found = "changed" if base_path.is_dir() else "gone"
+        advice = "Restore it, or train again."
+        raise RefusedError(f"{base_path}: the base model {base['name']} of this adapter is {found}. {advice}")
+    adapter_digest(run)
+    recipe = manifest["recipe"]
+    return JudgedModel(
+        base_path=base_path,
+        adapter_path=(run / ADAPTER).resolve() if model == "adapter" else None,
+        quantization=recipe["bnb_4bit_quant_type"],
+        double_quant=recipe["bnb_4bit_use_double_quant"],
+        trained_in=manifest["result"]["compute_dtype"],
+        device=device.kind,
+        compute_dtype=computed_in(device),
+    )
+
+
+def computed_in(device: Device) -> Literal["float32", "bfloat16"]:
+    """What answers are computed in.
+
+    Args:
+        device: What the model runs on.
+    """
+    return "bfloat16" if device.kind == "cuda" else "float32"
 
 
 def generated(

@@ -27,6 +27,7 @@ from mens_pipeline.training.preflight import (
 )
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL
+from mens_pipeline.training.tokenizer_file import FileTokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +76,10 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         RefusedError: Something is not as it must be, or the folder holds another run.
         SourceNotFoundError: There is no train set.
     """
-    from tokenizers import Tokenizer  # noqa: PLC0415 - a command or a child process loads it
-
     recipe = resolved.recipe
     name = recipe.model_name_or_path or (DEFAULT_CUDA_MODEL if device.kind == "cuda" else DEFAULT_CPU_MODEL)
     base = find_base_model(name, recipe.model_revision, cache / "base_models", say)
-    tokenizer = _Encoder(Tokenizer.from_file(str(base.path / "tokenizer.json")))
+    tokenizer = FileTokenizer(base.path)
     markers = [tokenizer.encode(text, add_special_tokens=False) for text in (IM_START, IM_END)]
     check_tokenizer(markers, base.path)
     examples = make_examples(read_pairs(train_path), recipe, tokenizer, SYSTEM_PROMPT)
@@ -125,15 +124,3 @@ def _refuse_another_run(run_dir: Path, digest: str) -> None:
     if found != digest:
         advice = "Name another --output-dir, or begin anew with --force-restart."
         raise RefusedError(f"{run_dir}: holds another run (contract {found[:12]}, this one is {digest[:12]}). {advice}")
-
-
-class _Encoder:
-    """A tokenizer of the library alone, which needs none of the deep learning stack."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-
-    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """The ids of a text."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
-        return ids

@@ -7,6 +7,7 @@ import pytest
 
 from mens_pipeline.evaluation.decode import Row, Vocabulary, decode
 from mens_pipeline.evaluation.generation import Decoding
+from mens_pipeline_tests.evaluation.hybrid import hybrid_model
 
 _PROMPTS = ("Write a function.", "A type, please, with two fields.", "x", "Why?", "An actor `Printer` with a handler.")
 
@@ -87,3 +88,19 @@ def test_a_narrow_choice_is_the_greedy_one(model: Any) -> None:
     sampled = _answers(model, _rows(), max_new_tokens=8, temperature=1.0, top_p=1e-9)
 
     assert sampled == _answers(model, _rows(), max_new_tokens=8)
+
+
+def test_linear_attention_lets_rows_leave_as_well() -> None:
+    """Rows of a model such as Qwen3.5 end one by one, and give what `generate` gives for each alone."""
+    import torch
+
+    model, stop = hybrid_model(), frozenset(range(40))
+    answers = _answers(model, _rows(), stop, max_new_tokens=12)
+
+    assert len({len(tokens) for tokens, _ in answers.values()}) > 1
+    for text in _PROMPTS:
+        ids = torch.tensor([list(text.encode())])
+        output = model.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False, eos_token_id=sorted(stop)
+        )
+        assert answers[text, 0][0] == output[0, ids.shape[1] :].tolist()

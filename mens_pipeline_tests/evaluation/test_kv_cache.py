@@ -29,8 +29,8 @@ def test_keys_and_values_are_those_of_the_library() -> None:
         assert ours.get_seq_length() == plain.get_seq_length()
         if gone:
             kept = torch.tensor(without(rows, gone))
-            ours.batch_select_indices(kept)
-            plain.batch_select_indices(kept)
+            ours.reorder_cache(kept)
+            plain.reorder_cache(kept)
             rows -= len(gone)
             assert torch.equal(ours.keys, plain.keys)
             assert torch.equal(ours.values, plain.values)

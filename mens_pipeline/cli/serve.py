@@ -1,0 +1,86 @@
+"""`mens serve`: the model in use, over HTTP."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.training.devices import DeviceChoice
+
+if TYPE_CHECKING:
+    from mens_pipeline.delivery.serving.served_model import ServedModel
+    from mens_pipeline.settings import Settings
+    from mens_pipeline.training.devices import Device
+
+_NEEDED: Final = ("fastapi", "uvicorn", "torch", "transformers", "peft")
+_TOKEN: Final = "MENS_SERVE_TOKEN"  # noqa: S105 - the name of a variable
+
+
+def serve(  # noqa: PLR0913 - one parameter an option
+    *,
+    run_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A run of `mens train` [default: the champion].")
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="A merged model: safetensors, tokenizer, chat template.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where to listen; others than local ones need a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any that is free.")] = 8080,
+    token_env: Annotated[str, typer.Option(metavar="NAME", help="The variable that holds the token.")] = _TOKEN,
+    device: Annotated[DeviceChoice, typer.Option(help="Never another one in its place.")] = DeviceChoice.BEST,
+    max_concurrent: Annotated[int, typer.Option(min=1, max=1_024, help="Answers that are written at once.")] = 4,
+    max_request_bytes: Annotated[int, typer.Option(min=256, help="Of the body of a request.")] = 1_048_576,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, max=86_400, help="Seconds from a request to its last token.")
+    ] = 120.0,
+    max_new_tokens: Annotated[int, typer.Option(min=1, max=131_072, help="Tokens of an answer at most.")] = 1_024,
+) -> None:
+    """Serve a model over HTTP, in the shapes of OpenAI and Ollama.
+
+    Paths: /v1/chat/completions, /v1/models, /api/generate, /api/chat, /api/tags, /api/version, and for those who look
+    after it /health and /ready. The model is told what it was told in training, unless a request says otherwise, and
+    answers as it was judged, always with the most likely token, unless a request asks for a temperature. It is called
+    `mens` whatever its own name is.
+
+    Exit code 0: ended by a signal, after the answers in the making. 1: the model cannot be served. 2: the command was
+    misused.
+    """
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise ConfigurationError(f'{", ".join(missing)}: not installed. Run: pip install -e ".[serve,train]"')
+    if run_dir is not None and model is not None:
+        raise ConfigurationError("--run-dir and --model: one model is served. Name one of them.")
+
+    from mens_pipeline.delivery.serving import server  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.delivery.serving.engine import Limits  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import go_offline, load_settings, secret_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
+
+    settings = load_settings()
+    address = server.address_of(host, port)
+    token = settings.serve_token if token_env == _TOKEN else secret_of(token_env)
+    access = server.access_to(address, token, token_env)
+    go_offline()
+    chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
+    _say(f"device {chosen.kind}: {chosen.name}")
+    served = _served(run_dir, model, settings, chosen)
+    _say(f"loading {served.name}, {served.fingerprint}, from {served.judged.adapter_path or served.judged.base_path}")
+    limits = Limits(max_concurrent, max_request_bytes, timeout, max_new_tokens)
+    server.ModelServer(served, address, access, limits, _say).run()
+
+
+def _served(run_dir: Path | None, folder: Path | None, settings: "Settings", device: "Device") -> "ServedModel":
+    from mens_pipeline.corpus.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.delivery.serving.served_model import champion_model, merged_model, run_model  # noqa: PLC0415
+
+    if folder is not None:
+        return merged_model(folder, device)
+    if run_dir is not None:
+        return run_model(run_dir, device)
+    return champion_model(ArtifactStore(settings.store_root.resolve()), device)
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)

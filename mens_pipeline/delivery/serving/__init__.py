@@ -1,0 +1,1 @@
+"""A model over HTTP, in the shapes of OpenAI and Ollama."""

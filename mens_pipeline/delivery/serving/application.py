@@ -1,0 +1,156 @@
+"""The web application: which path leads where."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
+
+from mens_pipeline.delivery.serving import openai_shape
+from mens_pipeline.delivery.serving.access_log import AccessLog
+from mens_pipeline.delivery.serving.answering import Answering
+from mens_pipeline.delivery.serving.asking import Asker
+from mens_pipeline.delivery.serving.body import read_body
+from mens_pipeline.delivery.serving.engine import Engine, Limits, State
+from mens_pipeline.delivery.serving.guard import Access, Guard
+from mens_pipeline.delivery.serving.ollama_shape import GenerateRequest, OllamaAnswer, OllamaChatRequest, tag
+from mens_pipeline.delivery.serving.openai_shape import ChatAnswer, ChatRequest, model_card
+from mens_pipeline.delivery.serving.refusal import RequestRefusedError
+from mens_pipeline.delivery.serving.served_model import ServedModel
+from mens_pipeline.training.chat import Tokenizer
+
+_LAST_SECONDS: Final = 5.0
+_NOT_BUFFERED: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+
+def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
+    served: ServedModel,
+    tokenizer: Tokenizer,
+    engine: Engine,
+    limits: Limits,
+    access: Access,
+    say: Callable[[str], None],
+) -> FastAPI:
+    """The application of a server; it starts the engine, and awaits its end.
+
+    Args:
+        served: What answers.
+        tokenizer: Its own.
+        engine: Writes answers.
+        limits: What is done at most.
+        access: Who may ask.
+        say: Takes a line for each request.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        engine.start()
+        yield
+        engine.stop(0)
+        engine.join(_LAST_SECONDS)
+
+    app = FastAPI(openapi_url=None, lifespan=lifespan, strict_content_type=False)
+    app.add_middleware(Guard, access=access)
+    app.add_middleware(AccessLog, say=say)
+    app.add_exception_handler(RequestRefusedError, _refused)
+    app.add_exception_handler(HTTPException, _not_found)
+    asker = Asker(served, tokenizer, limits)
+    _add_state(app, engine)
+    _add_openai(app, served, engine, asker, limits)
+    _add_ollama(app, served, engine, asker, limits)
+    return app
+
+
+class _Stream(StreamingResponse):
+    """A response that gives its answers up however it ends, even before its first byte."""
+
+    def __init__(self, content: AsyncIterator[bytes], answering: Answering, media_type: str) -> None:
+        super().__init__(content, headers=_NOT_BUFFERED, media_type=media_type)
+        self._answering = answering
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._answering.leave()
+
+
+def _add_state(app: FastAPI, engine: Engine) -> None:
+    @app.get("/health")
+    async def health() -> JSONResponse:
+        is_alive = engine.state is not State.ENDED
+        return JSONResponse({"status": "ok" if is_alive else "failed"}, 200 if is_alive else 503)
+
+    @app.get("/ready")
+    async def ready() -> JSONResponse:
+        return JSONResponse({"status": engine.state}, 200 if engine.state is State.READY else 503)
+
+
+def _add_openai(app: FastAPI, served: ServedModel, engine: Engine, asker: Asker, limits: Limits) -> None:
+    @app.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        return {"object": "list", "data": [model_card(served, name) for name in served.names]}
+
+    @app.get("/v1/models/{name:path}")
+    async def model(name: str) -> dict[str, Any]:
+        asker.check_name(name)
+        return model_card(served, name)
+
+    @app.post(openai_shape.PATH)
+    async def chat(request: Request) -> Response:
+        body = await read_body(request, ChatRequest, limits.max_request_bytes)
+        asked = await asker.asked(body.wish)
+        answer, answering = ChatAnswer(served, asked), Answering(engine, limits, asked)
+        if body.stream:
+            return _Stream(answer.stream(answering, has_usage=body.has_usage), answering, "text/event-stream")
+        return JSONResponse(answer.whole(await answering.complete(request)))
+
+
+def _add_ollama(app: FastAPI, served: ServedModel, engine: Engine, asker: Asker, limits: Limits) -> None:
+    num_bytes = sum(file.stat().st_size for file in served.judged.base_path.glob("*.safetensors"))
+
+    async def answered(request: Request, body: GenerateRequest | OllamaChatRequest) -> Response:
+        asked = await asker.asked(body.wish)
+        answer = OllamaAnswer(served, asked, is_chat=isinstance(body, OllamaChatRequest))
+        answering = Answering(engine, limits, asked)
+        if body.is_streamed:
+            return _Stream(answer.stream(answering), answering, "application/x-ndjson")
+        (outcome,) = await answering.complete(request)
+        return JSONResponse(answer.whole(outcome))
+
+    @app.post("/api/generate")
+    async def generate(request: Request) -> Response:
+        return await answered(request, await read_body(request, GenerateRequest, limits.max_request_bytes))
+
+    @app.post("/api/chat")
+    async def chat(request: Request) -> Response:
+        return await answered(request, await read_body(request, OllamaChatRequest, limits.max_request_bytes))
+
+    @app.get("/api/tags")
+    async def tags() -> dict[str, Any]:
+        return {"models": [tag(served, name, num_bytes) for name in served.names]}
+
+    @app.get("/api/version")
+    async def own_version() -> dict[str, str]:
+        return {"version": version("mens-pipeline")}
+
+    @app.post("/api/embeddings")
+    @app.post("/api/embed")
+    async def embeddings() -> None:
+        raise RequestRefusedError(501, "This server writes programs. Ask another one for embeddings.")
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestRefusedError), "registered for nothing else"  # noqa: S101 - our own impossibility
+    return error.response(request.url.path)
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException), "registered for nothing else"  # noqa: S101 - our own impossibility
+    message = f"{request.method} {request.url.path[:100]}: {error.detail}. See `mens serve --help` for what there is."
+    return RequestRefusedError(error.status_code, message, headers=error.headers).response(request.url.path)

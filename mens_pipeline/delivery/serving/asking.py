@@ -1,0 +1,125 @@
+"""From what a request says to what the model is asked: ids that fit into its context, and how it may answer."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fastapi.concurrency import run_in_threadpool
+
+from mens_pipeline.delivery.serving.answering import Asked
+from mens_pipeline.delivery.serving.engine import Limits
+from mens_pipeline.delivery.serving.refusal import RequestRefusedError
+from mens_pipeline.delivery.serving.served_model import ServedModel
+from mens_pipeline.training.chat import Tokenizer
+from mens_pipeline.training.conversation import Turn, encode_turns
+
+_SEED_BITS: Final = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a request says of its answers; None where it says nothing.
+
+    Attributes:
+        model: The name of the model.
+        turns: The conversation.
+        num_answers: How many answers.
+        temperature: 0: always the most likely token.
+        top_p: Share of probability that is sampled from.
+        seed: What the draws depend on.
+        max_tokens: Tokens of an answer at most.
+        stop: Texts that end an answer.
+        token_field: What the request calls `max_tokens`, for messages.
+    """
+
+    model: str
+    turns: Sequence[Turn]
+    num_answers: int
+    temperature: float | None
+    top_p: float | None
+    seed: int | None
+    max_tokens: int | None
+    stop: tuple[str, ...]
+    token_field: str = "max_tokens"  # noqa: S105 - the name of a field
+
+
+class Asker:
+    """Makes questions to one model of what requests say."""
+
+    def __init__(self, served: ServedModel, tokenizer: Tokenizer, limits: Limits) -> None:
+        """Ask a model.
+
+        Args:
+            served: The model.
+            tokenizer: Its own.
+            limits: What it does at most.
+        """
+        self._served = served
+        self._tokenizer = tokenizer
+        self._limits = limits
+
+    async def asked(self, wish: Wish) -> Asked:
+        """What the model is asked.
+
+        Without a system text the model is told what it was told in training. Without a temperature it answers as it
+        was judged: always the most likely token.
+
+        Args:
+            wish: What the request says.
+
+        Raises:
+            RequestRefusedError: It is another model, the prompt is too long, or more is wanted than there may be.
+        """
+        self._check(wish)
+        turns = tuple(wish.turns)
+        if turns[0].role != "system":
+            turns = (Turn("system", self._served.system_prompt), *turns)
+        prompt = await run_in_threadpool(encode_turns, self._tokenizer, turns)
+        return Asked(
+            prompt=prompt,
+            num_answers=wish.num_answers,
+            temperature=wish.temperature or 0.0,
+            top_p=1.0 if wish.top_p is None else wish.top_p,
+            seed=secrets.randbits(_SEED_BITS) if wish.seed is None else wish.seed,
+            max_new_tokens=self._room(wish, len(prompt)),
+            stop=wish.stop,
+        )
+
+    def check_name(self, name: str) -> None:
+        """See that a request means the model that is served.
+
+        Args:
+            name: What it says.
+
+        Raises:
+            RequestRefusedError: It means another one.
+        """
+        if name.removesuffix(":latest") not in self._served.names:
+            message = f"The model `{name[:100]}` is not served here. Ask for {' or '.join(self._served.names)}."
+            raise RequestRefusedError(404, message, param="model", code="model_not_found")
+
+    def _check(self, wish: Wish) -> None:
+        self.check_name(wish.model)
+        if wish.num_answers > self._limits.max_concurrent:
+            message = f"n: {wish.num_answers} answers are more than the {self._limits.max_concurrent} written at once."
+            raise RequestRefusedError(400, message, param="n", code="invalid_value")
+
+    def _room(self, wish: Wish, num_prompt: int) -> int:
+        """Tokens that an answer may have."""
+        context, most = self._served.max_context, self._limits.max_new_tokens
+        if num_prompt >= context:
+            message = f"The prompt has {num_prompt} tokens, the context of the model is {context}. Send a shorter one."
+            raise RequestRefusedError(400, message, param="messages", code="context_length_exceeded")
+        if wish.max_tokens is None:
+            return min(most, context - num_prompt)
+        if wish.max_tokens > most:
+            message = f"{wish.token_field}: {wish.max_tokens} is more than the {most} tokens of an answer here."
+            raise RequestRefusedError(400, message, param=wish.token_field, code="invalid_value")
+        if num_prompt + wish.max_tokens > context:
+            message = (
+                f"The prompt has {num_prompt} tokens and {wish.max_tokens} are asked for, "
+                f"the context of the model is {context}. Ask for {context - num_prompt} or fewer."
+            )
+            raise RequestRefusedError(400, message, param=wish.token_field, code="context_length_exceeded")
+        return wish.max_tokens

@@ -1,0 +1,284 @@
+"""The thread that writes answers: takes them in order, writes some at once, drops those that nobody awaits."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from mens_pipeline.delivery.serving.batch import Batch, Prompt, can_join
+from mens_pipeline.delivery.serving.refusal import RequestRefusedError, not_ready, out_of_time, too_many
+from mens_pipeline.delivery.serving.reply import Ended, Failed, Piece, Reply
+from mens_pipeline.delivery.serving.text_stream import TextStream
+from mens_pipeline.errors import MensError
+from mens_pipeline.evaluation.sampling import Sampler
+
+if TYPE_CHECKING:
+    import torch
+
+_WAITING_FOR_EACH_PLACE: Final = 4
+_FIRST_GUESS_SECONDS: Final = 5.0
+_NEWEST: Final = 0.2
+"""The weight of the newest answer in how long one takes."""
+
+
+class State(StrEnum):
+    """What the thread is about."""
+
+    LOADING = "loading"
+    READY = "ready"
+    STOPPING = "stopping"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model that can answer.
+
+    Attributes:
+        model: A causal language model in evaluation mode.
+        stop: Any of these ids ends a turn.
+        decode: The text of some tokens.
+    """
+
+    model: Any
+    stop: frozenset[int]
+    decode: Callable[[Sequence[int]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a server does at most.
+
+    Attributes:
+        max_concurrent: Answers that are written at once.
+        max_request_bytes: Of the body of a request.
+        timeout: Seconds from a request to its last token.
+        max_new_tokens: Tokens of an answer.
+    """
+
+    max_concurrent: int
+    max_request_bytes: int
+    timeout: float
+    max_new_tokens: int
+
+    @property
+    def max_waiting(self) -> int:
+        """Answers that wait for a place."""
+        return _WAITING_FOR_EACH_PLACE * self.max_concurrent
+
+
+@dataclass(eq=False, slots=True)
+class _Seat:
+    """A reply that has a place."""
+
+    reply: Reply
+    prompt: Prompt
+    sampler: Sampler
+    text: TextStream
+    begun: float
+    written: float = 0.0
+    tokens: list[int] = field(default_factory=list)
+
+
+class Engine:
+    """Writes answers in a thread of its own."""
+
+    def __init__(self, load: Callable[[], Loaded], limits: Limits, changed: Callable[[State], None]) -> None:
+        """Prepare the thread; nothing is loaded yet.
+
+        Args:
+            load: Loads the model, in the thread.
+            limits: What is done at most.
+            changed: Takes every new state, in the thread.
+        """
+        self.failure: str | None = None
+        self.state = State.LOADING
+        self._load = load
+        self._limits = limits
+        self._changed = changed
+        self._wake = threading.Condition()
+        self._waiting: deque[Reply] = deque()
+        self._reading: deque[_Seat] = deque()
+        self._writing: list[_Seat] = []
+        self._places = limits.max_concurrent
+        self._stop_at = float("inf")
+        self._usual_seconds = _FIRST_GUESS_SECONDS
+        self._thread = threading.Thread(target=self._run, name="answers", daemon=True)
+
+    def start(self) -> None:
+        """Begin to load the model."""
+        self._thread.start()
+
+    def submit(self, replies: Sequence[Reply]) -> None:
+        """Ask for answers, all or none of them.
+
+        Args:
+            replies: As many as one request asks for.
+
+        Raises:
+            RequestRefusedError: The model is not there, or too many wait already.
+        """
+        with self._wake:
+            if self.state is not State.READY:
+                raise not_ready("is loading the model" if self.state is State.LOADING else "is stopping")
+            num_open = len(self._waiting) + len(self._reading) + len(self._writing)
+            if num_open + len(replies) > self._places + self._limits.max_waiting:
+                raise too_many(max(1, round(self._usual_seconds * len(self._waiting) / self._places)))
+            self._waiting.extend(replies)
+            self._wake.notify()
+
+    def stop(self, within: float) -> None:
+        """Take no more, and end.
+
+        Args:
+            within: Seconds that answers in the making may still take.
+        """
+        with self._wake:
+            self._stop_at = min(self._stop_at, time.monotonic() + within)
+            if self.state is not State.ENDED:
+                self.state = State.STOPPING
+            self._wake.notify()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end of the thread.
+
+        Args:
+            seconds: How long at most.
+        """
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            self._work(self._load())
+        except MensError as error:
+            self.failure = str(error)
+        finally:
+            with self._wake:
+                if self.failure is None and self.state is not State.STOPPING:
+                    self.failure = "The thread that writes answers has died; its last words stand above."
+                self.state = State.ENDED
+            self._fail(not_ready("is stopping"))
+            self._changed(State.ENDED)
+
+    def _work(self, loaded: Loaded) -> None:
+        import torch
+
+        batch = Batch(loaded.model)
+        self._places = self._limits.max_concurrent if can_join(Prompt(loaded.model, (0,)).cache) else 1
+        with self._wake:
+            if self.state is State.LOADING:
+                self.state = State.READY
+        if self.state is State.READY:
+            self._changed(State.READY)
+        with torch.inference_mode():
+            while self._seated(loaded):
+                self._let_go(batch)
+                try:
+                    self._read(loaded, batch)
+                    self._write(loaded, batch)
+                except RuntimeError as error:  # memory that does not suffice, in most cases
+                    self._fail_seated(error)
+                    batch = Batch(loaded.model)
+
+    def _seated(self, loaded: Loaded) -> bool:
+        """Give free places to those who wait, or wait for them.
+
+        Returns:
+            Whether there is something to do; otherwise it is time to end.
+        """
+        with self._wake:
+            while not (self._waiting or self._reading or self._writing):
+                if self.state is State.STOPPING:
+                    return False
+                self._wake.wait()
+            if time.monotonic() >= self._stop_at:
+                return False
+            while self._waiting and len(self._reading) + len(self._writing) < self._places:
+                reply = self._waiting.popleft()
+                sampler = Sampler(reply.temperature, reply.top_p, reply.start)
+                text = TextStream(loaded.decode, reply.stop)
+                prompt = Prompt(loaded.model, reply.prompt)
+                self._reading.append(_Seat(reply, prompt, sampler, text, time.monotonic()))
+        return True
+
+    def _let_go(self, batch: Batch) -> None:
+        """Drop what nobody waits for, and what is out of time."""
+        now = time.monotonic()
+
+        def stays(reply: Reply) -> bool:
+            if now >= reply.deadline and not reply.is_gone:
+                reply.listen(Failed(out_of_time(self._limits.timeout)))
+                return False
+            return not reply.is_gone
+
+        with self._wake:
+            self._waiting = deque(reply for reply in self._waiting if stays(reply))
+        self._reading = deque(seat for seat in self._reading if stays(seat.reply))
+        self._keep(batch, [seat for seat in self._writing if stays(seat.reply)])
+
+    def _read(self, loaded: Loaded, batch: Batch) -> None:
+        """Read one piece of one prompt."""
+        if not self._reading:
+            return
+        seat = self._reading[0]
+        scores = seat.prompt.read()
+        if scores is None:
+            self._reading.rotate(-1)
+            return
+        seat.written = time.monotonic()
+        self._reading.popleft()
+        if self._goes_on(seat, scores, loaded):
+            batch.join(seat.prompt)
+            self._writing.append(seat)
+
+    def _write(self, loaded: Loaded, batch: Batch) -> None:
+        """Write one token of each answer."""
+        if not self._writing:
+            return
+        scores = batch.step([seat.tokens[-1] for seat in self._writing])
+        going = zip(self._writing, scores, strict=True)
+        self._keep(batch, [seat for seat, row in going if self._goes_on(seat, row, loaded)])
+
+    def _keep(self, batch: Batch, seats: list[_Seat]) -> None:
+        if len(seats) < len(self._writing):
+            batch.keep([place for place, seat in enumerate(self._writing) if seat in seats])
+        self._writing = seats
+
+    def _goes_on(self, seat: _Seat, scores: "torch.Tensor", loaded: Loaded) -> bool:
+        """Draw a token, and say what it comes to."""
+        token = seat.sampler.choose(scores)
+        seat.tokens.append(token)
+        reply, ends_turn = seat.reply, token in loaded.stop
+        piece = "" if ends_turn else seat.text.feed(token)
+        is_full = len(seat.tokens) >= reply.max_new_tokens
+        if ends_turn or is_full:
+            piece += seat.text.end()
+        if piece:
+            reply.listen(Piece(piece))
+        if not (ends_turn or seat.text.is_stopped or is_full):
+            return True
+        now = time.monotonic()
+        self._usual_seconds += _NEWEST * (now - seat.begun - self._usual_seconds)
+        reason: Literal["stop", "length"] = "stop" if ends_turn or seat.text.is_stopped else "length"
+        reply.listen(Ended(reason, len(seat.tokens), seat.written - seat.begun, now - seat.written))
+        return False
+
+    def _fail_seated(self, error: RuntimeError) -> None:
+        why = RequestRefusedError(500, f"The model could not go on: {str(error)[:300]}.", code="generation_failed")
+        seats, self._reading, self._writing = [*self._reading, *self._writing], deque(), []
+        for seat in seats:
+            seat.reply.listen(Failed(why))
+
+    def _fail(self, why: RequestRefusedError) -> None:
+        with self._wake:
+            left = list(self._open())
+            self._waiting, self._reading, self._writing = deque(), deque(), []
+        for reply in left:
+            reply.listen(Failed(why))
+
+    def _open(self) -> Iterator[Reply]:
+        yield from self._waiting
+        yield from (seat.reply for seat in (*self._reading, *self._writing))

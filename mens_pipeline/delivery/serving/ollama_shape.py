@@ -1,0 +1,209 @@
+"""What Ollama's requests and answers look like, coming in and going out."""
+
+import json
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from mens_pipeline.delivery.serving.answering import Answering, Asked, Outcome
+from mens_pipeline.delivery.serving.asking import Wish
+from mens_pipeline.delivery.serving.body import without_idle
+from mens_pipeline.delivery.serving.refusal import OLLAMA_PATHS, RequestRefusedError
+from mens_pipeline.delivery.serving.reply import Ended, Piece
+from mens_pipeline.delivery.serving.served_model import ServedModel
+from mens_pipeline.training.conversation import Turn
+
+_STRICT: Final = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+_NANOSECONDS: Final = 1e9
+_IDLE: Final[dict[str, tuple[Any, ...]]] = {
+    "context": (None, []),
+    "format": (None, ""),
+    "images": (None, []),
+    "raw": (None, False),
+    "suffix": (None, ""),
+    "template": (None, ""),
+    "think": (None, False),
+    "tools": (None, []),
+}
+"""Parameters that are not supported, at the values that ask for nothing."""
+
+
+class _Options(BaseModel):
+    model_config = _STRICT
+
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    seed: int | None = None
+    num_predict: int | None = Field(default=None, description="Below 0: as many as there may be.")
+    stop: str | list[str] | None = None
+
+
+class _Request(BaseModel):
+    model_config = _STRICT
+
+    model: str
+    stream: bool | None = None
+    options: _Options | None = None
+    keep_alive: str | float | None = Field(default=None, description="The model stays as long as the server.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _asks_for_nothing_else(cls, values: Any) -> Any:
+        return without_idle(values, _IDLE)
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the answer comes piece by piece; as Ollama does, unless told otherwise."""
+        return self.stream is not False
+
+    def _wish(self, turns: tuple[Turn, ...]) -> Wish:
+        options = self.options or _Options()
+        stop = (options.stop,) if isinstance(options.stop, str) else options.stop or ()
+        most = options.num_predict
+        return Wish(
+            model=self.model,
+            turns=turns,
+            num_answers=1,
+            temperature=options.temperature,
+            top_p=options.top_p,
+            seed=options.seed,
+            max_tokens=None if most is None or most < 1 else most,
+            stop=tuple(text for text in stop if text),
+            token_field="num_predict",  # noqa: S106 - the name of a field
+        )
+
+
+class GenerateRequest(_Request):
+    """A request and perhaps a system text."""
+
+    prompt: str
+    system: str | None = None
+
+    @property
+    def wish(self) -> Wish:
+        """What is asked for."""
+        system = (Turn("system", self.system),) if self.system else ()
+        return self._wish((*system, Turn("user", self.prompt)))
+
+
+class _Message(BaseModel):
+    model_config = _STRICT
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _says_nothing_else(cls, values: Any) -> Any:
+        return without_idle(values, {"images": (None, []), "tool_calls": (None, []), "thinking": (None, "")})
+
+
+class OllamaChatRequest(_Request):
+    """A conversation."""
+
+    messages: list[_Message] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> "OllamaChatRequest":
+        if self.messages[-1].role != "user":
+            raise ValueError(f"messages: the last one is of role {self.messages[-1].role}; it must be of role user")
+        if any(message.role == "system" for message in self.messages[1:]):
+            raise ValueError("messages: a message of role system may only come first")
+        return self
+
+    @property
+    def wish(self) -> Wish:
+        """What is asked for."""
+        return self._wish(tuple(Turn(message.role, message.content) for message in self.messages))
+
+
+class OllamaAnswer:
+    """The answer to one request."""
+
+    def __init__(self, served: ServedModel, asked: Asked, *, is_chat: bool) -> None:
+        """Begin the clock.
+
+        Args:
+            served: What answers.
+            asked: What was asked.
+            is_chat: Whether the text stands in a message.
+        """
+        self._name = served.name
+        self._num_prompt = len(asked.prompt)
+        self._is_chat = is_chat
+        self._begun = time.monotonic()
+
+    def whole(self, outcome: Outcome) -> dict[str, Any]:
+        """The answer at once.
+
+        Args:
+            outcome: A complete answer.
+        """
+        return self._document("".join(outcome.texts), outcome.ended)
+
+    async def stream(self, answering: Answering) -> AsyncIterator[bytes]:
+        """The answer as lines of JSON.
+
+        Args:
+            answering: The answer in the making.
+        """
+        try:
+            async for _, event in answering.events():
+                text, ended = (event.text, None) if isinstance(event, Piece) else ("", event)
+                yield _line(self._document(text, ended))
+        except RequestRefusedError as error:
+            yield _line(error.document(OLLAMA_PATHS))
+
+    def _document(self, text: str, ended: Ended | None) -> dict[str, Any]:
+        content: dict[str, Any] = {"message": {"role": "assistant", "content": text}}
+        document = {"model": self._name, "created_at": _now(), **(content if self._is_chat else {"response": text})}
+        if ended is None:
+            return {**document, "done": False}
+        return {
+            **document,
+            "done": True,
+            "done_reason": ended.reason,
+            "total_duration": int((time.monotonic() - self._begun) * _NANOSECONDS),
+            "load_duration": 0,
+            "prompt_eval_count": self._num_prompt,
+            "prompt_eval_duration": int(ended.prompt_seconds * _NANOSECONDS),
+            "eval_count": ended.num_tokens,
+            "eval_duration": int(ended.seconds * _NANOSECONDS),
+        }
+
+
+def tag(served: ServedModel, name: str, num_bytes: int) -> dict[str, Any]:
+    """A model of a list.
+
+    Args:
+        served: The model.
+        name: One of its names.
+        num_bytes: Of its weights.
+    """
+    full = f"{name}:latest"
+    return {
+        "name": full,
+        "model": full,
+        "modified_at": datetime.fromtimestamp(served.created_unix, UTC).isoformat(),
+        "size": num_bytes,
+        "digest": served.sha256,
+        "details": {
+            "parent_model": "",
+            "format": "safetensors",
+            "family": served.architecture,
+            "families": [served.architecture],
+            "parameter_size": f"{served.num_values / 1e6:.0f}M",
+            "quantization_level": served.judged.quantization,
+        },
+    }
+
+
+def _line(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, ensure_ascii=False).encode() + b"\n"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()

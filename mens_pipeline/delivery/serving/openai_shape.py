@@ -1,0 +1,249 @@
+"""What OpenAI's chat completions and model lists look like, coming in and going out."""
+
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final, Literal
+
+from fastapi.sse import format_sse_event
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from mens_pipeline.delivery.serving.answering import Answering, Asked, Outcome
+from mens_pipeline.delivery.serving.asking import Wish
+from mens_pipeline.delivery.serving.body import without_idle
+from mens_pipeline.delivery.serving.refusal import RequestRefusedError
+from mens_pipeline.delivery.serving.reply import Ended, Piece
+from mens_pipeline.delivery.serving.served_model import ServedModel
+from mens_pipeline.training.conversation import Turn
+
+PATH: Final = "/v1/chat/completions"
+
+_STRICT: Final = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+_IDLE: Final[dict[str, tuple[Any, ...]]] = {
+    "audio": (None,),
+    "frequency_penalty": (None, 0, 0.0),
+    "function_call": (None, "none"),
+    "functions": (None, []),
+    "logit_bias": (None, {}),
+    "logprobs": (None, False),
+    "modalities": (None, ["text"]),
+    "parallel_tool_calls": (None, False, True),
+    "prediction": (None,),
+    "presence_penalty": (None, 0, 0.0),
+    "reasoning_effort": (None,),
+    "response_format": (None, {"type": "text"}),
+    "service_tier": (None, "auto", "default"),
+    "store": (None, False),
+    "stream_options": (None,),
+    "tool_choice": (None, "none"),
+    "tools": (None, []),
+    "top_logprobs": (None,),
+    "web_search_options": (None,),
+}
+"""Parameters that are not supported, at the values that ask for nothing; clients send them along."""
+
+_IDLE_IN_MESSAGES: Final[dict[str, tuple[Any, ...]]] = {
+    "annotations": (None, []),
+    "audio": (None,),
+    "function_call": (None,),
+    "name": (None,),
+    "refusal": (None,),
+    "tool_calls": (None, []),
+}
+"""What an answer of this server holds besides, when a client sends it back as it is."""
+
+
+class _Text(BaseModel):
+    model_config = _STRICT
+
+    type: Literal["text"]
+    text: str
+
+
+class _Message(BaseModel):
+    model_config = _STRICT
+
+    role: Literal["system", "user", "assistant"]
+    content: str | list[_Text]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _says_nothing_else(cls, values: Any) -> Any:
+        return without_idle(values, _IDLE_IN_MESSAGES)
+
+    @property
+    def turn(self) -> Turn:
+        """As the model is shown it."""
+        text = self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
+        return Turn(self.role, text)
+
+
+class _StreamOptions(BaseModel):
+    model_config = _STRICT
+
+    include_usage: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _says_nothing_else(cls, values: Any) -> Any:
+        return without_idle(values, {"include_obfuscation": (None, False)})
+
+
+class ChatRequest(BaseModel):
+    """A request for chat completions."""
+
+    model_config = _STRICT
+
+    model: str
+    messages: list[_Message] = Field(min_length=1)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    n: int | None = Field(default=None, ge=1)
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    user: str | None = Field(default=None, description="Who asks; does not matter here.")
+    metadata: dict[str, str] | None = Field(default=None, description="Likewise.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _asks_for_nothing_else(cls, values: Any) -> Any:
+        return without_idle(values, _IDLE)
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> "ChatRequest":
+        mistakes = []
+        if self.messages[-1].role != "user":
+            mistakes.append(f"messages: the last one is of role {self.messages[-1].role}; it must be of role user")
+        if any(message.role == "system" for message in self.messages[1:]):
+            mistakes.append("messages: a message of role system may only come first")
+        if self.max_tokens is not None and self.max_completion_tokens is not None:
+            mistakes.append("max_tokens and max_completion_tokens are one limit; leave one of them out")
+        if self.stream_options is not None and not self.stream:
+            mistakes.append("stream_options: only with stream")
+        if not all(self.stops) or len(self.stops) > _MOST_STOPS:
+            mistakes.append(f"stop: at most {_MOST_STOPS} texts, none of them empty")
+        if mistakes:
+            raise ValueError("; ".join(mistakes))
+        return self
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Texts that end an answer."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def has_usage(self) -> bool:
+        """Whether a stream ends with what it took."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+    @property
+    def wish(self) -> Wish:
+        """What is asked for."""
+        return Wish(
+            model=self.model,
+            turns=tuple(message.turn for message in self.messages),
+            num_answers=self.n or 1,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            seed=self.seed,
+            max_tokens=self.max_tokens or self.max_completion_tokens,
+            stop=self.stops,
+            token_field="max_completion_tokens" if self.max_completion_tokens else "max_tokens",
+        )
+
+
+_MOST_STOPS: Final = 4
+
+
+class ChatAnswer:
+    """The answer to one request."""
+
+    def __init__(self, served: ServedModel, asked: Asked) -> None:
+        """Give it a name.
+
+        Args:
+            served: What answers.
+            asked: What was asked.
+        """
+        self._asked = asked
+        self._head = {
+            "id": f"chatcmpl-{secrets.token_hex(12)}",
+            "created": int(time.time()),
+            "model": served.name,
+            "system_fingerprint": served.fingerprint,
+        }
+
+    def whole(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+        """The answer at once.
+
+        Args:
+            outcomes: Complete answers.
+        """
+        choices = [
+            {
+                "index": number,
+                "message": {"role": "assistant", "content": "".join(outcome.texts), "refusal": None},
+                "logprobs": None,
+                "finish_reason": outcome.ended.reason if outcome.ended else None,
+            }
+            for number, outcome in enumerate(outcomes)
+        ]
+        num_written = sum(outcome.ended.num_tokens for outcome in outcomes if outcome.ended)
+        return {**self._head, "object": "chat.completion", "choices": choices, "usage": self._usage(num_written)}
+
+    async def stream(self, answering: Answering, *, has_usage: bool) -> AsyncIterator[bytes]:
+        """The answer as events.
+
+        Args:
+            answering: The answers in the making.
+            has_usage: Whether the last event says what it took.
+        """
+        extra: dict[str, Any] = {"usage": None} if has_usage else {}
+        for number in range(len(answering.replies)):
+            yield self._chunk(number, {"role": "assistant", "content": ""}, None, extra)
+        num_written = 0
+        try:
+            async for number, event in answering.events():
+                if isinstance(event, Piece):
+                    yield self._chunk(number, {"content": event.text}, None, extra)
+                else:
+                    num_written += event.num_tokens
+                    yield self._chunk(number, {}, event, extra)
+        except RequestRefusedError as error:
+            yield _event(error.document(PATH))
+            return
+        if has_usage:
+            head = {**self._head, "object": "chat.completion.chunk"}
+            yield _event({**head, "choices": [], "usage": self._usage(num_written)})
+        yield format_sse_event(data_str="[DONE]")
+
+    def _chunk(self, number: int, delta: dict[str, str], ended: Ended | None, extra: dict[str, Any]) -> bytes:
+        choice = {"index": number, "delta": delta, "logprobs": None, "finish_reason": ended.reason if ended else None}
+        return _event({**self._head, "object": "chat.completion.chunk", "choices": [choice], **extra})
+
+    def _usage(self, num_written: int) -> dict[str, int]:
+        num_prompt = len(self._asked.prompt)
+        return {
+            "prompt_tokens": num_prompt,
+            "completion_tokens": num_written,
+            "total_tokens": num_prompt + num_written,
+        }
+
+
+def model_card(served: ServedModel, name: str) -> dict[str, Any]:
+    """A model of a list.
+
+    Args:
+        served: The model.
+        name: One of its names.
+    """
+    return {"id": name, "object": "model", "created": served.created_unix, "owned_by": "mens-pipeline"}
+
+
+def _event(document: dict[str, Any]) -> bytes:
+    return format_sse_event(data_str=json.dumps(document, ensure_ascii=False))

@@ -1,0 +1,92 @@
+"""Why a request gets no answer, in the shape of OpenAI and in that of Ollama."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fastapi.responses import JSONResponse
+
+from mens_pipeline.errors import MensError
+
+OLLAMA_PATHS: Final = "/api/"
+"""Where the shape of Ollama is spoken."""
+
+_TYPES: Final = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+_SERVERS_FAULT: Final = 500
+
+
+class RequestRefusedError(MensError):
+    """A request that gets no answer; it says why, to whoever sent it."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Refuse a request.
+
+        Args:
+            status: Of HTTP.
+            message: What was found, what was expected, what to do.
+            param: Which field is at fault.
+            code: For machines.
+            headers: Of the response.
+        """
+        super().__init__(message)
+        self.status = status
+        self.param = param
+        self.code = code
+        self.headers = dict(headers or {})
+
+    def document(self, path: str) -> dict[str, Any]:
+        """The body of the response.
+
+        Args:
+            path: What was asked for; decides about the shape.
+        """
+        if path.startswith(OLLAMA_PATHS):
+            return {"error": str(self)}
+        usual = "server_error" if self.status >= _SERVERS_FAULT else "invalid_request_error"
+        kind = _TYPES.get(self.status, usual)
+        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
+
+    def response(self, path: str) -> JSONResponse:
+        """The whole response.
+
+        Args:
+            path: What was asked for.
+        """
+        return JSONResponse(self.document(path), self.status, self.headers)
+
+
+def out_of_time(seconds: float) -> RequestRefusedError:
+    """An answer that took too long.
+
+    Args:
+        seconds: The limit.
+    """
+    message = f"No complete answer within {seconds:g} seconds. Ask for fewer tokens, or serve with a longer --timeout."
+    # Whoever asks again by itself would wait as long again.
+    return RequestRefusedError(504, message, code="timeout", headers={"x-should-retry": "false"})
+
+
+def not_ready(what: str) -> RequestRefusedError:
+    """A server that does not answer at the moment.
+
+    Args:
+        what: What it does: `is loading the model`.
+    """
+    return RequestRefusedError(503, f"The server {what}. Ask again.", code="unavailable", headers={"Retry-After": "2"})
+
+
+def too_many(seconds: int) -> RequestRefusedError:
+    """More requests than may wait.
+
+    Args:
+        seconds: When to ask again.
+    """
+    message = f"Too many requests are waiting. Ask again in {seconds} seconds."
+    return RequestRefusedError(429, message, code="rate_limit_exceeded", headers={"Retry-After": str(seconds)})

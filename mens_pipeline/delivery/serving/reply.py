@@ -1,0 +1,68 @@
+"""One answer that is asked for, and what becomes of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from mens_pipeline.delivery.serving.refusal import RequestRefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some more text of an answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of an answer.
+
+    Attributes:
+        reason: `stop`: the model ended its turn, or a stop text came. `length`: the limit was reached.
+        num_tokens: Tokens written, the end of the turn included.
+        prompt_seconds: From when it was begun until its first token.
+        seconds: From its first token to its last.
+    """
+
+    reason: Literal["stop", "length"]
+    num_tokens: int
+    prompt_seconds: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An answer that does not come to its end."""
+
+    why: RequestRefusedError
+
+
+Event = Piece | Ended | Failed
+
+
+@dataclass(eq=False, slots=True)
+class Reply:
+    """One answer that is asked for.
+
+    Attributes:
+        prompt: The ids that are given.
+        temperature: 0: always the most likely token.
+        top_p: Share of probability that is sampled from.
+        start: What the draws depend on.
+        max_new_tokens: Tokens of the answer at most.
+        stop: Texts that end it, and are no part of it.
+        deadline: When it must have ended, on the monotonic clock.
+        listen: Takes what becomes of it, in the thread that writes answers; the last event is `Ended` or `Failed`.
+        is_gone: Set when nobody waits for it any more.
+    """
+
+    prompt: tuple[int, ...]
+    temperature: float
+    top_p: float
+    start: str
+    max_new_tokens: int
+    stop: tuple[str, ...]
+    deadline: float
+    listen: Callable[[Event], None]
+    is_gone: bool = False

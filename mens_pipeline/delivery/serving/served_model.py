@@ -1,0 +1,183 @@
+"""What is served: the champion, the adapter of a run, or a merged model; looked at before anything is loaded."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.generation import JudgedModel
+from mens_pipeline.evaluation.history import champion_of
+from mens_pipeline.evaluation.prepare import WEIGHTS, adapter_digest, computed_in, judged_model, manifest_of
+from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.training.base_model import described
+from mens_pipeline.training.chat import IM_END, IM_START, TEMPLATE
+from mens_pipeline.training.devices import Device
+from mens_pipeline.training.job import ADAPTER
+from mens_pipeline.training.preflight import check_tokenizer
+from mens_pipeline.training.tokenizer_file import FileTokenizer
+
+ALIAS: Final = "mens"
+"""The name that whatever is served answers to, so that clients need not follow the adapter of the night."""
+
+_SHOWN: Final = 12
+_FILE_TOLD: Final = "system_prompt.json"
+_FILE_TEMPLATE: Final = "chat_template.jinja"
+_FILE_TOKENIZER: Final = "tokenizer_config.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model that may be loaded.
+
+    Attributes:
+        name: What it calls itself.
+        sha256: Of what was trained: the adapter, or all of a merged model, hexadecimal.
+        created_unix: When it was made.
+        judged: What is loaded.
+        system_prompt: What it is told when a request says nothing else.
+        max_context: Tokens that it can hold, prompt and answer together.
+        architecture: The class of the model.
+        num_values: Of its weights.
+    """
+
+    name: str
+    sha256: str
+    created_unix: int
+    judged: JudgedModel
+    system_prompt: str
+    max_context: int
+    architecture: str
+    num_values: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What requests may call it."""
+        return tuple(dict.fromkeys((self.name, ALIAS)))
+
+    @property
+    def fingerprint(self) -> str:
+        """What decides the answers, short."""
+        return f"fp_{self.sha256[:_SHOWN]}"
+
+
+def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
+    """The adapter that is in use.
+
+    Args:
+        store: Where promoted adapters are kept.
+        device: What it runs on.
+
+    Raises:
+        RefusedError: There is none, it is not as it was promoted, or its base is gone.
+    """
+    champion = champion_of(store)
+    if champion is None:
+        advice = "Promote one with `mens promote`, or name a run with --run-dir or a merged model with --model."
+        raise RefusedError(f"{store.root}: no adapter is promoted. {advice}")
+    if adapter_digest(champion.path) != champion.manifest["inputs"]["adapter_sha256"]:
+        advice = "Restore it, or promote another one."
+        raise RefusedError(f"{champion.path / ADAPTER}: changed since it was promoted. {advice}")
+    return run_model(champion.path, device)
+
+
+def run_model(run: Path, device: Device) -> ServedModel:
+    """The adapter of a run on its base.
+
+    Args:
+        run: The folder with `adapter/` and its training manifest.
+        device: What it runs on.
+
+    Raises:
+        RefusedError: The run is not complete, or its base is gone or is another one.
+    """
+    manifest = manifest_of(run)
+    judged = judged_model("adapter", run, device)
+    _check_control_tokens(judged.base_path)
+    base = manifest["base_model"]
+    return ServedModel(
+        name=manifest["name"],
+        sha256=adapter_digest(run),
+        created_unix=int((run / ADAPTER / WEIGHTS).stat().st_mtime),
+        judged=judged,
+        system_prompt=manifest["system_prompt"],
+        max_context=_max_context(judged.base_path),
+        architecture=base["architecture"],
+        num_values=base["num_values"],
+    )
+
+
+def merged_model(folder: Path, device: Device) -> ServedModel:
+    """A plain folder of Hugging Face, with weights as safetensors.
+
+    Its chat template is compared with ours, and never rendered: prompts are made here, as in training.
+
+    Args:
+        folder: The folder.
+        device: What it runs on.
+
+    Raises:
+        RefusedError: It lacks a file, would run code of its own, or was trained on another form of conversations.
+    """
+    path = folder.resolve()
+    base = described(path.name, None, path, "folder", None)
+    _check_control_tokens(path)
+    if _template_of(path) != TEMPLATE:
+        advice = "Serve a model that `mens merge` wrote; this server shows every model the form that ours learn."
+        raise RefusedError(f"{path}: its chat template is not the one that this project trains with. {advice}")
+    return ServedModel(
+        name=path.name,
+        sha256=base.sha256,
+        created_unix=int(max(file.stat().st_mtime for file in path.glob("*.safetensors"))),
+        judged=JudgedModel(
+            base_path=path,
+            adapter_path=None,
+            quantization="none",
+            double_quant=False,
+            trained_in=computed_in(device),
+            device=device.kind,
+            compute_dtype=computed_in(device),
+        ),
+        system_prompt=_told(path),
+        max_context=_max_context(path),
+        architecture=base.architecture,
+        num_values=base.num_values,
+    )
+
+
+def _check_control_tokens(path: Path) -> None:
+    tokenizer = FileTokenizer(path)
+    check_tokenizer([tokenizer.encode(text, add_special_tokens=False) for text in (IM_START, IM_END)], path)
+
+
+def _max_context(path: Path) -> int:
+    config = _read(path / "config.json")
+    text = config.get("text_config", config)
+    if "max_position_embeddings" not in text:
+        advice = "Choose a model of another family."
+        raise RefusedError(f"{path}: config.json does not say how long its context is. {advice}")
+    return int(text["max_position_embeddings"])
+
+
+def _template_of(path: Path) -> str | None:
+    """The chat template beside a model, wherever transformers looks for it."""
+    file = path / _FILE_TEMPLATE
+    if file.is_file():
+        return file.read_text(encoding="utf-8")
+    template = _read(path / _FILE_TOKENIZER).get("chat_template") if (path / _FILE_TOKENIZER).is_file() else None
+    return template if isinstance(template, str) else None
+
+
+def _told(path: Path) -> str:
+    """What the model was told before every request; ours when the folder does not say."""
+    file = path / _FILE_TOLD
+    return str(_read(file)["system_prompt"]) if file.is_file() else SYSTEM_PROMPT
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RefusedError(f"{path}: cannot be read ({error}). Write the model again.") from error
+    return document

@@ -1,0 +1,175 @@
+"""The server itself: an address, the signals that end it, and what it says."""
+
+import ipaddress
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import uvicorn
+from pydantic import SecretStr
+
+from mens_pipeline.delivery.serving.application import application
+from mens_pipeline.delivery.serving.engine import Engine, Limits, State
+from mens_pipeline.delivery.serving.guard import LOCAL_NAMES, Access
+from mens_pipeline.delivery.serving.load import load
+from mens_pipeline.delivery.serving.served_model import ServedModel
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.training.tokenizer_file import FileTokenizer
+
+_GRACE_SECONDS: Final = 20.0
+"""How long answers in the making may take when the server is told to end."""
+
+_CLOSING_SECONDS: Final = 5
+_KEEP_ALIVE_SECONDS: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server listens.
+
+    Attributes:
+        host: An address of this machine.
+        port: 0: any that is free.
+        is_local: Whether only this machine can reach it.
+        family: Of sockets.
+    """
+
+    host: str
+    port: int
+    is_local: bool
+    family: socket.AddressFamily
+
+    def url(self, port: int) -> str:
+        """Where clients find it.
+
+        Args:
+            port: The one it listens on.
+        """
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{port}"
+
+
+def address_of(host: str, port: int) -> Address:
+    """Where a name leads.
+
+    Args:
+        host: A name or an address of this machine.
+        port: 0: any that is free.
+
+    Raises:
+        ConfigurationError: There is no such name.
+    """
+    try:
+        family, _, _, _, (found, *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as error:
+        raise ConfigurationError(f"--host {host}: no such name ({error}). Name an address of this machine.") from error
+    return Address(str(found), port, ipaddress.ip_address(str(found).split("%")[0]).is_loopback, family)
+
+
+def access_to(address: Address, token: SecretStr | None, variable: str) -> Access:
+    """Who may ask a server.
+
+    Args:
+        address: Where it listens.
+        token: What requests must bring along.
+        variable: The environment variable that holds it, for the message.
+
+    Raises:
+        ConfigurationError: Others can reach it, and there is no token.
+    """
+    if address.is_local:
+        return Access(token, LOCAL_NAMES | {address.host})
+    if token is None:
+        advice = f"Set {variable} to a secret, such as `openssl rand -hex 32` prints, or listen on 127.0.0.1."
+        raise ConfigurationError(f"--host {address.host}: other machines can reach it, and there is no token. {advice}")
+    return Access(token, None)
+
+
+class ModelServer:
+    """A model at an address; the address is taken at once, the model is loaded when it runs."""
+
+    def __init__(
+        self, served: ServedModel, address: Address, access: Access, limits: Limits, say: Callable[[str], None]
+    ) -> None:
+        """Take the address.
+
+        Args:
+            served: What answers.
+            address: Where it listens.
+            access: Who may ask.
+            limits: What is done at most.
+            say: Takes a line for each request, and one when the model is ready.
+
+        Raises:
+            ConfigurationError: The address cannot be had.
+        """
+        self._served = served
+        self._say = say
+        self._socket = _listen(address)
+        self.url = address.url(self._socket.getsockname()[1])
+        self._engine = Engine(lambda: load(served), limits, self._changed)
+        app = application(served, FileTokenizer(served.judged.base_path), self._engine, limits, access, say)
+        config = uvicorn.Config(
+            app,
+            # What a client sends is read by the same code on every machine, whatever else is installed.
+            http="h11",
+            loop="asyncio",
+            ws="none",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=int(_GRACE_SECONDS) + _CLOSING_SECONDS,
+        )
+        self._server = _Server(config, self._engine)
+
+    def run(self) -> None:
+        """Serve until a signal ends it; answers in the making are written to their end first.
+
+        Raises:
+            RefusedError: The model cannot be loaded, or the server failed.
+        """
+        with self._socket:
+            self._server.run(sockets=[self._socket])
+        if self._engine.failure is not None:
+            raise RefusedError(self._engine.failure)
+
+    def stop(self) -> None:
+        """End it as a signal would, from another thread."""
+        self._server.should_exit = True
+
+    def _changed(self, state: State) -> None:
+        if state is State.READY:
+            self._say(f"ready: {self._served.name} at {self.url}/v1")
+        else:
+            self.stop()
+
+
+class _Server(uvicorn.Server):
+    """Ends its engine with itself, and takes a signal for a wish, not for a death."""
+
+    def __init__(self, config: uvicorn.Config, engine: Engine) -> None:
+        super().__init__(config)
+        self._engine = engine
+
+    def handle_exit(self, sig: int, frame: object) -> None:  # noqa: ARG002 - the form of a handler
+        """Take a signal: the first ends the server, the second does so at once."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End, answers first."""
+        self._engine.stop(0 if self.force_exit else _GRACE_SECONDS)
+        await super().shutdown(sockets)
+
+
+def _listen(address: Address) -> socket.socket:
+    try:
+        return socket.create_server((address.host, address.port), family=address.family)
+    except OSError as error:
+        advice = "Choose another --port or --host, or 0 for any free port."
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        message = f"{address.url(address.port)}: cannot be listened on ({reason}). {advice}"
+        raise ConfigurationError(message) from error

@@ -1,0 +1,49 @@
+"""A conversation of any number of turns as ids, in the form of `chat`.
+
+What a model was trained on comes out to the token: a system text and a request alone, and every earlier answer as the
+completion that it once was.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from mens_pipeline.training.chat import IM_END, IM_START, Tokenizer, escape
+
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one side says.
+
+    Attributes:
+        role: Who says it.
+        text: What; control tokens in it are broken when it is shown to a model.
+    """
+
+    role: Role
+    text: str
+
+
+def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]:
+    """The ids of a conversation, up to where the next answer begins.
+
+    Args:
+        tokenizer: Of the model; it knows the control tokens of ChatML.
+        turns: In order; the last one is not the model's.
+    """
+    ids: list[int] = []
+    text = ""
+    for turn in turns:
+        if turn.role == "assistant":
+            # As in training, where no token spans the border between a prompt and its completion.
+            ids += tokenizer.encode(text + _BEGIN, add_special_tokens=False)
+            ids += tokenizer.encode(escape(turn.text.rstrip("\n")) + IM_END, add_special_tokens=False)
+            text = "\n"
+        else:
+            text += f"{IM_START}{turn.role}\n{escape(turn.text)}{IM_END}\n"
+    return (*ids, *tokenizer.encode(text + _BEGIN, add_special_tokens=False))
+
+
+_BEGIN = f"{IM_START}assistant\n"

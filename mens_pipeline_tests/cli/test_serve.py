@@ -1,0 +1,232 @@
+"""`mens serve`: what is asked of it, what it refuses, and how a real one lives and ends."""
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from typer.testing import CliRunner
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.delivery.serving.served_model import run_model
+from mens_pipeline.errors import ConfigurationError, MensError
+from mens_pipeline.settings import load_settings, training_environment
+from mens_pipeline.training.base_model import find_base_model
+from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
+from mens_pipeline_tests.delivery.serving.running import CPU, Running
+from mens_pipeline_tests.delivery.serving.talkative import write_endless, write_run
+
+_SECRET = "0123456789abcdef0123"  # noqa: S105 - of a server that lives as long as a test
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the command changes of its environment is as it was before the test."""
+    for name, value in training_environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("MENS_SERVE_TOKEN", raising=False)
+
+
+def _message(*arguments: str | Path, **environment: str | None) -> str:
+    result = CliRunner().invoke(app, ["serve", *map(str, arguments)], env=environment)
+    assert isinstance(result.exception, MensError), result.output
+    return str(result.exception)
+
+
+def test_others_may_reach_it_only_with_a_token() -> None:
+    """Before anything is loaded; the message says how to make one."""
+    message = _message("--host", "0.0.0.0", MENS_SERVE_TOKEN=None)  # noqa: S104 - it is refused
+
+    assert message.startswith(
+        "--host 0.0.0.0: other machines can reach it, and there is no token. Set MENS_SERVE_TOKEN"
+    )
+    assert "openssl rand -hex 32" in message
+
+
+@pytest.mark.parametrize(("value", "found"), [(None, "not set"), ("short", "has 5 characters")])
+def test_a_named_variable_must_hold_a_secret(value: str | None, found: str) -> None:
+    """And its value stays out of the message."""
+    message = _message("--token-env", "MY_TOKEN", MY_TOKEN=value)
+
+    assert message.startswith(f"MY_TOKEN: {found}, a token needs 16. Set it to a secret")
+
+
+def test_a_short_token_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused with the rest of the environment, and not shown."""
+    monkeypatch.setenv("MENS_SERVE_TOKEN", "too short")
+
+    with pytest.raises(ConfigurationError, match=r"MENS_SERVE_TOKEN: .*Correct or unset") as caught:
+        load_settings()
+    assert "too short" not in str(caught.value).replace("too_short", "")
+
+
+def test_one_model_is_served() -> None:
+    """Not two."""
+    assert "--run-dir and --model: one model is served" in _message("--run-dir", "a", "--model", "b")
+
+
+def test_no_champion_is_no_server(tmp_path: Path) -> None:
+    """The message says what else may be served."""
+    message = _message(MENS_STORE_ROOT=str(tmp_path))
+
+    assert "no adapter is promoted. Promote one with `mens promote`, or name a run with --run-dir" in message
+
+
+def test_an_unknown_host_is_refused() -> None:
+    """Before anything is loaded."""
+    assert "Name an address of this machine" in _message("--host", "no such host")
+
+
+def test_an_address_in_use_is_refused(tmp_path: Path) -> None:
+    """With what to do."""
+    model = write_endless(tmp_path / "endless")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        message = _message("--model", model, "--port", str(port))
+
+    assert message.startswith(
+        f"http://127.0.0.1:{port}: cannot be listened on (Address already in use). Choose another"
+    )
+
+
+def test_missing_libraries_are_named_with_what_installs_them() -> None:
+    """A process in which they cannot be found."""
+    code = (
+        "import importlib.util as util; real = util.find_spec;"
+        "util.find_spec = lambda name, package=None: None if name in ('fastapi', 'uvicorn') else real(name, package);"
+        "from mens_pipeline.cli.main import main; import sys; sys.argv = ['mens', 'serve']; main()"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert result.returncode == 2
+    assert result.stderr == 'mens: fastapi, uvicorn: not installed. Run: pip install -e ".[serve,train]"\n'
+
+
+class _Served:
+    """A server in a process of its own."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self._is_ready = threading.Event()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if line.startswith("ready: "):
+                self._is_ready.set()
+        self._is_ready.set()
+
+    def url(self) -> str:
+        """Where it listens, once it is ready."""
+        assert self._is_ready.wait(180)
+        assert self.process.poll() is None, self.lines
+        return self.lines[-1].split()[-1].removesuffix("/v1")
+
+    def end(self, number: int = 0) -> int:
+        """Its exit code after a signal, or when it ends by itself."""
+        if number:
+            self.process.send_signal(number)
+        code = self.process.wait(60)
+        self._reader.join(10)
+        return code
+
+
+@contextmanager
+def _serving(*arguments: str | Path, **environment: str) -> Iterator[_Served]:
+    command = [sys.executable, "-m", "mens_pipeline.cli", "serve", "--port", "0", *map(str, arguments)]
+    variables = {**training_environment(), **environment}
+    with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True) as process:
+        served = _Served(process)
+        try:
+            yield served
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+def test_a_signal_ends_it_when_answers_have_ended(tmp_path: Path) -> None:
+    """An answer in the making comes to its end, nobody new is let in, and the log is free of noise and secrets."""
+    model = write_endless(tmp_path / "endless")
+    messages = [{"role": "user", "content": "Go on."}]
+    ask = {"model": "mens", "messages": messages, "max_tokens": 1_500, "stream": True}
+    with _serving("--model", model, "--max-new-tokens", "2000", MENS_SERVE_TOKEN=_SECRET) as served:
+        url = served.url()
+        headers = {"Authorization": f"Bearer {_SECRET}"}
+        with httpx2.stream("POST", f"{url}/v1/chat/completions", json=ask, headers=headers, timeout=60) as answer:
+            lines = answer.iter_lines()
+            first = next(lines)
+            served.process.send_signal(signal.SIGTERM)
+            rest = [first, *lines]
+        code = served.end()
+
+    assert code == 0
+    assert rest[-2 if not rest[-1] else -1] == "data: [DONE]"
+    assert '"finish_reason": "length"' in "".join(rest)
+    log = "".join(served.lines)
+    assert [line.split(" ")[0] for line in served.lines] == ["device", "loading", "ready:", "POST"], log
+    assert _SECRET not in log
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_it_as_well(tmp_path: Path) -> None:
+    """Nobody asks; it ends at once, without a word."""
+    with _serving("--model", write_endless(tmp_path / "endless")) as served:
+        served.url()
+        code = served.end(signal.SIGINT)
+
+    assert code == 0
+    assert len(served.lines) == 3
+
+
+@pytest.mark.slow
+def test_a_model_that_cannot_be_loaded_ends_it(tmp_path: Path) -> None:
+    """With one message, and exit code 1."""
+    model = write_endless(tmp_path / "endless")
+    (model / "model.safetensors").write_bytes((model / "model.safetensors").read_bytes()[:2_000])
+    with _serving("--model", model) as served:
+        code = served.process.wait(120)
+        served.end()
+
+    assert code == 1
+    assert served.lines[-1].startswith(f"mens: {model}: cannot be loaded (")
+    assert not any("Traceback" in line for line in served.lines)
+
+
+@pytest.mark.slow
+# PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+def test_the_real_model_writes_text(tmp_path: Path) -> None:
+    """SmolLM2 with an adapter that changes nothing: a stream of real tokens is the whole answer, and both are text."""
+    from transformers import AutoTokenizer
+
+    base = find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models")
+    run = write_run(tmp_path / "run", base.path, rank=1, is_neutral=True)
+    messages: list[Any] = [
+        {"role": "system", "content": "Answer in one word."},
+        {"role": "user", "content": "Which city is the capital of France?"},
+    ]
+    tokenizer = AutoTokenizer.from_pretrained(base.path)
+    rendered = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    with _serving("--run-dir", run, "--device", "cpu") as served:
+        client = Running(served.url(), run_model(run, CPU)).openai()
+        whole = client.chat.completions.create(model="mens", messages=messages, max_tokens=16)
+        stream = client.chat.completions.create(model="mens", messages=messages, max_tokens=16, stream=True)
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
+        code = served.end(signal.SIGTERM)
+
+    assert "Paris" in text
+    assert text == whole.choices[0].message.content
+    assert whole.usage is not None
+    assert whole.usage.prompt_tokens == len(tokenizer.encode(rendered, add_special_tokens=False))
+    assert code == 0

@@ -1,0 +1,36 @@
+"""Models to serve, and a server that many tests ask."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.delivery.serving.engine import Limits
+from mens_pipeline_tests.delivery.serving.running import TOKEN, Running, running
+from mens_pipeline_tests.delivery.serving.talkative import write_endless, write_talkative
+
+
+@pytest.fixture(scope="session")
+def merged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A merged model of two layers that does not repeat itself."""
+    return write_talkative(tmp_path_factory.mktemp("model") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def endless_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose answers outlast every test."""
+    return write_endless(tmp_path_factory.mktemp("endless") / "endless")
+
+
+@pytest.fixture(scope="session")
+def server(merged: Path) -> Iterator[Running]:
+    """A server of the tiny model that wants a token."""
+    with running(merged, Limits(4, 20_000, 60.0, 400), TOKEN) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def busy(endless_model: Path) -> Iterator[Running]:
+    """A server without a token, of answers that only time ends; it writes one at once, and lets four wait."""
+    with running(endless_model, Limits(1, 20_000, 2.0, 900_000)) as server:
+        yield server

@@ -1,0 +1,86 @@
+"""A real server on a free port, in a thread of the tests."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+from openai import OpenAI
+from pydantic import SecretStr
+
+from mens_pipeline.delivery.serving.engine import Limits
+from mens_pipeline.delivery.serving.guard import LOCAL_NAMES, Access
+from mens_pipeline.delivery.serving.served_model import ServedModel, merged_model, run_model
+from mens_pipeline.delivery.serving.server import ModelServer, address_of
+from mens_pipeline.training.devices import Device
+from mens_pipeline.training.manifest import MANIFEST
+
+TOKEN: Final = "a secret of the tests"  # noqa: S105 - of a server that lives as long as the tests
+CPU: Final = Device("cpu", "tests", None, has_bfloat16=False)
+_START_SECONDS: Final = 120.0
+_STOP_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server that runs.
+
+    Attributes:
+        url: Where.
+        served: What it serves.
+        lines: What it has said so far.
+        token: What it wants.
+    """
+
+    url: str
+    served: ServedModel
+    lines: list[str] = field(default_factory=list)
+    token: str | None = None
+
+    def openai(self, **options: Any) -> OpenAI:
+        """OpenAI's own client, which asks once.
+
+        Args:
+            options: Of the client.
+        """
+        return OpenAI(**{"base_url": f"{self.url}/v1", "api_key": self.token or "none", "max_retries": 0, **options})
+
+    def http(self, **options: Any) -> httpx2.Client:
+        """A plain client with the token.
+
+        Args:
+            options: Of the client.
+        """
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        return httpx2.Client(**{"base_url": self.url, "headers": headers, "timeout": 60, **options})
+
+
+@contextmanager
+def running(folder: Path, limits: Limits, token: str | None = None) -> Iterator[Running]:
+    """A server that is ready, and ends with the block.
+
+    Args:
+        folder: A merged model, or a run.
+        limits: What it does at most.
+        token: What it wants.
+    """
+    served = run_model(folder, CPU) if (folder / MANIFEST).is_file() else merged_model(folder, CPU)
+    lines: list[str] = []
+    access = Access(SecretStr(token) if token else None, LOCAL_NAMES)
+    server = ModelServer(served, address_of("127.0.0.1", 0), access, limits, lines.append)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        deadline = time.monotonic() + _START_SECONDS
+        while thread.is_alive() and not any(line.startswith("ready: ") for line in lines):
+            assert time.monotonic() < deadline, lines
+            time.sleep(0.02)
+        yield Running(server.url, served, lines, token)
+    finally:
+        server.stop()
+        thread.join(_STOP_SECONDS)
+        assert not thread.is_alive()

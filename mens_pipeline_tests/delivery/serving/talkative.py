@@ -1,0 +1,75 @@
+"""Tiny models that do not end by themselves too soon: one says something else each time, one the same for ever."""
+
+import json
+from pathlib import Path
+
+from mens_pipeline.training.base_model import described
+from mens_pipeline.training.job import ADAPTER
+from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline_tests.training.tiny_base import write_tiny_base
+
+_SPREAD = 0.4
+"""Of its weights; with as much of it attention decides what comes next."""
+
+
+def write_talkative(folder: Path) -> Path:
+    """A Llama of random weights, the same each time, as a Hugging Face folder with our chat template.
+
+    Args:
+        folder: Where it goes.
+    """
+    import torch
+    from transformers import AutoConfig, LlamaForCausalLM
+
+    write_tiny_base(folder)
+    config = AutoConfig.from_pretrained(folder)
+    config.update({"tie_word_embeddings": False, "initializer_range": _SPREAD})
+    torch.manual_seed(1)
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def write_endless(folder: Path) -> Path:
+    """A model that repeats one byte, and has a context so long that its answers outlast every test.
+
+    Args:
+        folder: Where it goes.
+    """
+    write_tiny_base(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 1_000_000}))
+    return folder
+
+
+def write_run(folder: Path, base: Path, rank: int = 4, *, is_neutral: bool = False) -> Path:
+    """What serving reads of a run: an adapter, and the manifest of its training.
+
+    Args:
+        folder: Where it goes.
+        base: The base.
+        rank: Of the adapter.
+        is_neutral: Whether it changes nothing of what its base says.
+    """
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(2)
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=2 * rank,
+        target_modules="all-linear",
+        init_lora_weights=is_neutral,
+        task_type="CAUSAL_LM",
+    )
+    adapted = get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
+    adapted.save_pretrained(folder / ADAPTER, save_embedding_layers=False)
+    manifest = {
+        "name": "lora-adapter-0123abcd",
+        "base_model": described(str(base), None, base, "folder", None).as_json(),
+        "system_prompt": "You write Vox, in a run.",
+        "recipe": {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True},
+        "result": {"compute_dtype": "float32"},
+    }
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    return folder

@@ -1,0 +1,204 @@
+"""The thread that writes answers: when it takes none, what fails and what goes on, how it ends."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from mens_pipeline.delivery.serving.engine import Engine, Limits, Loaded, State
+from mens_pipeline.delivery.serving.refusal import RequestRefusedError
+from mens_pipeline.delivery.serving.reply import Ended, Event, Failed, Piece, Reply
+from mens_pipeline.errors import RefusedError
+from mens_pipeline_tests.evaluation.hybrid import hybrid_model
+
+_LIMITS = Limits(2, 1_000, 60.0, 100)
+
+
+class _Asked:
+    """One reply, and what becomes of it."""
+
+    def __init__(self, num_tokens: int = 5, prompt: bytes = b"x", seconds: float = 60.0) -> None:
+        self.events: list[Event] = []
+        self.is_over = threading.Event()
+        deadline = time.monotonic() + seconds
+        self.reply = Reply(tuple(prompt), 0.0, 1.0, "", num_tokens, (), deadline, self._listen)
+
+    def _listen(self, event: Event) -> None:
+        self.events.append(event)
+        if not isinstance(event, Piece):
+            self.is_over.set()
+
+    def end(self) -> Event:
+        """Its last event."""
+        assert self.is_over.wait(60)
+        return self.events[-1]
+
+
+def _bytes(tokens: Any) -> str:
+    return bytes(min(token, 255) for token in tokens).decode("latin-1")
+
+
+def _load() -> Loaded:
+    return Loaded(hybrid_model(), frozenset(), _bytes)
+
+
+@contextmanager
+def _engine(load: Callable[[], Loaded] = _load, limits: Limits = _LIMITS) -> Iterator[tuple[Engine, list[State]]]:
+    states: list[State] = []
+    is_ready = threading.Event()
+
+    def changed(state: State) -> None:
+        states.append(state)
+        is_ready.set()
+
+    engine = Engine(load, limits, changed)
+    engine.start()
+    assert is_ready.wait(60)
+    try:
+        yield engine, states
+    finally:
+        engine.stop(0)
+        engine.join(30)
+        assert engine.state is State.ENDED
+
+
+def test_answers_come_to_their_end() -> None:
+    """As many tokens as were asked for, in pieces, and how long it took."""
+    with _engine() as (engine, states):
+        asked = [_Asked(number) for number in (1, 5, 9)]
+        engine.submit([one.reply for one in asked])
+        ends = [one.end() for one in asked]
+
+    assert [(end.reason, end.num_tokens) for end in ends if isinstance(end, Ended)] == [
+        ("length", 1),
+        ("length", 5),
+        ("length", 9),
+    ]
+    assert all(end.prompt_seconds > 0 for end in ends if isinstance(end, Ended))
+    assert (states, engine.failure) == ([State.READY, State.ENDED], None)
+
+
+def test_nothing_is_taken_before_the_model_is_there() -> None:
+    """Nor when it is told to end; both say when to ask again."""
+    gate = threading.Event()
+
+    def load() -> Loaded:
+        gate.wait(60)
+        return _load()
+
+    engine = Engine(load, _LIMITS, lambda _state: None)
+    engine.start()
+    with pytest.raises(RequestRefusedError, match=r"is loading the model\. Ask again") as caught:
+        engine.submit([_Asked().reply])
+    engine.stop(0)
+    with pytest.raises(RequestRefusedError, match=r"is stopping\. Ask again"):
+        engine.submit([_Asked().reply])
+    gate.set()
+    engine.join(60)
+
+    assert (caught.value.status, caught.value.headers) == (503, {"Retry-After": "2"})
+    assert (engine.state, engine.failure) == (State.ENDED, None)
+
+
+def test_a_model_that_cannot_be_loaded_ends_it() -> None:
+    """With the reason."""
+
+    def load() -> Loaded:
+        raise RefusedError("weights: gone. Restore them.")
+
+    with _engine(load) as (engine, states):
+        engine.join(30)
+
+    assert (states, engine.failure) == ([State.ENDED], "weights: gone. Restore them.")
+
+
+def test_all_answers_of_a_request_are_taken_or_none() -> None:
+    """Two are written and eight wait at most; a refusal takes no place."""
+    with _engine() as (engine, _):
+        asked = [_Asked(2_000_000) for _ in range(9)]
+        engine.submit([one.reply for one in asked])
+        with pytest.raises(RequestRefusedError, match=r"Too many requests are waiting\. Ask again in \d+ seconds"):
+            engine.submit([_Asked().reply, _Asked().reply])
+        last = _Asked()
+        engine.submit([last.reply])
+        for one in asked:
+            one.reply.is_gone = True
+
+        assert isinstance(last.end(), Ended)
+    assert not any(isinstance(event, Failed) for one in asked for event in one.events)
+
+
+def test_time_ends_an_answer_wherever_it_is() -> None:
+    """While it waits, and while it is written; others go on."""
+    with _engine() as (engine, _):
+        long = [_Asked(2_000_000, seconds=1) for _ in range(3)]
+        engine.submit([one.reply for one in long])
+        ends = [one.end() for one in long]
+        other = _Asked()
+        engine.submit([other.reply])
+
+        assert isinstance(other.end(), Ended)
+    assert [str(end.why) for end in ends if isinstance(end, Failed)] == [
+        "No complete answer within 60 seconds. Ask for fewer tokens, or serve with a longer --timeout."
+    ] * 3
+
+
+def test_a_model_that_fails_is_asked_again_for_the_next() -> None:
+    """Memory that does not suffice ends what is being written, with an error, and nothing else."""
+    loaded = _load()
+    model = loaded.model
+    is_full = threading.Event()
+
+    class Model:
+        """Runs out of memory while a flag is set."""
+
+        device, config = model.device, model.config
+
+        def __call__(self, **inputs: Any) -> Any:
+            """Pass on, or fail."""
+            if is_full.is_set():
+                raise RuntimeError("out of memory")
+            return model(**inputs)
+
+    with _engine(lambda: Loaded(Model(), loaded.stop, loaded.decode)) as (engine, _):
+        is_full.set()
+        failing = _Asked()
+        engine.submit([failing.reply])
+        end = failing.end()
+        is_full.clear()
+        other = _Asked()
+        engine.submit([other.reply])
+
+        assert isinstance(other.end(), Ended)
+    assert isinstance(end, Failed)
+    assert (end.why.status, str(end.why)) == (500, "The model could not go on: out of memory.")
+
+
+def test_answers_in_the_making_are_ended_first() -> None:
+    """What needs longer than it may hears that the server stops."""
+    with _engine() as (engine, _):
+        short, long = _Asked(50), _Asked(2_000_000)
+        engine.submit([short.reply, long.reply])
+        engine.stop(3.0)
+        begun = time.monotonic()
+        engine.join(30)
+
+    assert isinstance(short.end(), Ended)
+    assert isinstance(long.events[-1], Failed)
+    assert 2.5 < time.monotonic() - begun < 15
+
+
+def test_a_long_prompt_lets_others_go_on() -> None:
+    """It is read in pieces; an answer that is asked for after it may end before its first token."""
+    with _engine() as (engine, _):
+        long, short = _Asked(1, b"y" * 40_000), _Asked(3)
+        engine.submit([long.reply])
+        engine.submit([short.reply])
+        short.end()
+        is_long_over = long.is_over.is_set()
+        long.reply.is_gone = True
+
+    assert not is_long_over

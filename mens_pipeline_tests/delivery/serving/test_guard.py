@@ -1,0 +1,117 @@
+"""Who may ask."""
+
+from collections.abc import Mapping
+
+import httpx2
+import pytest
+from pydantic import SecretStr
+
+from mens_pipeline.delivery.serving.guard import LOCAL_NAMES, Access, check_access
+from mens_pipeline.delivery.serving.refusal import RequestRefusedError
+from mens_pipeline_tests.delivery.serving.running import TOKEN, Running
+
+_LOCAL = Access(None, LOCAL_NAMES)
+_ANYWHERE = Access(SecretStr(TOKEN), None)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "localhost"},
+        {"host": "localhost:8080"},
+        {"host": "LOCALHOST:8080"},
+        {"host": "127.0.0.1:1"},
+        {"host": "[::1]:8080"},
+        {"host": "localhost:8080", "origin": "http://localhost:3000"},
+    ],
+)
+def test_this_machine_may_ask(headers: Mapping[str, str]) -> None:
+    """By any of its local names."""
+    check_access(headers, "/v1/models", _LOCAL)
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ({"host": "evil.example"}, r"`evil\.example` is not this machine\. Ask for http://localhost"),
+        ({"host": "localhost.evil.example:8080"}, "is not this machine"),
+        ({"host": "evil.example@localhost"}, "is not this machine"),
+        ({}, "is not this machine"),
+        ({"host": "[::1"}, "is not this machine"),
+        ({"host": "localhost", "origin": "http://evil.example"}, r"Pages of `http://evil\.example` may not ask"),
+        ({"host": "localhost", "origin": "null"}, "Pages of `null` may not ask"),
+        ({"host": "localhost", "origin": "http://127.0.0.1:8080"}, "may not ask"),
+    ],
+)
+def test_pages_that_lead_their_name_here_may_not(headers: Mapping[str, str], message: str) -> None:
+    """Neither by DNS rebinding nor from another origin."""
+    with pytest.raises(RequestRefusedError, match=message) as caught:
+        check_access(headers, "/v1/models", _LOCAL)
+
+    assert caught.value.status == 403
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer"])
+def test_a_token_lets_in_from_anywhere(scheme: str) -> None:
+    """By whatever name this machine is called."""
+    check_access({"host": "models.example", "authorization": f"{scheme} {TOKEN}"}, "/v1/models", _ANYWHERE)
+
+
+@pytest.mark.parametrize(
+    "value", ["", "Bearer", "Bearer ", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer é"]
+)
+def test_nothing_else_does(value: str) -> None:
+    """The message says how to send it, and never what it is."""
+    with pytest.raises(RequestRefusedError, match="Send it as `Authorization: Bearer TOKEN`") as caught:
+        check_access({"host": "models.example", "authorization": value}, "/v1/models", _ANYWHERE)
+
+    assert (caught.value.status, TOKEN in str(caught.value)) == (401, False)
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/api/tags", "/v1/chat/completions", "/nowhere", "/health/x"])
+def test_every_path_but_those_of_health_wants_the_token(server: Running, path: str) -> None:
+    """Also one that leads nowhere."""
+    answer = httpx2.get(f"{server.url}{path}")
+
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert httpx2.get(f"{server.url}/health").json() == {"status": "ok"}
+    assert httpx2.get(f"{server.url}/ready").json() == {"status": "ready"}
+
+
+def test_other_hosts_and_origins_are_refused_over_the_wire(server: Running) -> None:
+    """With the token, too; and no header lets a page read the answer."""
+    with server.http() as client:
+        host = client.get("/v1/models", headers={"Host": "evil.example"})
+        origin = client.post("/v1/chat/completions", json={}, headers={"Origin": "http://evil.example"})
+        preflight = client.options("/v1/chat/completions", headers={"Origin": f"{server.url}"})
+
+    assert (host.status_code, host.json()["error"]["code"]) == (403, "host_not_allowed")
+    assert (origin.status_code, origin.json()["error"]["type"]) == (403, "permission_error")
+    assert preflight.status_code == 405
+    assert not any(name.startswith("access-control") for name in (*origin.headers, *preflight.headers))
+
+
+def test_what_is_not_there_is_said_in_the_shape_of_the_path(server: Running) -> None:
+    """No page of documentation, no list of paths that would load scripts from elsewhere."""
+    with server.http() as client:
+        answers = {path: client.get(path) for path in ("/docs", "/openapi.json", "/v1/completions", "/api/show")}
+
+    assert {answer.status_code for answer in answers.values()} == {404}
+    assert answers["/docs"].json()["error"]["type"] == "not_found_error"
+    assert answers["/api/show"].json() == {
+        "error": "GET /api/show: Not Found. See `mens serve --help` for what there is."
+    }
+
+
+def test_the_log_holds_neither_token_nor_text(server: Running) -> None:
+    """A path is written so that it stays on its line."""
+    secret = "a request of somebody"  # noqa: S105 - what must not be logged
+    with server.http() as client:
+        client.post("/v1/chat/completions?key=abc", json={"model": "mens", "messages": [], "user": secret})
+        client.get("/a%0Aready: b")
+    log = "\n".join(server.lines)
+
+    assert "POST /v1/chat/completions 400 in 0" in log
+    assert "GET /a\\nready: b 404 in" in log
+    assert not any(text in log for text in (TOKEN, secret, "key=abc"))

@@ -1,0 +1,187 @@
+"""What a server does at most: bodies, time, answers at once; and what becomes of those that nobody awaits."""
+
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+
+from mens_pipeline_tests.delivery.serving.running import Running
+
+_ENDLESS: dict[str, Any] = {"model": "mens", "messages": [{"role": "user", "content": "Go on."}]}
+_SHORT: dict[str, Any] = {**_ENDLESS, "max_tokens": 3}
+
+
+def _ask(server: Running, document: dict[str, Any]) -> httpx2.Response:
+    with server.http() as client:
+        return client.post("/v1/chat/completions", json=document)
+
+
+def _connected(server: Running) -> socket.socket:
+    host, port = server.url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)))
+
+
+def _is_free(server: Running) -> None:
+    """Wait until nothing is written any more: a short answer comes at once."""
+    begun = time.monotonic()
+    while _ask(server, _SHORT).status_code != 200:
+        assert time.monotonic() < begun + 30
+
+
+def _within(seconds: float, holds: Callable[[], bool]) -> None:
+    begun = time.monotonic()
+    while not holds():
+        assert time.monotonic() < begun + seconds
+        time.sleep(0.02)
+
+
+def test_an_answer_that_takes_too_long_ends_with_an_error(busy: Running) -> None:
+    """As a whole: 504, which the client does not take for a reason to ask again by itself."""
+    begun = time.monotonic()
+    with pytest.raises(openai.APIStatusError, match=r"No complete answer within 2 seconds") as caught:
+        busy.openai(max_retries=2).chat.completions.create(**_ENDLESS)
+
+    assert caught.value.status_code == 504
+    assert 1.9 < time.monotonic() - begun < 6
+
+
+def test_a_stream_that_takes_too_long_ends_with_an_error(busy: Running) -> None:
+    """After what was written until then."""
+    texts: list[str | None] = []
+    stream = busy.openai().chat.completions.create(**_ENDLESS, stream=True)
+    with pytest.raises(openai.APIError, match=r"No complete answer within 2 seconds"):
+        texts.extend(chunk.choices[0].delta.content for chunk in stream)
+
+    assert len(texts) > 20
+
+
+def test_ollama_hears_of_it_in_its_own_shape(busy: Running) -> None:
+    """The last line of a stream holds an error."""
+    with busy.http() as client:
+        lines = client.post("/api/generate", json={"model": "mens", "prompt": "Go on."}).text.splitlines()
+
+    assert json.loads(lines[0])["done"] is False
+    assert json.loads(lines[-1])["error"].startswith("No complete answer within 2 seconds")
+
+
+def test_more_than_may_wait_are_refused(busy: Running) -> None:
+    """One is written, four wait, the others hear when to ask again; none is forgotten."""
+    _is_free(busy)
+    answers: list[httpx2.Response] = []
+    threads = [threading.Thread(target=lambda: answers.append(_ask(busy, _ENDLESS))) for _ in range(9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    codes = sorted(answer.status_code for answer in answers)
+    refused = next(answer for answer in answers if answer.status_code == 429)
+
+    assert codes == [429] * 4 + [504] * 5
+    assert int(refused.headers["retry-after"]) >= 1
+    assert refused.json()["error"]["code"] == "rate_limit_exceeded"
+    assert _ask(busy, _SHORT).status_code == 200
+
+
+def test_health_answers_while_a_model_writes(busy: Running) -> None:
+    """Within a tenth of a second at worst, on a quiet machine; here it must be well below the time of an answer."""
+    thread = threading.Thread(target=_ask, args=(busy, _ENDLESS))
+    thread.start()
+    slowest = 0.0
+    with busy.http() as client:
+        for _ in range(20):
+            begun = time.monotonic()
+            assert client.get("/health").json() == {"status": "ok"}
+            assert client.get("/ready").json() == {"status": "ready"}
+            slowest = max(slowest, time.monotonic() - begun)
+    thread.join()
+
+    assert slowest < 1
+
+
+@pytest.mark.parametrize(
+    ("stream", "line"), [(True, " 200 in .* not to its end"), (False, " 499 in ")], ids=["stream", "whole"]
+)
+def test_a_client_that_goes_away_stops_its_answer(busy: Running, stream: bool, line: str) -> None:  # noqa: FBT001 - a parameter
+    """The place is free long before its time is over, and the log says so."""
+    _is_free(busy)
+    before = len(busy.lines)
+    body = json.dumps({**_ENDLESS, "stream": stream}).encode()
+    with _connected(busy) as client:
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+        client.sendall(head.encode() + body)
+        if stream:
+            assert client.recv(64).startswith(b"HTTP/1.1 200")
+        else:
+            time.sleep(0.2)
+    begun = time.monotonic()
+    answer = _ask(busy, _SHORT)
+
+    assert answer.status_code == 200
+    assert time.monotonic() - begun < 1
+    _within(5, lambda: any(re.search(line, said) for said in busy.lines[before:]))
+
+
+@pytest.mark.parametrize("size", [20_001, 5_000_000])
+def test_a_body_beyond_the_limit_is_refused(server: Running, size: int) -> None:
+    """When it says how long it is, before any of it is read."""
+    document = {**_SHORT, "messages": [{"role": "user", "content": "x" * size}]}
+    answer = _ask(server, document)
+
+    assert answer.status_code == 413
+    assert answer.json()["error"]["message"].startswith("The body is larger than 20000 bytes. Send less")
+    assert answer.json()["error"]["code"] == "request_too_large"
+
+
+def test_a_body_that_does_not_say_its_length_is_read_up_to_the_limit(server: Running) -> None:
+    """It never ends; the answer comes all the same."""
+    sent = 0
+
+    def endless() -> Any:
+        nonlocal sent
+        while True:
+            sent += 1_000
+            yield b" " * 1_000
+            time.sleep(0.001)
+
+    with server.http() as client:
+        answer = client.post("/v1/chat/completions", content=endless())
+
+    assert answer.status_code == 413
+    assert sent < 2_000_000
+
+
+def test_a_body_that_lies_about_its_length_is_refused(server: Running) -> None:
+    """What comes after the length is no part of the request."""
+    with _connected(server) as client:
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
+        client.sendall(f"{head}Content-Length: 2\r\nConnection: close\r\n\r\n".encode() + b"{}" + b" " * 50_000)
+        answer = client.recv(4_096)
+
+    assert answer.startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "The body is no JSON: EOF while parsing"),
+        (b"{", "The body is no JSON: EOF while parsing"),
+        (b"[]", "Input should be"),
+        (b"[" * 10_000, "recursion limit"),
+        (b'{"model": "mens", "messages": [{"role": "user", "content": "\\ud800"}]}', "The body is no JSON: "),
+        (b"\xff", "The body is no JSON: "),
+    ],
+)
+def test_a_body_that_is_no_request_is_refused(server: Running, content: bytes, message: str) -> None:
+    """It is never a fault of the server."""
+    with server.http() as client:
+        answer = client.post("/v1/chat/completions", content=content)
+
+    assert answer.status_code == 400
+    assert message in answer.json()["error"]["message"]

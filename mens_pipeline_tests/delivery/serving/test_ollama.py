@@ -1,0 +1,91 @@
+"""What those see of a server who speak to it as to Ollama."""
+
+import json
+from typing import Any
+
+import pytest
+
+from mens_pipeline_tests.delivery.serving.running import Running
+
+_SHORT: dict[str, Any] = {"model": "mens", "prompt": "Write a function.", "options": {"num_predict": 20}}
+
+
+def _post(server: Running, path: str, **fields: Any) -> list[dict[str, Any]]:
+    with server.http() as client:
+        answer = client.post(path, json=fields)
+        assert answer.status_code == 200, answer.text
+        return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def test_an_answer_comes_at_once_or_line_by_line(server: Running) -> None:
+    """The same text; a stream unless told otherwise."""
+    lines = _post(server, "/api/generate", **_SHORT)
+    (whole,) = _post(server, "/api/generate", **_SHORT, stream=False)
+
+    assert "".join(line["response"] for line in lines) == whole["response"] != ""
+    assert [line["done"] for line in lines] == [False] * (len(lines) - 1) + [True]
+    assert len(lines) > 3
+    for end in (lines[-1], whole):
+        assert (end["done_reason"], end["eval_count"], end["model"]) == ("length", 20, server.served.name)
+        assert end["total_duration"] >= end["eval_duration"] > 0
+
+
+def test_both_shapes_give_the_same_answer(server: Running) -> None:
+    """One model behind them, and one way to show it a request."""
+    (generated,) = _post(server, "/api/generate", **_SHORT, stream=False)
+    messages: list[Any] = [{"role": "user", "content": "Write a function."}]
+    chatted = _post(server, "/api/chat", model="mens", messages=messages, options={"num_predict": 20})
+    completed = server.openai().chat.completions.create(model="mens", messages=messages, max_tokens=20)
+
+    assert generated["response"] == completed.choices[0].message.content
+    assert "".join(line["message"]["content"] for line in chatted) == generated["response"]
+
+
+def test_a_system_text_and_options_are_obeyed(server: Running) -> None:
+    """Temperature, seed, stop texts; any number of tokens below one asks for as many as there may be."""
+    (plain,) = _post(server, "/api/generate", **_SHORT, stream=False)
+    (told,) = _post(server, "/api/generate", **_SHORT, stream=False, system="You are somebody else.")
+    sampling = {"num_predict": 20, "temperature": 1.0, "top_p": 0.9, "seed": 5}
+    samples = [_post(server, "/api/generate", **{**_SHORT, "options": sampling}, stream=False)[0] for _ in range(2)]
+    stop = plain["response"][4:6]
+    (ended,) = _post(server, "/api/generate", **{**_SHORT, "options": {"num_predict": -1, "stop": stop}}, stream=False)
+
+    assert told["response"] != plain["response"] != samples[0]["response"] == samples[1]["response"]
+    assert (ended["response"], ended["done_reason"]) == (plain["response"].split(stop)[0], "stop")
+
+
+def test_tags_and_version_say_what_is_there(server: Running) -> None:
+    """A tag may be asked for by its whole name."""
+    with server.http() as client:
+        tags = client.get("/api/tags").json()["models"]
+        version = client.get("/api/version").json()
+    (answer,) = _post(server, "/api/generate", **{**_SHORT, "model": tags[0]["name"]}, stream=False)
+
+    assert [tag["name"] for tag in tags] == [f"{server.served.name}:latest", "mens:latest"]
+    assert (tags[0]["digest"], tags[0]["details"]["family"]) == (server.served.sha256, "LlamaForCausalLM")
+    assert tags[0]["size"] > 100_000
+    assert version == {"version": "0.1.0"}
+    assert answer["done"] is True
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "status", "message"),
+    [
+        ("/api/generate", {**_SHORT, "raw": True}, 400, "raw: not supported here, leave it out."),
+        ("/api/generate", {**_SHORT, "options": {"top_k": 4}}, 400, "options.top_k: not supported here, leave it out."),
+        ("/api/generate", {**_SHORT, "options": {"num_predict": 401}}, 400, "num_predict: 401 is more than the 400"),
+        ("/api/generate", {**_SHORT, "model": "llama3"}, 404, "The model `llama3` is not served here."),
+        ("/api/chat", {"model": "mens", "messages": []}, 400, "messages: List should have at least 1 item"),
+        ("/api/embeddings", {"model": "mens", "prompt": "x"}, 501, "This server writes programs."),
+        ("/api/embed", {"model": "mens", "input": "x"}, 501, "This server writes programs."),
+        ("/api/pull", {"model": "mens"}, 404, "POST /api/pull: Not Found"),
+    ],
+)
+def test_refusals_are_a_sentence(server: Running, path: str, fields: dict[str, Any], status: int, message: str) -> None:
+    """In Ollama's shape."""
+    with server.http() as client:
+        answer = client.post(path, json=fields)
+
+    assert answer.status_code == status
+    assert list(answer.json()) == ["error"]
+    assert answer.json()["error"].startswith(message)

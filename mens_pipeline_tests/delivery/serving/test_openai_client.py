@@ -1,0 +1,226 @@
+"""What OpenAI's own client sees of a server."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import openai
+import pytest
+from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
+
+from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.training.chat import encode_prompt
+from mens_pipeline.training.tokenizer_file import FileTokenizer
+from mens_pipeline_tests.delivery.serving.running import Running
+
+_ASK: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Write a function."}]
+
+
+def _chat(server: Running, **options: Any) -> ChatCompletion:
+    asked = {"model": "mens", "messages": _ASK, "max_tokens": 24, **options}
+    completion: ChatCompletion = server.openai().chat.completions.create(**asked)
+    return completion
+
+
+def _text(server: Running, **options: Any) -> str | None:
+    return _chat(server, **options).choices[0].message.content
+
+
+def test_a_request_is_answered(server: Running) -> None:
+    """With the name of the model, what it took, and why it ended."""
+    answer = _chat(server)
+    tokenizer = FileTokenizer(server.served.judged.base_path)
+    usage = answer.usage
+
+    assert answer.model == server.served.name
+    assert answer.system_fingerprint == server.served.fingerprint
+    assert [(choice.finish_reason, choice.message.role) for choice in answer.choices] == [("length", "assistant")]
+    assert answer.choices[0].message.content
+    assert usage is not None
+    assert usage.prompt_tokens == len(encode_prompt(tokenizer, SYSTEM_PROMPT, "Write a function."))
+    assert (usage.completion_tokens, usage.total_tokens) == (24, usage.prompt_tokens + 24)
+
+
+def test_the_system_text_of_training_is_the_default(server: Running) -> None:
+    """Saying it changes nothing, saying another one does."""
+
+    def told(text: str) -> str | None:
+        return _text(server, messages=[{"role": "system", "content": text}, *_ASK])
+
+    assert _text(server) == told(SYSTEM_PROMPT) != told("You are somebody else.")
+
+
+def test_a_stream_is_the_answer_in_pieces(server: Running) -> None:
+    """Its chunks put together are the same text; the last one counts tokens."""
+    chunks = list(
+        server.openai().chat.completions.create(
+            model="mens", messages=_ASK, max_tokens=24, stream=True, stream_options={"include_usage": True}
+        )
+    )
+    *pieces, last = chunks
+    ended = [piece.choices[0].finish_reason for piece in pieces if piece.choices[0].finish_reason]
+    whole = _chat(server)
+
+    assert "".join(piece.choices[0].delta.content or "" for piece in pieces) == whole.choices[0].message.content
+    assert (pieces[0].choices[0].delta.role, ended) == ("assistant", ["length"])
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert (last.choices, last.usage) == ([], whole.usage)
+    assert all(piece.usage is None for piece in pieces)
+    assert len(pieces) > 3
+
+
+def test_usage_comes_only_when_it_is_asked_for(server: Running) -> None:
+    """A plain stream ends with the reason."""
+    chunks = list(server.openai().chat.completions.create(model="mens", messages=_ASK, max_tokens=4, stream=True))
+
+    assert chunks[-1].choices[0].finish_reason == "length"
+    assert all(chunk.usage is None for chunk in chunks)
+
+
+def test_samples_follow_their_seed(server: Running) -> None:
+    """The same seed, the same answers; they differ from each other and from those of another seed."""
+
+    def sampled(seed: int) -> list[str | None]:
+        answer = _chat(server, temperature=1.0, top_p=0.9, seed=seed, n=3)
+        return [choice.message.content for choice in answer.choices]
+
+    first = sampled(7)
+
+    assert len(set(first)) == 3
+    assert first == sampled(7) != sampled(8)
+
+
+def test_samples_without_a_seed_differ(server: Running) -> None:
+    """A temperature asks for something else each time."""
+    assert _text(server, temperature=1.0) != _text(server, temperature=1.0)
+
+
+def test_several_answers_stream_side_by_side(server: Running) -> None:
+    """Each with its number, its own text and its own end."""
+    asked: dict[str, Any] = {"model": "mens", "messages": _ASK, "max_tokens": 16, "temperature": 1.0, "seed": 3, "n": 2}
+    texts = {0: "", 1: ""}
+    for chunk in server.openai().chat.completions.create(**asked, stream=True):
+        texts[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
+
+    assert list(texts.values()) == [choice.message.content for choice in _chat(server, **asked).choices]
+
+
+def test_a_stop_text_ends_the_answer(server: Running) -> None:
+    """It is no part of it, streamed or not, and the reason says so."""
+    whole = _text(server) or ""
+    stop = whole[6:8]
+    answer = _chat(server, stop=[stop, "never to be seen"])
+
+    assert answer.choices[0].message.content == whole[: whole.index(stop)]
+    assert answer.choices[0].finish_reason == "stop"
+
+
+def test_a_conversation_goes_on(server: Running) -> None:
+    """An answer may be sent back as it came."""
+    first = _chat(server).choices[0].message
+    turns = [*_ASK, first.model_dump(), {"role": "user", "content": "Shorter."}]
+
+    assert _text(server, messages=turns) != first.content
+
+
+def test_parts_of_text_are_one_text(server: Running) -> None:
+    """As clients with attachments send it."""
+    parts = [{"type": "text", "text": "Write"}, {"type": "text", "text": "Vox."}]
+
+    assert _text(server, messages=[{"role": "user", "content": parts}]) == _text(
+        server, messages=[{"role": "user", "content": "Write\nVox."}]
+    )
+
+
+def test_what_asks_for_nothing_is_no_mistake(server: Running) -> None:
+    """Clients send the defaults of parameters along."""
+    idle = {"frequency_penalty": 0, "presence_penalty": 0.0, "logprobs": False, "tools": [], "logit_bias": {}}
+
+    assert _text(server, **idle, response_format={"type": "text"}, user="me", n=1) == _text(server)
+
+
+def test_what_is_asked_together_is_answered_as_if_alone(server: Running) -> None:
+    """Four at once, of different lengths."""
+    requests = ["x", "Write a function.", "Write a type with two fields `x` and `y`, please.", "Why?"]
+
+    def answered(text: str) -> str | None:
+        return _text(server, messages=[{"role": "user", "content": text}], max_tokens=40)
+
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(answered, requests))
+
+    assert together == [answered(text) for text in requests]
+
+
+def test_the_models_are_listed(server: Running) -> None:
+    """Under its own name, and under the one that stays."""
+    client = server.openai()
+
+    assert [model.id for model in client.models.list()] == [server.served.name, "mens"]
+    assert client.models.retrieve("mens").created == server.served.created_unix
+    with pytest.raises(openai.NotFoundError, match="is not served here"):
+        client.models.retrieve("gpt-4")
+
+
+@pytest.mark.parametrize(
+    ("options", "param", "message"),
+    [
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "tools: not supported here, leave"),
+        ({"logprobs": True}, "logprobs", "logprobs: not supported here"),
+        ({"extra_body": {"top_k": 5, "min_p": 1}}, "top_k", "top_k: not supported .*; min_p: not supported"),
+        ({"temperature": 2.5}, "temperature", "temperature: Input should be less than or equal to 2"),
+        ({"temperature": "hot"}, "temperature", "temperature: Input should be a valid number"),
+        ({"top_p": 0}, "top_p", "top_p: Input should be greater than 0"),
+        ({"max_tokens": 0}, "max_tokens", "max_tokens: .* greater than or equal to 1"),
+        ({"max_tokens": 401}, "max_tokens", "max_tokens: 401 is more than the 400 tokens of an answer here"),
+        ({"max_completion_tokens": 5}, None, "max_tokens and max_completion_tokens are one limit"),
+        ({"n": 5}, "n", "n: 5 answers are more than the 4 written at once"),
+        ({"stop": ["a", ""]}, None, "stop: at most 4 texts, none of them empty"),
+        ({"stream_options": {"include_usage": True}}, None, "stream_options: only with stream"),
+        ({"messages": []}, "messages", "messages: List should have at least 1 item"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role", "role: Input should be 'system', 'user'"),
+        ({"messages": [*_ASK, {"role": "assistant", "content": "x"}]}, None, "the last one is of role assistant"),
+        ({"messages": [*_ASK, {"role": "system", "content": "x"}, *_ASK]}, None, "role system may only come first"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(
+    server: Running, options: dict[str, Any], param: str | None, message: str
+) -> None:
+    """In the shape that the client knows."""
+    with pytest.raises(openai.BadRequestError, match=message) as caught:
+        _chat(server, **options)
+
+    assert caught.value.param == param
+    assert caught.value.type == "invalid_request_error"
+
+
+def test_another_model_is_refused(server: Running) -> None:
+    """With the names that there are."""
+    with pytest.raises(openai.NotFoundError, match=rf"Ask for {server.served.name} or mens") as caught:
+        _chat(server, model="gpt-4")
+
+    assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
+
+
+def test_a_prompt_beyond_the_context_is_refused_with_the_figures(server: Running) -> None:
+    """The prompt alone, or with the answer that is asked for."""
+    with pytest.raises(openai.BadRequestError, match=r"The prompt has \d+ tokens, the context of the model is 512"):
+        _chat(server, messages=[{"role": "user", "content": "x" * 600}])
+    with pytest.raises(openai.BadRequestError, match=r"has 4\d\d tokens and 200 are .* is 512\. Ask for \d\d or"):
+        _chat(server, messages=[{"role": "user", "content": "x" * 350}], max_tokens=200)
+
+
+def test_an_answer_never_leaves_the_context(server: Running) -> None:
+    """Without a limit it has what the prompt leaves."""
+    answer = _chat(server, messages=[{"role": "user", "content": "x" * 380}], max_tokens=None)
+    assert answer.usage is not None
+
+    assert answer.usage.total_tokens == 512
+
+
+@pytest.mark.parametrize("token", ["wrong", "", "a secret of the test", "a secret of the tests!"])
+def test_a_wrong_token_is_refused(server: Running, token: str) -> None:
+    """Whatever is near to it."""
+    with pytest.raises(openai.AuthenticationError, match="Authorization: Bearer TOKEN") as caught:
+        _chat(Running(server.url, server.served, token=token or "-"))
+
+    assert caught.value.code == "invalid_api_key"

@@ -1,0 +1,192 @@
+"""What may be served, and what is refused before anything is loaded."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.delivery.serving.engine import Limits
+from mens_pipeline.delivery.serving.load import load
+from mens_pipeline.delivery.serving.served_model import champion_model, merged_model, run_model
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.generate import generate
+from mens_pipeline.evaluation.generation import ANSWERS, Answer, Decoding, GenerationJob, Request
+from mens_pipeline.evaluation.history import HistoryEvent, record
+from mens_pipeline.evaluation.prepare import WEIGHTS, adapter_digest, judged_model
+from mens_pipeline.training.chat import TEMPLATE
+from mens_pipeline.training.job import ADAPTER
+from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline_tests.delivery.serving.running import CPU, running
+from mens_pipeline_tests.delivery.serving.talkative import write_run
+
+# PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+
+_REQUESTS = ("Write a function.", "x", "Why?", "A type `Point`, please.")
+
+
+@pytest.fixture(scope="module")
+def run(merged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with an adapter that changes what the model says."""
+    return write_run(tmp_path_factory.mktemp("run"), merged)
+
+
+@pytest.fixture
+def copy(merged: Path, tmp_path: Path) -> Path:
+    """A merged model that a test may change."""
+    return Path(shutil.copytree(merged, tmp_path / "copy"))
+
+
+def _change(path: Path, **fields: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def test_an_adapter_answers_as_it_was_judged(run: Path, tmp_path: Path) -> None:
+    """The same texts and ends as the answers that evaluation generates, and not those of the base."""
+    decoding = Decoding(max_new_tokens=60)
+    answers: dict[str, list[Answer]] = {}
+    for model in ("adapter", "base"):
+        folder = tmp_path / model
+        folder.mkdir()
+        job = GenerationJob(
+            **judged_model("adapter" if model == "adapter" else "base", run, CPU).model_dump(),
+            system_prompt="You write Vox, in a run.",
+            decoding=decoding,
+            requests=tuple(Request(task=text, prompt=text) for text in _REQUESTS),
+            run_dir=folder,
+            lock_path=folder / "lock",
+        )
+        generate(job, lambda _event: None)
+        answers[model] = [Answer.model_validate_json(line) for line in (folder / ANSWERS).read_text().splitlines()]
+
+    with running(run, Limits(4, 20_000, 60.0, 60)) as server:
+        client = server.openai()
+        served = [
+            client.chat.completions.create(model=server.served.name, messages=[{"role": "user", "content": text}])
+            for text in _REQUESTS
+        ]
+
+    assert [answer.choices[0].message.content for answer in served] == [answer.text for answer in answers["adapter"]]
+    assert [answer.choices[0].finish_reason == "stop" for answer in served] == [
+        answer.stopped for answer in answers["adapter"]
+    ]
+    assert [answer.text for answer in answers["adapter"]] != [answer.text for answer in answers["base"]]
+
+
+def test_a_run_says_what_it_is(run: Path) -> None:
+    """By its manifest."""
+    served = run_model(run, CPU)
+
+    assert served.names == ("lora-adapter-0123abcd", "mens")
+    assert served.fingerprint == f"fp_{adapter_digest(run)[:12]}"
+    assert (served.system_prompt, served.max_context) == ("You write Vox, in a run.", 512)
+
+
+def test_the_champion_is_served(run: Path, tmp_path: Path) -> None:
+    """From where it was promoted to; changed since, it is refused, and so is none at all."""
+    store = ArtifactStore(tmp_path)
+    with pytest.raises(RefusedError, match=r"no adapter is promoted\. Promote one with `mens promote`, or name a run"):
+        champion_model(store, CPU)
+    digest = adapter_digest(run)
+    inputs = {"adapter_sha256": digest}
+    champion, _ = store.built(
+        "promoted_adapter", inputs, lambda folder: {"run": str(shutil.copytree(run, folder, dirs_exist_ok=True))}
+    )
+    event = HistoryEvent(
+        timestamp_unix=0, action="promote", key=champion.key, previous=None, adapter_sha256=digest, reason="a test"
+    )
+    record(store, event, champion)
+
+    assert champion_model(store, CPU).judged.adapter_path == champion.path / ADAPTER
+    (champion.path / ADAPTER / WEIGHTS).write_bytes(b"others")
+    with pytest.raises(RefusedError, match=r"changed since it was promoted\. Restore it"):
+        champion_model(store, CPU)
+
+
+def test_a_merged_model_is_served(copy: Path) -> None:
+    """Under the name of its folder; it says itself what it was told in training."""
+    plain = merged_model(copy, CPU)
+    (copy / "system_prompt.json").write_text('{"system_prompt": "Be brief."}')
+    told = merged_model(copy, CPU)
+
+    assert plain.names == ("copy", "mens")
+    assert (plain.system_prompt, told.system_prompt) == ("You write Vox. Answer with code alone.", "Be brief.")
+
+
+def test_the_template_may_stand_with_the_tokenizer(copy: Path) -> None:
+    """Where older versions of transformers wrote it."""
+    (copy / "chat_template.jinja").unlink()
+    _change(copy / "tokenizer_config.json", chat_template=TEMPLATE)
+
+    assert merged_model(copy, CPU).name == "copy"
+
+
+@pytest.mark.parametrize("template", ["{{ messages[0].content }}", "{{ cycler.__init__.__globals__ }}", None])
+def test_another_template_is_refused_and_never_rendered(copy: Path, template: str | None) -> None:
+    """Such a model was trained on another form; what the template would do, it does not do here."""
+    (copy / "chat_template.jinja").unlink()
+    if template is not None:
+        (copy / "chat_template.jinja").write_text(template)
+
+    with pytest.raises(
+        RefusedError, match=r"its chat template is not the one .* Serve a model that `mens merge` wrote"
+    ):
+        merged_model(copy, CPU)
+
+
+def test_code_of_its_own_is_refused(copy: Path) -> None:
+    """In its configuration; its tokenizer loads none either."""
+    _change(copy / "config.json", auto_map={"AutoModelForCausalLM": "evil.Model"})
+
+    with pytest.raises(RefusedError, match=r"wants to run code of its own"):
+        merged_model(copy, CPU)
+
+
+def test_code_of_the_tokenizer_is_not_run(copy: Path, tmp_path: Path) -> None:
+    """A file beside it that would leave a trace leaves none."""
+    trace = tmp_path / "trace"
+    (copy / "evil.py").write_text(f"open({str(trace)!r}, 'w').close()\nclass Tokenizer: pass\n")
+    _change(copy / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.Tokenizer", "evil.Tokenizer"]})
+    loaded = load(merged_model(copy, CPU))
+
+    assert loaded.decode(b"fn") == loaded.decode(list(b"fn"))
+    assert not trace.exists()
+
+
+def test_weights_that_are_no_safetensors_are_refused(copy: Path) -> None:
+    """A pickle is not looked at; a damaged file is named."""
+    (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
+    with pytest.raises(RefusedError, match=r"no \*\.safetensors\."):
+        merged_model(copy, CPU)
+    (copy / "model.safetensors").write_bytes((copy / "pytorch_model.bin").read_bytes()[:5_000])
+
+    with pytest.raises(RefusedError, match=r"copy: cannot be loaded \(.*\)\. Write the model again"):
+        load(merged_model(copy, CPU))
+
+
+def test_a_tokenizer_without_control_tokens_is_refused(copy: Path) -> None:
+    """It could not be shown a turn."""
+    text = (copy / "tokenizer.json").read_text().replace("<|im_start|>", "<|other|>")
+    (copy / "tokenizer.json").write_text(text)
+
+    with pytest.raises(RefusedError, match=r"<\|im_start\|> is \d+ tokens, not one"):
+        merged_model(copy, CPU)
+
+
+def test_a_run_that_is_not_complete_is_refused(run: Path, tmp_path: Path) -> None:
+    """No manifest, no adapter, another base: each is named."""
+    broken = tmp_path / "broken"
+    with pytest.raises(RefusedError, match=r"Name the folder of a complete run"):
+        run_model(broken, CPU)
+    shutil.copytree(run, broken)
+    (broken / ADAPTER / WEIGHTS).unlink()
+    with pytest.raises(RefusedError, match=r"adapter_model\.safetensors: not there"):
+        run_model(broken, CPU)
+    base = json.loads((run / MANIFEST).read_text())["base_model"]
+    _change(broken / MANIFEST, base_model={**base, "sha256": "0" * 64})
+
+    with pytest.raises(RefusedError, match=r"the base model .* is changed\. Restore it, or train again"):
+        run_model(broken, CPU)
