@@ -78,6 +78,18 @@ class Settings(BaseSettings):
         validation_alias="MENS_TELEMETRY_URL",
         description="The database with the telemetry of agents, as an SQLAlchemy URL.",
     )
+    evol_gate: bool = Field(
+        default=False, validation_alias="EVOL_GATE", description="`1`: let models write training data."
+    )
+    evol_url: str | None = Field(
+        default=None, validation_alias="MENS_EVOL_URL", description="The OpenAI-compatible endpoint that writes it."
+    )
+    evol_model: str | None = Field(
+        default=None, validation_alias="MENS_EVOL_MODEL", description="What the endpoint calls the model."
+    )
+    evol_api_key: SecretStr | None = Field(
+        default=None, validation_alias="MENS_EVOL_API_KEY", description="The key of the endpoint; sent to it alone."
+    )
     eval_policy: str = Field(
         default="ci", validation_alias="VOX_EVAL_POLICY", description="The policy of config/gates.yaml."
     )

@@ -7,13 +7,16 @@ from typing import Annotated
 
 import typer
 
+from mens_pipeline.cli.corpus_evol import evol
 from mens_pipeline.cli.corpus_mix import mix, stats
+from mens_pipeline.cli.upstream import CorpusGroup
 from mens_pipeline.corpus.drops import Drop, Tally, Unit, account, drop_fields
 from mens_pipeline.corpus.shares import share_text
 from mens_pipeline.errors import RefusedError
 
-app = typer.Typer(name="corpus", help="From a Vox workspace to training data.", no_args_is_help=True)
+app = typer.Typer(name="corpus", cls=CorpusGroup, help="From a Vox workspace to training data.", no_args_is_help=True)
 app.command()(mix)
+app.command()(evol)
 app.command()(stats)
 
 
@@ -32,24 +35,35 @@ def extract(
     """Extract records from the `.vox` files and Markdown pages below a folder.
 
     A program trains unless it says no; a page only if it says `training_eligible: true`. Whatever does not train is
-    counted with its reason, and what was seen is what was kept plus what was dropped.
+    counted with its reason, and what was seen is what was kept plus what was dropped. Folders of a workspace with an
+    `examples.ssot.v1.yaml` may be extracted into one file one by one: records of the others stay while their files are
+    as they were.
 
     Exit code 0: the records are written. 2: the command was misused.
     """
-    from mens_pipeline.corpus.extract import commit_of, extract_workspace  # noqa: PLC0415 - Markdown and YAML can wait
+    from mens_pipeline.corpus.carried_records import carried_records  # noqa: PLC0415 - Markdown and YAML can wait
+    from mens_pipeline.corpus.extract import commit_of, extract_workspace  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.jsonl import write_lines, write_text  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.source_roots import find_source_roots  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
 
     tally = Tally()
     drops: list[Drop] = []
+    roots = find_source_roots(folder)
+    workspace = roots.workspace or folder
+    workers = load_settings().num_workers
+    carried = list(carried_records(output, folder, workspace, roots)) if roots.workspace is not None else []
 
     def lines() -> Iterator[str]:
-        for outcome in extract_workspace(folder, commit_of(folder), workers=load_settings().num_workers):
+        yield from carried
+        for outcome in extract_workspace(folder, commit_of(folder), workers=workers, workspace=workspace):
             outcome.count(tally)
             drops.extend(outcome.drops)
             yield from outcome.lines
 
-    written = write_lines(output, lines())
+    written = write_lines(output, lines()) - len(carried)
+    if carried:
+        typer.echo(f"{len(carried)} records of other folders of {workspace} stay in {output}", err=True)
     assert tally.adds_up(), "something was neither kept nor dropped"  # noqa: S101 - our own impossibility
     counts = account(tally, written)
     if report is not None:

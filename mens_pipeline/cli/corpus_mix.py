@@ -15,6 +15,9 @@ def mix(
         Path | None, typer.Option(metavar="FILE", help="What is mixed [default: config/mix.yaml].")
     ] = None,
     data_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where the paths of the mix begin.")] = Path(),
+    allow_missing_sources: Annotated[
+        bool, typer.Option("--allow-missing-sources", help="Take every source as optional.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON document.")] = False,
 ) -> None:
     """Mix sources of pairs into one train set, in the shares that their weights ask for.
@@ -37,6 +40,9 @@ def mix(
 
     config_path = config or MIX_CONFIG
     wanted = load_mix_config(config_path)
+    if allow_missing_sources:
+        optional = tuple(source.model_copy(update={"optional": True}) for source in wanted.sources)
+        wanted = wanted.model_copy(update={"sources": optional})
     policy = load_pipeline_config(PIPELINE_CONFIG)
     sources = read_sources(wanted, data_dir)
     used = [source.path for source in wanted.sources if source.weight > 0]  # others must not shadow their rows

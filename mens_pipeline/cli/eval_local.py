@@ -23,9 +23,9 @@ _EVERY_SECONDS: Final = 5.0
 
 def eval_local(  # noqa: PLR0913 - one parameter an option
     *,
-    run_dir: Annotated[Path, typer.Option(metavar="DIR", help="The folder of a run of `mens train`.")] = Path(
-        "runs/latest"
-    ),
+    run_dir: Annotated[
+        Path, typer.Option("--run-dir", "--model", metavar="DIR", help="The folder of a run of `mens train`.")
+    ] = Path("runs/latest"),
     heldout: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Held-out pairs [default: heldout.jsonl beside the train set].")
     ] = None,

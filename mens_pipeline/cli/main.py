@@ -1,7 +1,7 @@
 """The `mens` command."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -15,13 +15,31 @@ from mens_pipeline.cli.run import run
 from mens_pipeline.cli.serve import serve
 from mens_pipeline.cli.test import run_files
 from mens_pipeline.cli.train import train
+from mens_pipeline.cli.upstream import AdvisingGroup, TrainCommand
 from mens_pipeline.errors import MensError, RefusedError
 
 REFUSED = 1
 MISUSE = 2
 
+_EXTRAS: Final = {
+    "train": (
+        "accelerate",
+        "bitsandbytes",
+        "datasets",
+        "gguf",
+        "huggingface_hub",
+        "peft",
+        "torch",
+        "transformers",
+        "trl",
+    ),
+    "serve": ("fastapi", "uvicorn"),
+}
+"""Extra of the package -> what it installs, and only some commands need."""
+
 app = typer.Typer(
     name="mens",
+    cls=AdvisingGroup,
     help="Turn a Vox workspace into a code model.",
     no_args_is_help=True,
     add_completion=False,
@@ -33,7 +51,7 @@ app.command()(check)
 app.command(name="test")(run_files)
 app.command()(run)
 app.command(name="generate-data")(generate_data)
-app.command()(train)
+app.command(cls=TrainCommand)(train)
 app.command(name="eval-local")(eval_local)
 app.command()(gate)
 app.command()(override)
@@ -74,4 +92,11 @@ def main() -> None:
         sys.exit(REFUSED)
     except MensError as error:
         typer.echo(f"mens: {error}", err=True)
+        sys.exit(MISUSE)
+    except ModuleNotFoundError as error:
+        extra = next((extra for extra, names in _EXTRAS.items() if error.name in names), None)
+        if extra is None:
+            raise
+        advice = f'Run: pip install -c constraints.txt -e ".[{extra}]"'
+        typer.echo(f"mens: {error.name}: not installed. {advice}", err=True)
         sys.exit(MISUSE)

@@ -124,8 +124,9 @@ def train(  # noqa: PLR0913 - one parameter an option
 
 def _refuse_what_is_not_offered(backend: str, tokenizer: str, provider: str | None) -> None:
     if provider is not None:
-        message = f"--provider {provider} is gone. Run: mens train --data-dir DIR --output-dir DIR --preset auto"
-        raise RefusedError(message)
+        elsewhere = "" if provider == "local" else " Training elsewhere is not part of this: run it on that machine."
+        canonical = "Run: mens train --backend qlora --data-dir DIR --output-dir DIR --preset auto"
+        raise RefusedError(f"--provider {provider} is gone.{elsewhere} {canonical}")
     if backend != "qlora":
         raise RefusedError(f"--backend {backend} is not offered. Write --backend qlora, or leave it out.")
     if tokenizer != "hf":

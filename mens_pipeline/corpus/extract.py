@@ -30,14 +30,16 @@ def extract_workspace(
     commit: str | None = None,
     known: Callable[[SourceFile], FileOutcome | None] = lambda _file: None,
     workers: int = 1,
+    workspace: Path | None = None,
 ) -> Iterator[FileOutcome]:
     """What all programs and pages below a folder give, in the order of their paths.
 
     Args:
-        root: The workspace.
+        root: The folder.
         commit: Git commit of the workspace, where there is one.
         known: What a file gave before, if it is known to give the same again.
         workers: Processes that extract; the outcomes do not depend on it.
+        workspace: What paths are relative to, and what includes are resolved in; None for the folder itself.
 
     Raises:
         SourceNotFoundError: `root` is no folder.
@@ -47,15 +49,21 @@ def extract_workspace(
         raise SourceNotFoundError(f"{root}: no such folder. Name a Vox workspace.")
     root = root.resolve()
     roots = find_source_roots(root)
-    return in_batches(_items(root, roots, commit, known), partial(_extract_files, root=root, roots=roots), workers)
+    place = workspace.resolve() if workspace is not None else root
+    files = _items(root, place, roots, commit, known)
+    return in_batches(files, partial(_extract_files, root=place, roots=roots), workers)
 
 
 def _items(
-    root: Path, roots: SourceRoots, commit: str | None, known: Callable[[SourceFile], FileOutcome | None]
+    root: Path,
+    workspace: Path,
+    roots: SourceRoots,
+    commit: str | None,
+    known: Callable[[SourceFile], FileOutcome | None],
 ) -> Iterator[tuple[tuple[Unit, SourceFile] | None, FileOutcome | None, int]]:
     for unit, suffixes in ((Unit.VOX_FILE, VOX_SUFFIXES), (Unit.PAGE, PAGE_SUFFIXES)):
         for path in files_below(root, suffixes):
-            file = read_source(path, root, unit, roots, commit)
+            file = read_source(path, workspace, unit, roots, commit)
             if isinstance(file, Drop):
                 yield None, FileOutcome(file.path, None, (), {}, (file,)), 0
                 continue

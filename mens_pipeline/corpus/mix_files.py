@@ -12,7 +12,7 @@ from mens_pipeline.corpus.jsonl import open_rows, write_jsonl, write_text
 from mens_pipeline.corpus.mix import Mix, SourceRows
 from mens_pipeline.corpus.mix_config import MixConfig, MixSource
 from mens_pipeline.corpus.record_formats import pair_reader
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.training_pair import Lineage, TrainingPair
 
 REPORT_SUFFIX: Final = ".mix_report.json"
 
@@ -91,7 +91,9 @@ def write_parquet(mix: Mix, path: Path) -> None:
             *((name, pa.string()) for name in ("commit", "kind")),
         ]
     )
-    types = {"rating": pa.int64(), "difficulty": pa.int64(), "source": source}
+    counted = {"generation", "seed"}
+    lineage = pa.struct((name, pa.int64() if name in counted else pa.string()) for name in Lineage.model_fields)
+    types = {"rating": pa.int64(), "difficulty": pa.int64(), "source": source, "lineage": lineage}
     schema = pa.schema([(name, types.get(name, pa.string())) for name in TrainingPair.model_fields])
     table = pa.Table.from_pylist([row.model_dump(mode="json") for row in mix.rows], schema=schema)
     temporary = path.with_name(f".{path.name}.part")

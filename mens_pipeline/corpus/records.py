@@ -24,6 +24,8 @@ class SourceKind(StrEnum):
     """A template; no file stands behind it."""
     DERIVED = "derived"
     """A program of the workspace that was changed on purpose."""
+    EVOLVED = "evolved"
+    """A program that a model wrote to a request it had made harder; its `lineage` says from what."""
 
 
 class Lane(StrEnum):

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -25,12 +25,16 @@ class SplitReason(StrEnum):
     SOURCE_CAP = "source_cap"
     TEMPLATE_CAP = "template_cap"
     DERIVED = "derived_from_heldout"
-    """Synthetic, from a held-out file."""
+    """Synthetic or evolved, from a held-out file."""
     TOO_SMALL = "too_small"
     """Of a held-out file, and so small that others are like it by chance."""
     PROMPT = "same_prompt"
     WORDS = "shared_ngrams"
     STRUCTURE = "same_structure"
+
+
+_NEVER_JUDGE: Final = frozenset((SourceKind.DERIVED, SourceKind.EVOLVED))
+"""Rows that nobody wrote by hand, although a file stands behind them."""
 
 
 class SetAside(BaseModel):
@@ -119,9 +123,10 @@ def group_of(pair: TrainingPair) -> str | None:
     Args:
         pair: Any pair.
     """
-    if pair.source is None or pair.source.kind is SourceKind.SYNTHETIC:
+    if pair.source is None:
         return None
-    return pair.source.path
+    origin = pair.lineage.root_kind if pair.lineage is not None else pair.source.kind
+    return None if origin is None or origin is SourceKind.SYNTHETIC else pair.source.path
 
 
 def is_held_out(group: str, policy: SplitPolicy) -> bool:
@@ -161,7 +166,7 @@ def _hold_out(pairs: Iterable[TrainingPair], split: Split, policy: SplitPolicy) 
 
 
 def _objection(pair: TrainingPair, policy: SplitPolicy) -> SplitReason | None:
-    if pair.source is not None and pair.source.kind is SourceKind.DERIVED:
+    if pair.source is not None and pair.source.kind in _NEVER_JUDGE:
         return SplitReason.DERIVED
     if pair.lane is Lane.CODEGEN and not structures_in(pair, policy.min_nodes):
         return SplitReason.TOO_SMALL

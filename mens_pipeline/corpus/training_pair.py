@@ -4,9 +4,23 @@ from typing import Final, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from mens_pipeline.corpus.records import MAX_TEXT, Lane, Source
+from mens_pipeline.corpus.records import MAX_TEXT, Lane, Source, SourceKind
 
 SCHEMA_VERSION: Final = "vox_dogfood_v1"
+
+
+class Lineage(BaseModel):
+    """What a row that a model wrote was evolved from, and by what."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    parent: str = Field(description="SHA-256 of the row it was evolved from, hexadecimal.")
+    operator: str = Field(description="How the request was changed: `add_constraints`.")
+    generation: int = Field(ge=1, description="1 for a row whose parent nobody evolved.")
+    generator: str = Field(description="The model that wrote it.")
+    generator_digest: str = Field(description="SHA-256 of its weights; of an endpoint, its address.")
+    seed: int = Field(ge=0, description="Of the run that evolved it.")
+    root_kind: SourceKind | None = Field(description="What the first of its ancestors was made from, if that is known.")
 
 
 class TrainingPair(BaseModel):
@@ -32,3 +46,7 @@ class TrainingPair(BaseModel):
     difficulty: int = Field(default=5, ge=1, le=10, strict=True)
     template: str | None = Field(default=None, description="What made it, for a synthetic row: `mutation/rename`.")
     source: Source | None = Field(default=None, description="Where the response stands; None for rows from elsewhere.")
+    # Left out where there is none, so that rows without it are the same bytes whether or not models write others.
+    lineage: Lineage | None = Field(
+        default=None, exclude_if=lambda lineage: lineage is None, description="Of a row that a model wrote."
+    )

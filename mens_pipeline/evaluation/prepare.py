@@ -77,13 +77,46 @@ def prepare_generation(
     Raises:
         RefusedError: The run is not complete, the base is gone or is another one, or the adapter has no weights.
     """
-    judged, manifest, decoding = judged_model(model, run, conditions.device), manifest_of(run), conditions.decoding
     requests = tuple(Request(task=task.id, prompt=task.prompt) for task in tasks)
+    return prepare_requests(model, run, Asked(requests), conditions, run_dir)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a model is asked.
+
+    Attributes:
+        requests: In the order of the answers.
+        system_prompt: What it is told before each; None for what it was trained with.
+    """
+
+    requests: tuple[Request, ...]
+    system_prompt: str | None = None
+
+
+def prepare_requests(
+    model: Model, run: Path, asked: Asked, conditions: Conditions, run_dir: Path
+) -> PreparedGeneration:
+    """Look at model and adapter, and write the job for requests of any kind.
+
+    Args:
+        model: Whether the base answers alone, or with the adapter.
+        run: The folder with `adapter/` and its training manifest.
+        asked: What is asked.
+        conditions: Under which it answers.
+        run_dir: Where the job works; emptied first.
+
+    Raises:
+        RefusedError: The run is not complete, the base is gone or is another one, or the adapter has no weights.
+    """
+    judged, manifest, decoding = judged_model(model, run, conditions.device), manifest_of(run), conditions.decoding
+    requests = asked.requests
+    system_prompt = manifest["system_prompt"] if asked.system_prompt is None else asked.system_prompt
     inputs = {
         "base_sha256": manifest["base_model"]["sha256"],
         "adapter_sha256": adapter_digest(run) if model == "adapter" else None,
         "quantization": [judged.quantization, judged.double_quant, judged.trained_in],
-        "system_prompt": manifest["system_prompt"],
+        "system_prompt": system_prompt,
         "requests": [request.model_dump() for request in requests],
         "decoding": decoding.model_dump(exclude={"batch_tokens"}),
         "computed_on": [judged.device, judged.compute_dtype],
@@ -94,7 +127,7 @@ def prepare_generation(
     run_dir.mkdir(parents=True)
     job = GenerationJob(
         **judged.model_dump(),
-        system_prompt=manifest["system_prompt"],
+        system_prompt=system_prompt,
         decoding=decoding,
         requests=requests,
         run_dir=run_dir.resolve(),

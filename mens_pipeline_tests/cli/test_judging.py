@@ -72,6 +72,8 @@ def test_a_run_is_judged_refused_overridden_and_rolled_back(
     assert "adapter: 4/4 answers" in first.stderr
     assert "answers" not in again.stderr
     assert json.loads(again.stdout)["vox_parse_rate"] == 0
+    (evaluation,) = (store.root / "eval_results").glob("*/manifest.json")
+    assert json.loads(evaluation.read_text())["name"] == "eval-gate-0123abcd"
     assert gate.exit_code == 1
     assert "FAILED   parse_rate: parse rate on held-out requests 0/4 (0.0 %" in gate.stdout
     assert (trained / "eval_gate_failed.json").is_file()

@@ -11,14 +11,18 @@ from mens_pipeline.corpus.mix import Mix, SourceRows, mix_sources
 from mens_pipeline.corpus.mix_config import MixConfig, MixSource, RecordFormat
 from mens_pipeline.corpus.mix_files import read_sources, write_mix
 from mens_pipeline.corpus.store import digest_of
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.training_pair import Lineage, TrainingPair
 from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline_tests.corpus.rows import pair_at
 
+_LINEAGE = Lineage(
+    parent="0", operator="deepen", generation=2, generator="m", generator_digest="1", seed=3, root_kind=None
+)
 _PAIRS = [
     pair_at("a.vox", "p\n", "fn ä() { }"),
     pair_at(None, "q", "fn g() { }", template="t"),
     pair_at("b.vox", "r", "fn h() { }").model_copy(update={"rating": 1, "difficulty": 9}),
+    pair_at("c.vox", "s", "fn i() { }").model_copy(update={"lineage": _LINEAGE}),
 ]
 _FILES = ("train.jsonl", "train.parquet", "train.mix_report.json")
 

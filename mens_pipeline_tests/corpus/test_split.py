@@ -13,7 +13,7 @@ from mens_pipeline.corpus.records import ExtractedRecord, Lane, SourceKind
 from mens_pipeline.corpus.repetition import Repetition
 from mens_pipeline.corpus.shingles import ngrams_of, words_of
 from mens_pipeline.corpus.split import Split, SplitReason, group_of, is_held_out, split_pairs
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.training_pair import Lineage, TrainingPair
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.corpus.rows import pair_at
 
@@ -187,3 +187,26 @@ def test_the_seed_programs_are_split_without_a_leak() -> None:
 
     assert {group_of(p) for p in split.train["rows"]}.isdisjoint(group_of(p) for p in split.heldout)
     assert len({pair.prompt for pair in split.heldout}) == len(split.heldout)
+
+
+def test_what_a_model_made_of_a_held_out_file_neither_trains_nor_judges() -> None:
+    """A row that was evolved from a template has no file, whatever its path; one from another file trains."""
+    texts = [_UNLIKE.format(n) for n in range(3)]
+    from_held, from_free = (
+        _evolved(pair_at(path, path, text, SourceKind.EVOLVED), SourceKind.VOX_FILE)
+        for path, text in ((_HELD[0], texts[0]), (_FREE[0], texts[1]))
+    )
+    from_template = _evolved(pair_at(_HELD[1], "t", texts[2], SourceKind.EVOLVED), SourceKind.SYNTHETIC)
+    split = _split(rows=[from_held, from_free, from_template])
+
+    assert _reasons(split) == [(SplitReason.DERIVED, _HELD[0])]
+    assert split.train == {"rows": [from_free, from_template]}
+    assert split.heldout == []
+    assert [group_of(row) for row in (from_held, from_free, from_template)] == [_HELD[0], _FREE[0], None]
+
+
+def _evolved(pair: TrainingPair, root_kind: SourceKind) -> TrainingPair:
+    lineage = Lineage(
+        parent="0", operator="deepen", generation=1, generator="m", generator_digest="0", seed=0, root_kind=root_kind
+    )
+    return pair.model_copy(update={"lineage": lineage})

@@ -64,6 +64,7 @@ def test_a_train_set_becomes_an_adapter_once(tiny_base: Path, tmp_path: Path, mo
     assert len({entry.tags["dagster/data_version"] for entry in made if entry.tags}) == 1
     assert adapter is not None
     assert (adapter.path / "adapter" / "adapter_config.json").is_file()
+    assert made[0].metadata["adapter"].value == str(adapter.path / "adapter")
     assert {check.check_name: check.passed for check in results[0].get_asset_check_evaluations()} == {
         "only_the_adapter_changed": True,
         "loss_fell": True,

@@ -1,0 +1,255 @@
+"""From seeds to evolved rows: ask, judge, keep, and evolve what was kept again, within a budget.
+
+The outcome depends on seeds, plan, generator and its replies alone; a call that was cut short and one more give what
+one call would have given.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from mens_pipeline.corpus.evolution.budget import Plan
+from mens_pipeline.corpus.evolution.examine import (
+    Candidate,
+    Reading,
+    Refusal,
+    content_refusal,
+    form_refusal,
+    instruction_in,
+    instruction_refusal,
+    refusal_of_tests,
+)
+from mens_pipeline.corpus.evolution.ledger import Ledger
+from mens_pipeline.corpus.evolution.neighbours import Neighbours
+from mens_pipeline.corpus.evolution.operators import Evolution, draw_evolution
+from mens_pipeline.corpus.evolution.outcome import DroppedAttempt, EvolutionAccount, EvolutionDrop
+from mens_pipeline.corpus.evolution.requests import Generator, Prompts, Reply, Request
+from mens_pipeline.corpus.evolution.rows import evolved_row
+from mens_pipeline.corpus.evolution.seeds import Seeds, digest_of_pair
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.validate import judged_code
+from mens_pipeline.language import Mode, analyze
+from mens_pipeline.language.interpreter import ProgramReport
+
+_WAVE: Final = 32
+"""Seeds that are evolved side by side: enough to keep an endpoint and a batch busy, few enough to lose little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judges:
+    """What decides about replies beside this package.
+
+    Attributes:
+        read: How those who judge models read a reply.
+        run_tests: Runs the tests of a program where nothing can come to harm.
+        neighbours: What a new row must not be near to.
+    """
+
+    read: Callable[[str], Reading]
+    run_tests: Callable[[str, Mode], ProgramReport]
+    neighbours: Neighbours
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Where requests are answered.
+
+    Attributes:
+        generator: Who is asked.
+        ledger: What was answered before, and takes what is answered now.
+        clock: Seconds of a clock that never goes back.
+    """
+
+    generator: Generator
+    ledger: Ledger
+    clock: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One request on its way to a row."""
+
+    parent: TrainingPair
+    evolution: Evolution
+    generation: int
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """An attempt whose request is worth answering."""
+
+    attempt: _Attempt
+    instruction: str
+    request: Request
+
+
+def evolve(seeds: Seeds, plan: Plan, desk: Desk, judges: Judges) -> EvolutionAccount:
+    """Evolve seeds as far as the budget goes.
+
+    Args:
+        seeds: What is evolved, and what nothing may be near to.
+        plan: How far, and at what cost.
+        desk: Who is asked.
+        judges: What decides about replies.
+
+    Returns:
+        Rows and account; it adds up.
+
+    Raises:
+        RefusedError: The generator does not work.
+        ConfigurationError: The ledger cannot be written.
+    """
+    work = _Work(seeds, plan, desk, judges)
+    for start in range(0, len(seeds.pairs), _WAVE):
+        live = seeds.pairs[start : start + _WAVE]
+        for generation in range(1, plan.generations + 1):
+            live = work.evolved(live, generation)
+            if work.account.ended_by is not None:
+                return work.account
+    return work.account
+
+
+class _Work:
+    """The state of one evolution."""
+
+    def __init__(self, seeds: Seeds, plan: Plan, desk: Desk, judges: Judges) -> None:
+        self.account = EvolutionAccount()
+        self._seeds, self._plan, self._desk, self._judges = seeds, plan, desk, judges
+        self._prompts = Prompts(desk.generator, plan.seed, seeds.examples)
+        self._until = desk.clock() + 60 * plan.budget.max_minutes
+
+    def evolved(self, parents: Sequence[TrainingPair], generation: int) -> list[TrainingPair]:
+        """The rows that come of some pairs, in their order."""
+        waiting = [self._attempt(parent, generation) for parent in parents]
+        rows: list[TrainingPair] = []
+        while waiting and self.account.ended_by is None:
+            # A request is paid for in vain when its answer cannot be, so both must be within the budget.
+            number, limit = self._num_affordable([attempt.request for attempt in waiting], num_each=2)
+            if not number:
+                self.account.ended_by = limit
+            rows += self._evolved(waiting[:number])
+            waiting = waiting[number:]
+        return rows
+
+    def _evolved(self, attempts: Sequence[_Attempt]) -> list[TrainingPair]:
+        drafts = list(self._drafts(attempts, self._ask([attempt.request for attempt in attempts])))
+        requests = [draft.request for draft in drafts]
+        number, limit = self._num_affordable(requests, num_each=1)
+        if number < len(drafts):
+            self.account.ended_by = limit
+        answers = self._ask(requests[:number])
+        rows = (self._row(draft, answers.get(draft.request.key)) for draft in drafts)
+        return [row for row in rows if row is not None]
+
+    def _attempt(self, parent: TrainingPair, generation: int) -> _Attempt:
+        code = judged_code(parent)
+        assert code is not None, "seeds and rows are code"  # noqa: S101 - our own impossibility
+        draw = f"{self._plan.seed}:{digest_of_pair(parent)}:{generation}"
+        evolution = draw_evolution(Random(draw), parent.category, code[1], self._seeds.examples)  # noqa: S311 - no secret
+        return _Attempt(parent, evolution, generation, self._prompts.evolving(parent, evolution))
+
+    def _drafts(self, attempts: Sequence[_Attempt], written: dict[str, Reply]) -> Iterator[_Draft]:
+        for attempt in attempts:
+            reply = written.get(attempt.request.key)
+            if reply is None:
+                continue
+            self.account.seen += 1
+            instruction = instruction_in(reply.text)
+            reading = self._judges.read(reply.text)
+            refusal = instruction_refusal(instruction, attempt.parent, reading, stopped=reply.stopped)
+            if refusal is None:
+                request = self._prompts.answering(attempt.parent, attempt.evolution, instruction)
+                yield _Draft(attempt, instruction, request)
+            else:
+                self._drop(attempt, refusal, instruction)
+
+    def _row(self, draft: _Draft, reply: Reply | None) -> TrainingPair | None:
+        if reply is None:
+            self._drop(draft.attempt, (EvolutionDrop.UNANSWERED, ""), draft.instruction)
+            return None
+        reading = self._judges.read(reply.text)
+        candidate = Candidate(draft.instruction, reading.program, draft.attempt.parent, draft.attempt.evolution)
+        judged = self._judged(draft, candidate, reading, stopped=reply.stopped)
+        if not isinstance(judged, TrainingPair):
+            self._drop(draft.attempt, judged, draft.instruction, reading.program)
+            return None
+        self.account.kept.append(judged)
+        if len(self.account.kept) == self._plan.budget.max_rows:
+            self.account.ended_by = "max_rows"
+        return judged
+
+    def _judged(
+        self, draft: _Draft, candidate: Candidate, reading: Reading, *, stopped: bool
+    ) -> TrainingPair | Refusal:
+        if len(self.account.kept) >= self._plan.budget.max_rows:
+            return EvolutionDrop.ENOUGH_ROWS, ""
+        form = form_refusal(candidate, reading, stopped=stopped)
+        if form is not None:
+            return form
+        module = analyze(candidate.program, candidate.mode).module
+        assert module is not None, "its form was looked at"  # noqa: S101 - our own impossibility
+        content = content_refusal(candidate, module)
+        if content is not None:
+            return content
+        tested = refusal_of_tests(candidate.program, candidate.mode, self._judges.run_tests)
+        if not isinstance(tested, bool):
+            return tested
+        row = evolved_row(
+            candidate,
+            module,
+            draft.attempt.generation,
+            generator=(self._desk.generator.name, self._desk.generator.digest),
+            seed=self._plan.seed,
+            is_tested=tested,
+        )
+        return self._judges.neighbours.refusal(row, module) or row
+
+    def _drop(self, attempt: _Attempt, refusal: Refusal, instruction: str, answer: str = "") -> None:
+        self.account.dropped.append(
+            DroppedAttempt(
+                reason=refusal[0],
+                detail=refusal[1],
+                parent=digest_of_pair(attempt.parent),
+                operator=attempt.evolution.operator,
+                generation=attempt.generation,
+                instruction=instruction,
+                answer=answer,
+            )
+        )
+
+    def _ask(self, requests: Sequence[Request]) -> dict[str, Reply]:
+        """The replies to some requests, as many as there is time for."""
+        asked = {request.key: request for request in requests}
+        missing = [request for key, request in asked.items() if self._desk.ledger.find(key) is None]
+        if missing:
+            self._desk.generator.answer(missing, self._desk.ledger.add, self._time_left)
+        replies = {key: reply for key in asked if (reply := self._desk.ledger.find(key)) is not None}
+        if len(replies) < len(asked):
+            self.account.ended_by = "max_minutes"
+        self.account.num_requests += len(replies)
+        self.account.num_new_requests += sum(request.key in replies for request in missing)
+        self.account.num_tokens += sum(reply.num_tokens for reply in replies.values())
+        return replies
+
+    def _num_affordable(self, requests: Sequence[Request], num_each: int) -> tuple[int, str]:
+        """How many of some requests the budget bears however long the replies are, and what bears no more.
+
+        Whether a reply is known already makes no difference, so that a call that was cut short goes on as it was.
+
+        Args:
+            requests: In order.
+            num_each: Requests that come of each, itself among them.
+        """
+        budget, num_tokens = self._plan.budget, self.account.num_tokens
+        for number, request in enumerate(requests):
+            num_tokens += num_each * (request.num_bytes + self._desk.generator.max_new_tokens)
+            if self.account.num_requests + num_each * (number + 1) > budget.max_requests:
+                return number, "max_requests"
+            if num_tokens > budget.max_tokens:
+                return number, "max_tokens"
+        return len(requests), ""
+
+    def _time_left(self) -> float:
+        return self._until - self._desk.clock()

@@ -1,0 +1,241 @@
+"""What a model wrote against what it was asked: a request worth answering, a program worth keeping."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from mens_pipeline.corpus.evolution.operators import Evolution
+from mens_pipeline.corpus.evolution.outcome import EvolutionDrop
+from mens_pipeline.corpus.records import MAX_TEXT
+from mens_pipeline.corpus.shingles import ngrams_of, words_of
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.validate import judged_code
+from mens_pipeline.language import Mode, analyze, construct_of
+from mens_pipeline.language.ast.base import Node
+from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.interpreter import Outcome, ProgramReport, ProgramStatus
+from mens_pipeline.language.outline import name_of
+from mens_pipeline.language.requests import noun_of
+from mens_pipeline.language.structure import structure_of
+
+MAX_INSTRUCTION: Final = 2_000
+"""Characters; a request that long is no request any more."""
+
+_SAME: Final = 0.9
+"""Share of common words from which a request says what its parent said."""
+
+_COPIED: Final = 0.5
+"""Share of the five-word runs of a request that a program may repeat."""
+
+_RUN: Final = 5
+
+_WORD: Final = re.compile(r"[^\W\d_]{2,}")
+_FEWEST_WORDS: Final = 3
+"""A request says at least `Write ... Vox`; less is punctuation and noise."""
+
+_LABEL: Final = re.compile(r"^[\s*]*(?:(?:the|new|rewritten|harder) )*request\b(?:\*\*:|:\*\*|:)\s*", re.IGNORECASE)
+"""Such as `New request:` or `**Request:**`."""
+_QUOTES: Final = ("“”", '""', "''")
+_LEAK: Final = re.compile(
+    r"\b(?:rewritten|rewrit(?:e|ing)|harder version|original request|given request|request (?:above|below)"
+    r"|self-contained program must)\b",
+    re.IGNORECASE,
+)
+
+Refusal = tuple[EvolutionDrop, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A reply as those read it who judge models.
+
+    Attributes:
+        program: The program in it: the fenced block, or all of it.
+        is_refusal: Whether it says that the model will not or cannot.
+        is_stub: Whether a comment of the program stands where code should.
+    """
+
+    program: str
+    is_refusal: bool
+    is_stub: bool
+
+
+def instruction_in(text: str) -> str:
+    """The request in a reply: without a label before it and quotes around it.
+
+    Args:
+        text: What the model wrote.
+    """
+    bare = _LABEL.sub("", text.strip()).strip()
+    quoted = any(bare.startswith(pair[0]) and bare.endswith(pair[1]) and len(bare) > 1 for pair in _QUOTES)
+    return bare[1:-1].strip() if quoted else bare
+
+
+def instruction_refusal(instruction: str, parent: TrainingPair, reading: Reading, *, stopped: bool) -> Refusal | None:
+    """Why a new request is not worth answering; None for one that is.
+
+    Args:
+        instruction: The request, as `instruction_in` gives it.
+        parent: The pair it was made from.
+        reading: Of the reply.
+        stopped: Whether the model ended by itself.
+    """
+    if not instruction:
+        return EvolutionDrop.INSTRUCTION_EMPTY, ""
+    if reading.is_refusal:
+        return EvolutionDrop.INSTRUCTION_REFUSED, ""
+    if not stopped:
+        return EvolutionDrop.INSTRUCTION_CUT, ""
+    if len(instruction) > MAX_INSTRUCTION:
+        return EvolutionDrop.INSTRUCTION_TOO_LONG, f"{len(instruction)} characters"
+    if _is_code(instruction):
+        return EvolutionDrop.INSTRUCTION_HOLDS_CODE, ""
+    if len(_WORD.findall(instruction)) < _FEWEST_WORDS:
+        return EvolutionDrop.INSTRUCTION_EMPTY, "hardly a word"
+    leak = _LEAK.search(instruction)
+    if leak is not None and leak[0].lower() not in parent.prompt.lower():
+        return EvolutionDrop.INSTRUCTION_LEAKS, leak[0]
+    before, after = (frozenset(words_of(text.lower())) for text in (parent.prompt, instruction))
+    if after <= before or len(before & after) >= _SAME * len(before | after):
+        return EvolutionDrop.SAME_INSTRUCTION, ""
+    return None
+
+
+def _is_code(instruction: str) -> bool:
+    module = analyze(instruction).module
+    return "```" in instruction or (module is not None and bool(module.declarations))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An answer on its way to a row.
+
+    Attributes:
+        instruction: The new request.
+        program: The program in the answer.
+        parent: The pair that was evolved.
+        evolution: What was done to it.
+        construct: What the new request asks for.
+    """
+
+    instruction: str
+    program: str
+    parent: TrainingPair
+    evolution: Evolution
+
+    @property
+    def construct(self) -> str:
+        """What the row is an example of: what the operator asked for, else what its parent is."""
+        return self.evolution.goal or self.parent.category
+
+    @property
+    def mode(self) -> Mode:
+        """How the program is read: as that of its parent."""
+        code = judged_code(self.parent)
+        assert code is not None, "seeds and what comes of them are code"  # noqa: S101 - our own impossibility
+        return code[1]
+
+
+def form_refusal(candidate: Candidate, reading: Reading, *, stopped: bool) -> Refusal | None:
+    """Why an answer is no program to look at; None for one that may be.
+
+    Args:
+        candidate: The answer.
+        reading: Of the reply.
+        stopped: Whether the model ended by itself.
+    """
+    program = candidate.program
+    if not program.strip():
+        return EvolutionDrop.ANSWER_EMPTY, ""
+    analysis = analyze(program, candidate.mode)
+    is_program = analysis.module is not None and bool(analysis.module.declarations)
+    if reading.is_refusal and not is_program:
+        return EvolutionDrop.ANSWER_REFUSED, ""
+    if not stopped:
+        return EvolutionDrop.ANSWER_CUT, ""
+    if len(program) > MAX_TEXT:
+        return EvolutionDrop.ANSWER_TOO_LONG, f"{len(program)} characters"
+    if analysis.errors:
+        first = analysis.errors[0]
+        return EvolutionDrop.REJECTED, f"{first.start.line}:{first.start.column}: {first.code}: {first.message}"
+    if not is_program:
+        return EvolutionDrop.REJECTED, "it declares nothing"
+    return (EvolutionDrop.STUB, "") if reading.is_stub else None
+
+
+def content_refusal(candidate: Candidate, module: Module) -> Refusal | None:
+    """Why an accepted program is not what was asked for, or not new; None for one that is both.
+
+    Args:
+        candidate: The answer.
+        module: Its syntax tree.
+    """
+    runs = ngrams_of(words_of(candidate.instruction.lower()), _RUN)
+    if len(runs & ngrams_of(words_of(candidate.program.lower()), _RUN)) > _COPIED * len(runs):
+        return EvolutionDrop.COPIES_INSTRUCTION, ""
+    constructs = {construct_of(declaration).name for declaration in module.declarations}
+    missing = {candidate.construct, candidate.parent.category} - constructs
+    if missing:
+        return EvolutionDrop.WITHOUT_CONSTRUCT, ", ".join(sorted(missing))
+    asked = asked_names(candidate.instruction, candidate.construct)
+    declared = {name_of(d) for d in module.declarations if construct_of(d).name == candidate.construct}
+    if asked and not asked & declared:
+        return EvolutionDrop.WITHOUT_NAME, ", ".join(sorted(asked))
+    if not candidate.evolution.is_shown(module):
+        return EvolutionDrop.WITHOUT_GOAL, str(candidate.evolution.operator)
+    parent = _tree_of(candidate.parent)
+    if structure_of(module).digest == structure_of(parent).digest:
+        return EvolutionDrop.SAME_AS_PARENT, ""
+    return None
+
+
+def asked_names(instruction: str, construct: str) -> set[str]:
+    """The names that a request gives to what it asks for: those in backticks behind its noun.
+
+    Args:
+        instruction: The request.
+        construct: A name of `CONSTRUCTS`.
+    """
+    noun = noun_of(construct).split(" ", 1)[1].replace("`", "")
+    return set(re.findall(rf"\b{re.escape(noun)}(?: named| called)? `([A-Za-z_][\w.]*)(?:\([^`]*\))?`", instruction))
+
+
+def refusal_of_tests(program: str, mode: Mode, run: Callable[[str, Mode], ProgramReport]) -> Refusal | bool:
+    """Why the tests of a program speak against it; otherwise whether there are any.
+
+    Args:
+        program: An accepted program.
+        mode: How it is read.
+        run: Runs its tests, where nothing can come to harm.
+    """
+    report = run(program, mode)
+    if report.status is ProgramStatus.NO_TESTS:
+        return False
+    if report.status is not ProgramStatus.RAN:
+        return EvolutionDrop.TESTS_NOT_RUN, report.message
+    for case in report.tests:
+        if not case.passed:
+            not_run = case.outcome in {Outcome.UNSUPPORTED, Outcome.LIMIT}
+            reason = EvolutionDrop.TESTS_NOT_RUN if not_run else EvolutionDrop.TESTS_FAILED
+            return reason, f"{case.name}: {case.message}"
+    idle = [case.name for case in report.tests if not case.num_assertions]
+    return (EvolutionDrop.TESTS_EMPTY, ", ".join(idle)) if idle else True
+
+
+def structures_of(pairs: Iterable[TrainingPair], min_nodes: int) -> set[str]:
+    """The structures of the programs of some pairs.
+
+    Args:
+        pairs: Pairs of accepted code.
+        min_nodes: Smaller programs are alike by chance and left out.
+    """
+    structures = (structure_of(_tree_of(pair)) for pair in pairs)
+    return {structure.digest for structure in structures if structure.num_nodes >= min_nodes}
+
+
+def _tree_of(pair: TrainingPair) -> Node:
+    code = judged_code(pair)
+    module = analyze(*code).module if code is not None else None
+    assert module is not None, "seeds and rows are accepted code"  # noqa: S101 - our own impossibility
+    return module

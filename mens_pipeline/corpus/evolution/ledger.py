@@ -1,0 +1,74 @@
+"""Every reply that was ever paid for: a file that is only added to, one line at a time."""
+
+import os
+from pathlib import Path
+from threading import Lock
+
+from pydantic import ValidationError
+
+from mens_pipeline.corpus.evolution.requests import Reply
+from mens_pipeline.corpus.mistakes import mistakes_in
+from mens_pipeline.errors import ConfigurationError, RefusedError
+
+
+class Ledger:
+    """The replies of all calls so far. May be added to from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        """Read what is there; what a call that died left of a line is dropped.
+
+        Args:
+            path: JSON lines; made at the first reply.
+
+        Raises:
+            RefusedError: A whole line is no reply.
+            ConfigurationError: It cannot be read or written.
+        """
+        self._path = path
+        self._lock = Lock()
+        self._replies: dict[str, Reply] = {}
+        try:
+            content = path.read_bytes() if path.exists() else b""
+            whole = content.rfind(b"\n") + 1
+            if whole < len(content):
+                os.truncate(path, whole)
+        except OSError as error:
+            raise ConfigurationError(f"{path}: {error.strerror}. Name a file that may be written.") from error
+        for number, line in enumerate(content[:whole].splitlines(), start=1):
+            self._read(number, line)
+
+    def _read(self, number: int, line: bytes) -> None:
+        try:
+            reply = Reply.model_validate_json(line)
+        except ValidationError as error:
+            advice = "Name another file with --ledger; this one holds something else."
+            raise RefusedError(f"{self._path}:{number}: no reply ({mistakes_in(error)}). {advice}") from error
+        self._replies[reply.key] = reply
+
+    def find(self, key: str) -> Reply | None:
+        """The reply to a request, if it was ever answered.
+
+        Args:
+            key: Of the request.
+        """
+        return self._replies.get(key)
+
+    def add(self, reply: Reply) -> None:
+        """Keep a reply; it is on disk when the call returns.
+
+        Args:
+            reply: Of a request that had none.
+
+        Raises:
+            ConfigurationError: The file cannot be written.
+        """
+        with self._lock:
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                with self._path.open("a", encoding="utf-8", newline="\n") as target:
+                    target.write(reply.model_dump_json() + "\n")
+                    target.flush()
+                    os.fsync(target.fileno())
+            except OSError as error:
+                raise ConfigurationError(f"{self._path}: {error.strerror}. Name a file that may be written.") from error
+            self._replies[reply.key] = reply

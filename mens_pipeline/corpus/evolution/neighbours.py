@@ -1,0 +1,68 @@
+"""What a new row must not be near to: seeds, rows before it, held-out pairs and benchmarks."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from mens_pipeline.corpus.evolution.examine import Refusal, structures_of
+from mens_pipeline.corpus.evolution.outcome import EvolutionDrop
+from mens_pipeline.corpus.evolution.seeds import Seeds
+from mens_pipeline.corpus.near_duplicates import NearDuplicates
+from mens_pipeline.corpus.overlap import HeldoutTasks, Overlap
+from mens_pipeline.corpus.pipeline_config import SplitPolicy
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.structure import structure_of
+
+_OVERLAPS: Final = {
+    Overlap.PROMPT: EvolutionDrop.HELDOUT_PROMPT,
+    Overlap.WORDS: EvolutionDrop.HELDOUT_WORDS,
+    Overlap.STRUCTURE: EvolutionDrop.HELDOUT_STRUCTURE,
+}
+
+
+class Neighbours:
+    """Rows that are there already; those that are kept join them."""
+
+    def __init__(
+        self, seeds: Seeds, protected: Iterable[TrainingPair], near_duplicate_threshold: float, policy: SplitPolicy
+    ) -> None:
+        """Take up what is there.
+
+        Args:
+            seeds: What is evolved, and what of the same file is held out.
+            protected: Other held-out pairs, and the tasks of benchmarks.
+            near_duplicate_threshold: Share of common shingles from which a row repeats another one.
+            policy: What is too near to a held-out pair.
+        """
+        self._heldout = HeldoutTasks([*seeds.heldout, *protected], policy.max_overlap, policy.min_nodes)
+        self._min_nodes = policy.min_nodes
+        self._structures = structures_of(seeds.pairs, policy.min_nodes)
+        self._texts = NearDuplicates(near_duplicate_threshold)
+        self._num_rows = 0
+        for number, pair in enumerate(seeds.pairs):
+            self._texts.earlier(f"seed {number}", _text(pair))
+
+    def refusal(self, row: TrainingPair, module: Module) -> Refusal | None:
+        """What speaks against a row; None for one that joins the others.
+
+        Args:
+            row: A row that is good in itself.
+            module: The syntax tree of its program.
+        """
+        overlap = self._heldout.overlap(row)
+        if overlap is not None:
+            return _OVERLAPS[overlap[0]], overlap[1]
+        structure = structure_of(module)
+        if structure.digest in self._structures:
+            return EvolutionDrop.REPEATED, ""
+        near = self._texts.earlier(f"row {self._num_rows}", _text(row))
+        if near is not None:
+            return EvolutionDrop.NEAR_DUPLICATE, near
+        self._num_rows += 1
+        if structure.num_nodes >= self._min_nodes:
+            self._structures.add(structure.digest)
+        return None
+
+
+def _text(pair: TrainingPair) -> str:
+    return f"{pair.prompt}\n{pair.response}"

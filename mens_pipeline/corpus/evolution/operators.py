@@ -1,0 +1,149 @@
+"""How a request is evolved: in depth, which makes it harder, or in breadth, which moves it to another subject.
+
+Source: Xu et al. (2023), section 3.2; the operators that name parts of Vox are ours.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+from typing import Final
+
+from mens_pipeline.language import CONSTRUCTS, Mode, construct_of
+from mens_pipeline.language.ast.base import walk
+from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.ast.expressions import Try
+from mens_pipeline.language.ast.functions import Forall, Function, Test
+from mens_pipeline.language.ast.types import GenericType
+from mens_pipeline.language.requests import noun_of
+
+
+class Operator(StrEnum):
+    """What is done to a request."""
+
+    ADD_CONSTRAINTS = "add_constraints"
+    DEEPEN = "deepen"
+    CONCRETISE = "concretise"
+    REASONING = "reasoning"
+    ERROR_HANDLING = "error_handling"
+    CONTRACTS = "contracts"
+    TESTS = "tests"
+    HARDER_CONSTRUCT = "harder_construct"
+    BREADTH = "breadth"
+    """Another subject for the same construct."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """One operator, drawn for one request.
+
+    Attributes:
+        operator: What is done.
+        goal: The construct that has to be asked for as well; None where the operator names none.
+    """
+
+    operator: Operator
+    goal: str | None = None
+
+    @property
+    def how(self) -> str:
+        """What the rewriting has to do, as a sentence."""
+        return _HOW[self.operator].format(goal=noun_of(self.goal) if self.goal is not None else "")
+
+    @property
+    def demand(self) -> str:
+        """What the program has to show for it, as a sentence; empty where nothing can be named."""
+        return _DEMANDS.get(self.operator, "").format(goal=noun_of(self.goal) if self.goal is not None else "")
+
+    def is_shown(self, module: Module) -> bool:
+        """Whether a program shows what the operator asks for.
+
+        Args:
+            module: An accepted answer.
+        """
+        if self.goal is not None:
+            return any(construct_of(declaration).name == self.goal for declaration in module.declarations)
+        is_shown = _SHOWN.get(self.operator)
+        return is_shown is None or is_shown(module)
+
+
+def draw_evolution(random: Random, construct: str, mode: Mode, known: Mapping[str, str]) -> Evolution:
+    """An operator that fits a request; each of those that fit is as likely.
+
+    Args:
+        random: Draws.
+        construct: What the request asks for.
+        mode: How its answer is read.
+        known: Construct -> a program that shows it; no other construct is asked for.
+    """
+    goals = _harder(construct, known) if mode is Mode.SOURCE else ()
+    fitting = [operator for operator in Operator if _fits(operator, construct, mode, goals)]
+    operator = random.choice(fitting)
+    return Evolution(operator, random.choice(goals) if operator is Operator.HARDER_CONSTRUCT else None)
+
+
+_CONTRACTS: Final = frozenset(("@require", "@ensure", "@invariant"))
+_FAILURES: Final = frozenset(("Result", "Option"))
+
+_CALLED: Final = frozenset(("function", "query", "mutation", "server", "activity", "workflow", "mcp_tool"))
+_WITH_CONTRACTS: Final = frozenset(("function", "query", "mutation", "server", "mcp_tool"))
+_TESTED: Final = frozenset(("function", "type", "test", "forall"))
+
+_ONLY_FOR: Final[Mapping[Operator, frozenset[str]]] = {
+    Operator.ERROR_HANDLING: _CALLED,
+    Operator.CONTRACTS: _WITH_CONTRACTS,
+    Operator.TESTS: _TESTED,
+}
+
+
+def _fits(operator: Operator, construct: str, mode: Mode, goals: tuple[str, ...]) -> bool:
+    if operator is Operator.HARDER_CONSTRUCT:
+        return bool(goals)
+    only_for = _ONLY_FOR.get(operator)
+    return only_for is None or (mode is Mode.SOURCE and construct in only_for)
+
+
+def _harder(construct: str, known: Mapping[str, str]) -> tuple[str, ...]:
+    least = CONSTRUCTS[construct].difficulty
+    return tuple(name for name, other in CONSTRUCTS.items() if other.difficulty > least and name in known)
+
+
+def _handles_failure(module: Module) -> bool:
+    return any(
+        isinstance(node, Try) or (isinstance(node, GenericType) and node.name in _FAILURES) for node in walk(module)
+    )
+
+
+def _has_contract(module: Module) -> bool:
+    functions = (node for node in walk(module) if isinstance(node, Function))
+    return any(decorator.name in _CONTRACTS for function in functions for decorator in function.decorators)
+
+
+def _has_test(module: Module) -> bool:
+    return any(isinstance(declaration, Test | Forall) for declaration in module.declarations)
+
+
+_SHOWN: Final[Mapping[Operator, Callable[[Module], bool]]] = {
+    Operator.ERROR_HANDLING: _handles_failure,
+    Operator.CONTRACTS: _has_contract,
+    Operator.TESTS: _has_test,
+}
+
+_HOW: Final[Mapping[Operator, str]] = {
+    Operator.ADD_CONSTRAINTS: "Add one more constraint or requirement.",
+    Operator.DEEPEN: "Ask for more depth: cover what the request leaves open, such as limits, empty input, or order.",
+    Operator.CONCRETISE: "Replace general notions by specific ones: named fields, real units, exact rules.",
+    Operator.REASONING: "Ask for something that takes several steps of reasoning instead of one.",
+    Operator.ERROR_HANDLING: "Ask that failure is handled: say what may fail, and what is returned then.",
+    Operator.CONTRACTS: "Ask for contracts: what must hold of the arguments, and what holds of the result.",
+    Operator.TESTS: "Ask for tests of the behaviour as well, and name the cases that they must cover.",
+    Operator.HARDER_CONSTRUCT: "Ask for {goal} as well, which works together with the rest.",
+    Operator.BREADTH: "Choose another subject from the same field, a rarer one, and ask for something about as hard.",
+}
+
+_DEMANDS: Final[Mapping[Operator, str]] = {
+    Operator.ERROR_HANDLING: "Return a `Result` or an `Option` where something may fail.",
+    Operator.CONTRACTS: "Write the contracts as `@require(...)` and `@ensure(...)` above the function.",
+    Operator.TESTS: "Write the tests as `@test` functions with assertions in the same program.",
+    Operator.HARDER_CONSTRUCT: "The program declares {goal} too.",
+}

@@ -1,0 +1,144 @@
+"""What a generator is asked: a harder request, then the program for it."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mens_pipeline.corpus.evolution.operators import Evolution, Operator
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.language.requests import SYSTEM_PROMPT, noun_of
+
+REWRITER: Final = (
+    "You write requests for programs in the programming language Vox. Answer with one request alone: "
+    "no program, no title, no explanation."
+)
+"""What a generator is told before it rewrites a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One thing asked of a generator.
+
+    Attributes:
+        key: SHA-256 over all that decides the reply, hexadecimal; what a ledger knows it by.
+        system: What the model is told first.
+        prompt: What it is asked.
+    """
+
+    key: str
+    system: str
+    prompt: str
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of both texts, which they have no more tokens than."""
+        return len(self.system.encode()) + len(self.prompt.encode())
+
+
+class Reply(BaseModel):
+    """What a generator said, as a ledger keeps it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key: str = Field(description="Of the request.")
+    text: str
+    stopped: bool = Field(description="The model ended by itself, rather than running into the limit.")
+    num_tokens: int = Field(ge=0, description="Of request and reply, as the generator counts them.")
+
+
+class Generator(Protocol):
+    """A model that answers requests."""
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its weights; of an endpoint, its address."""
+        ...
+
+    @property
+    def decoding(self) -> Mapping[str, Any]:
+        """How it answers, in JSON types: part of what a request is known by."""
+        ...
+
+    @property
+    def max_new_tokens(self) -> int:
+        """Tokens of a reply at most."""
+        ...
+
+    def answer(
+        self, requests: Sequence[Request], record: Callable[[Reply], None], time_left: Callable[[], float]
+    ) -> None:
+        """Answer requests, as many as there is time for, in any order.
+
+        Args:
+            requests: What is asked, no two with the same key.
+            record: Takes each reply as soon as it is there, from any thread; what it took is not lost, whatever
+                ends the call.
+            time_left: Seconds until no request may begin; 0 or less when they are over.
+
+        Raises:
+            RefusedError: The generator does not work.
+        """
+        ...
+
+
+class Prompts:
+    """Words what is asked of one generator."""
+
+    def __init__(self, generator: Generator, seed: int, examples: Mapping[str, str]) -> None:
+        """Word for a generator.
+
+        Args:
+            generator: Who is asked.
+            seed: Another one asks anew.
+            examples: Construct -> a program that shows it.
+        """
+        self._decides = [generator.name, generator.digest, dict(generator.decoding), seed]
+        self._examples = examples
+
+    def evolving(self, parent: TrainingPair, evolution: Evolution) -> Request:
+        """Ask for a new request.
+
+        Args:
+            parent: The pair whose request is evolved.
+            evolution: What is done to it.
+        """
+        noun = noun_of(parent.category)
+        if evolution.operator is Operator.BREADTH:
+            task = f"Write a new request, inspired by the one below. It asks for {noun} in Vox as well."
+        else:
+            task = f"Make the request below harder, by 10 to 20 words. It stays a request for {noun} in Vox."
+        rules = "One self-contained program must be able to answer it. Keep names in backticks."
+        return self._request(REWRITER, f"{task} {evolution.how} {rules}\n\nThe request:\n{parent.prompt.strip()}")
+
+    def answering(self, parent: TrainingPair, evolution: Evolution, instruction: str) -> Request:
+        """Ask for the program.
+
+        Args:
+            parent: The pair that was evolved; its program shows the syntax.
+            evolution: What was done to it.
+            instruction: The new request.
+        """
+        parts = [instruction, evolution.demand]
+        parts.append("This program shows the syntax of Vox. It is for another request: do not repeat it.")
+        parts.append(_fenced(parent.response))
+        if evolution.goal is not None:
+            parts += [f"And this shows {noun_of(evolution.goal)}:", _fenced(self._examples[evolution.goal])]
+        parts.append("Answer with one complete program in a fenced block.")
+        return self._request(SYSTEM_PROMPT, "\n\n".join(part for part in parts if part))
+
+    def _request(self, system: str, prompt: str) -> Request:
+        content = json.dumps([*self._decides, system, prompt], sort_keys=True)
+        return Request(hashlib.sha256(content.encode()).hexdigest(), system, prompt)
+
+
+def _fenced(program: str) -> str:
+    return f"```vox\n{program.rstrip()}\n```"

@@ -1,0 +1,96 @@
+"""Which rows are evolved, in which order, and which are only there to be kept away from."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from mens_pipeline.corpus.pipeline_config import SplitPolicy
+from mens_pipeline.corpus.records import Lane
+from mens_pipeline.corpus.split import group_of, is_held_out
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.validate import judged_code
+from mens_pipeline.language import CONSTRUCTS, analyze
+
+
+class NoSeed(StrEnum):
+    """Why a row is not evolved."""
+
+    PROSE = "prose"
+    """Or a lane of its own."""
+    OTHER_TASK = "other_task"
+    """Its category is no construct."""
+    HOLDS_CODE = "holds_code"
+    """Its request comes with code, which a rewriting would break."""
+    REJECTED = "rejected"
+    HELD_OUT = "held_out"
+    """Its file judges the model."""
+    REPEATED = "repeated"
+    """The same pair came before."""
+
+
+@dataclass
+class Seeds:
+    """The rows of a file, sorted by what they are good for.
+
+    Attributes:
+        pairs: What is evolved, in the order of the seed.
+        heldout: What nothing may be near to.
+        dropped: Why the others are not evolved.
+        examples: Construct -> the shortest program of a seed that shows it.
+    """
+
+    pairs: list[TrainingPair] = field(default_factory=list)
+    heldout: list[TrainingPair] = field(default_factory=list)
+    dropped: Counter[NoSeed] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+
+
+def digest_of_pair(pair: TrainingPair) -> str:
+    """SHA-256 over request and answer, hexadecimal: what a row is called as a parent.
+
+    Args:
+        pair: Any pair.
+    """
+    return hashlib.sha256(f"{pair.prompt}\0{pair.response}".encode()).hexdigest()
+
+
+def sort_seeds(pairs: Iterable[TrainingPair], policy: SplitPolicy, seed: int) -> Seeds:
+    """Sort rows into seeds, held-out ones, and others; every row is in `pairs` or counted in `dropped`.
+
+    Args:
+        pairs: Training pairs.
+        policy: What is held out.
+        seed: Decides the order; the same rows in another order give the same.
+    """
+    seeds = Seeds()
+    seen: set[str] = set()
+    for pair in pairs:
+        digest = digest_of_pair(pair)
+        reason = NoSeed.REPEATED if digest in seen else _objection(pair, policy)
+        seen.add(digest)
+        if reason is NoSeed.HELD_OUT:
+            seeds.heldout.append(pair)
+        if reason is None:
+            seeds.pairs.append(pair)
+        else:
+            seeds.dropped[reason] += 1
+    seeds.pairs.sort(key=lambda pair: hashlib.sha256(f"{seed}:{digest_of_pair(pair)}".encode()).digest())
+    for pair in sorted(seeds.pairs, key=lambda pair: (len(pair.response), pair.response)):
+        seeds.examples.setdefault(pair.category, pair.response)
+    return seeds
+
+
+def _objection(pair: TrainingPair, policy: SplitPolicy) -> NoSeed | None:
+    code = judged_code(pair)
+    if code is None or pair.lane is not Lane.CODEGEN:
+        return NoSeed.PROSE
+    group = group_of(pair)
+    if group is not None and is_held_out(group, policy):
+        return NoSeed.HELD_OUT
+    if pair.category not in CONSTRUCTS:
+        return NoSeed.OTHER_TASK
+    if "\n\n" in pair.prompt.strip():
+        return NoSeed.HOLDS_CODE
+    return None if analyze(*code).module is not None else NoSeed.REJECTED

@@ -1,0 +1,271 @@
+"""`mens corpus evol`: behind its gate, over HTTP, and with a model of this project."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from mens_pipeline.cli.main import app, main
+from mens_pipeline.corpus.evolution.requests import REWRITER, Request
+from mens_pipeline.corpus.jsonl import read_pairs, write_jsonl
+from mens_pipeline.corpus.records import SourceKind
+from mens_pipeline.corpus.validate import judged_code
+from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
+from mens_pipeline.language import analyze
+from mens_pipeline.settings import training_environment
+from mens_pipeline.training.finish import finish_run
+from mens_pipeline.training.job import MODULE
+from mens_pipeline.training.launch import run_child
+from mens_pipeline_tests.corpus.evolution.scripted import function_seeds, good
+from mens_pipeline_tests.openai_server import Served, completion, serving
+from mens_pipeline_tests.training.runs import prepared, resolved
+from mens_pipeline_tests.training.tiny_base import write_tiny_base
+
+_KEY = "sk-a-secret-of-ours"
+_NUM_SEEDS = 12
+
+
+def _invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["corpus", "evol", *map(str, arguments)])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Some seeds, an open gate, a key."""
+    monkeypatch.setenv("EVOL_GATE", "1")
+    monkeypatch.setenv("MENS_EVOL_API_KEY", _KEY)
+    monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
+    monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
+    write_jsonl(tmp_path / "pairs.jsonl", function_seeds(_NUM_SEEDS))
+    return tmp_path
+
+
+def _as_request(content: dict[str, Any]) -> Request:
+    """What a server was asked, as the generator of the tests takes it; its seed stands for its key."""
+    system, user = (message["content"] for message in content["messages"])
+    return Request(f"{content['seed']:08x}" * 8, system, user)
+
+
+@pytest.mark.parametrize("value", [None, "0"])
+def test_the_gate_is_closed_without_the_variable(
+    folder: Path, value: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 1, one message that says how to open it, nothing written."""
+    monkeypatch.delenv("EVOL_GATE")
+    if value is not None:
+        monkeypatch.setenv("EVOL_GATE", value)
+    out = folder / "out.jsonl"
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        ["mens", "corpus", "evol", str(folder / "pairs.jsonl"), "-o", str(out), "--endpoint", "http://x/v1"],
+    )
+    with pytest.raises(SystemExit) as exit_info:
+        main()
+    printed = capsys.readouterr()
+
+    assert exit_info.value.code == 1
+    assert printed.out == ""
+    assert printed.err.startswith("mens: EVOL_GATE: not set")
+    assert "Set EVOL_GATE=1" in printed.err
+    assert [path.name for path in folder.iterdir()] == ["pairs.jsonl"]
+
+
+def _mixed(content: dict[str, Any], number: int) -> Served:
+    """A busy server at first; then good, broken, copied and refused answers, as the request has it."""
+    request = _as_request(content)
+    if number == 0:
+        return Served(429, {"error": "slow down"}, {"Retry-After": "0"})
+    if request.system == REWRITER:
+        return completion(good(request))
+    program = re.findall(r"```vox\n(.*?)```", request.prompt, re.DOTALL)[0]
+    copy = re.sub(r"fn f\w+", f"fn {re.findall(r'`(g[0-9a-f]+)`', request.prompt)[0]}", program)
+    answers = [good(request), "```vox\nfn f(\n```", f"```\n{copy}```", "I cannot help with that."]
+    return completion(answers[content["seed"] % 4])
+
+
+def test_an_endpoint_answers_and_what_is_good_is_kept(folder: Path) -> None:
+    """Over real HTTP; every attempt is kept or dropped with its reason, and the key goes nowhere but to the server."""
+    out, aside = folder / "out.jsonl", folder / "dropped.jsonl"
+    with serving(_mixed) as server:
+        arguments = (folder / "pairs.jsonl", "-o", out, "--endpoint", server.url, "--name", "m", "--concurrency", "1")
+        result = _invoke(*arguments, "--generations", "1", "--dropped", aside)
+    rows = list(read_pairs(out))
+    reasons = [json.loads(line)["reason"] for line in aside.read_text().splitlines()]
+
+    assert result.exit_code == 0, result.output
+    assert len(server.requests) == 1 + 2 * _NUM_SEEDS
+    assert len(rows) + len(reasons) == _NUM_SEEDS
+    assert (
+        {"rejected", "answer_refused"}
+        < set(reasons)
+        <= {
+            *("rejected", "answer_refused", "same_as_parent", "without_construct", "without_goal"),
+        }
+    )
+    assert rows
+    assert all(row.lineage and row.lineage.generator_digest == server.url for row in rows)
+    assert {row.source.kind for row in rows if row.source} == {SourceKind.EVOLVED}
+    assert all(analyze(*code).ok for row in rows if (code := judged_code(row)))
+    assert {request["headers"]["Authorization"] for request in server.requests} == {f"Bearer {_KEY}"}
+    assert _KEY not in "".join(path.read_text() for path in folder.glob("*.jsonl")) + result.output
+    assert f"{2 * _NUM_SEEDS} requests, {2 * _NUM_SEEDS} of them new" in result.stdout
+    assert result.stdout.splitlines()[-1] == f"{len(rows)} pairs in {out}"
+
+
+def test_the_account_adds_up_and_what_was_answered_is_not_asked_again(folder: Path) -> None:
+    """The same command once more pays for nothing and writes the same bytes."""
+    out = folder / "out.jsonl"
+    with serving(_mixed) as server:
+        arguments = (folder / "pairs.jsonl", "-o", out, "--endpoint", server.url, "--name", "m", "--json")
+        first, before = json.loads(_invoke(*arguments).stdout), out.read_bytes()
+        num_asked = len(server.requests)
+        second = json.loads(_invoke(*arguments).stdout)
+
+    assert first["seen"] == first["kept"] + sum(first["dropped"].values())
+    assert first["num_seeds"] == _NUM_SEEDS
+    assert first["num_requests"] == first["num_new_requests"] == num_asked - 1
+    assert second == {**first, "num_new_requests": 0}
+    assert len(server.requests) == num_asked
+    assert out.read_bytes() == before
+
+
+def test_an_endpoint_that_breaks_down_loses_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written but the ledger; the next call asks for the rest only. The address may be a setting."""
+    asked: list[int] = []
+
+    def respond(content: dict[str, Any], number: int) -> Served:
+        if number == 7 and not asked:
+            asked.append(number)
+            return Served(400, {"error": "no"})
+        return completion(good(_as_request(content)))
+
+    out = folder / "out.jsonl"
+    with serving(respond) as server:
+        monkeypatch.setenv("MENS_EVOL_URL", server.url)
+        monkeypatch.setenv("MENS_EVOL_MODEL", "m")
+        broken = _invoke(folder / "pairs.jsonl", "-o", out, "--concurrency", "1")
+        assert not out.exists()
+        num_paid, num_asked = len((folder / "out.ledger.jsonl").read_text().splitlines()), len(server.requests)
+        account = json.loads(_invoke(folder / "pairs.jsonl", "-o", out, "--concurrency", "1", "--json").stdout)
+
+    assert isinstance(broken.exception, RefusedError)
+    assert "status 400" in str(broken.exception)
+    assert num_paid == num_asked - 1 >= 7
+    assert account["num_requests"] == account["num_new_requests"] + num_paid == len(server.requests) - 1
+    assert account["kept"] > 0
+
+
+def test_held_out_pairs_are_kept_away_from(folder: Path) -> None:
+    """What was evolved once is near to itself."""
+    out, second = folder / "out.jsonl", folder / "second.jsonl"
+    with serving(lambda content, _number: completion(good(_as_request(content)))) as server:
+        base = (folder / "pairs.jsonl", "--endpoint", server.url, "--name", "m", "--generations", "1")
+        kept = json.loads(_invoke(*base, "-o", out, "--json").stdout)["kept"]
+        account = json.loads(
+            _invoke(*(*base, "-o", second, "--heldout", out, "--ledger", folder / "out.ledger.jsonl", "--json")).stdout
+        )
+
+    assert kept > 0
+    assert account["dropped"]["heldout_prompt"] == kept
+    assert account["kept"] == 0
+    assert account["num_new_requests"] == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--endpoint", "https://host/v1"),
+        ("--endpoint", "https://host/v1", "--name", "m", "--run-dir", "runs"),
+    ],
+)
+def test_who_writes_must_be_said(folder: Path, options: tuple[str, ...]) -> None:
+    """One generator, and all that is needed of it."""
+    result = _invoke(folder / "pairs.jsonl", "-o", folder / "out.jsonl", *options)
+
+    assert isinstance(result.exception, ConfigurationError)
+    assert "Name who writes: --endpoint URL --name MODEL" in str(result.exception)
+
+
+def test_a_call_that_is_interrupted_says_how_to_go_on(folder: Path) -> None:
+    """Exit code 130, no output, and what was answered is kept."""
+
+    def respond(content: dict[str, Any], number: int) -> Served:
+        if number == 3:
+            import _thread  # noqa: PLC0415 - as Ctrl-C would
+
+            _thread.interrupt_main()
+        return completion(good(_as_request(content)))
+
+    out = folder / "out.jsonl"
+    with serving(respond) as server:
+        result = _invoke(folder / "pairs.jsonl", "-o", out, "--endpoint", server.url, "--name", "m")
+
+    assert result.exit_code == 130
+    assert "run the same command to go on" in result.stderr
+    assert not out.exists()
+    # What was on its way when the interrupt came is in the ledger as well.
+    assert len((folder / "out.ledger.jsonl").read_text().splitlines()) == len(server.requests)
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a tiny base of random weights."""
+    folder = tmp_path_factory.mktemp("trained")
+    base = write_tiny_base(folder / "base")
+    run = prepared(base, folder, number=8)
+    code = run_child(MODULE, run.job_path, training_environment(), lambda: None, 60, folder / "child.log")
+    finish_run(run, resolved(base), "0123abcd", code)
+    return folder / "run"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--base",)], ids=["adapter", "base"])
+def test_a_model_of_ours_that_cannot_write_gives_no_rows(folder: Path, run_dir: Path, options: tuple[str, ...]) -> None:
+    """Random weights through the real generation: every attempt is dropped with its reason, and known the next time."""
+    arguments = (folder / "pairs.jsonl", "-o", folder / "out.jsonl", "--run-dir", run_dir, "--device", "cpu")
+    limits = (*options, "--max-answer-tokens", "24", "--max-requests", "6", "--json")
+    first, second = _invoke(*arguments, *limits), _invoke(*arguments, *limits)
+    account = json.loads(first.stdout)
+
+    assert first.exit_code == 0, first.output
+    assert (account["kept"], account["ended_by"]) == (0, "max_requests")
+    assert sum(account["dropped"].values()) == account["seen"] >= 3
+    assert account["num_requests"] in {5, 6}
+    assert (folder / "out.jsonl").read_text() == ""
+    assert json.loads(second.stdout) == {**account, "num_new_requests": 0}
+    assert list((folder / "store" / "generations").glob(".work-*")) == []
+
+
+@pytest.mark.slow
+def test_a_generation_ends_when_the_minutes_are_over(folder: Path, run_dir: Path) -> None:
+    """Its process is ended; nothing was answered."""
+    arguments = (folder / "pairs.jsonl", "-o", folder / "out.jsonl", "--run-dir", run_dir, "--device", "cpu")
+    result = _invoke(*arguments, "--max-minutes", "0.005", "--json")
+    account = json.loads(result.stdout)
+
+    assert (account["seen"], account["num_requests"], account["ended_by"]) == (0, 0, "max_minutes")
+
+
+def test_seeds_are_not_written_over(folder: Path) -> None:
+    """The new pairs go to a file of their own."""
+    before = (folder / "pairs.jsonl").read_bytes()
+    result = _invoke(folder / "pairs.jsonl", "-o", folder / "pairs.jsonl", "--endpoint", "https://h/v1", "--name", "m")
+
+    assert isinstance(result.exception, ConfigurationError)
+    assert "Name another file" in str(result.exception)
+    assert (folder / "pairs.jsonl").read_bytes() == before
+
+
+def test_a_folder_without_a_run_does_not_write(folder: Path) -> None:
+    """There is no manifest."""
+    arguments = ("--run-dir", folder, "--device", "cpu")
+    result = _invoke(folder / "pairs.jsonl", "-o", folder / "out.jsonl", *arguments)
+
+    assert isinstance(result.exception, MensError)
+    assert "Name the folder of a complete run of `mens train`" in str(result.exception)

@@ -1,0 +1,235 @@
+"""The lines that upstream's pages tell people to type, as they stand there; only `vox mens` is `mens`.
+
+Where a page starts `vox.exe` in PowerShell and sets `$env:NAME="value"` before, it is `NAME=value vox` here.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.jsonl import open_rows, read_pairs, read_records
+from mens_pipeline.corpus.records import SourceKind
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.training.runs import FAST
+from mens_pipeline_tests.training.tiny_base import write_tiny_base
+
+pytestmark = [pytest.mark.slow, pytest.mark.e2e]
+
+_LINES: tuple[str, ...] = (
+    "vox generate-data --limit 500 --output mens/data/train.jsonl",
+    "vox mens corpus extract examples/golden/ -o mens/data/validated.jsonl",
+    "vox mens corpus extract docs/ -o mens/data/validated.jsonl",
+    "vox mens corpus validate mens/data/validated.jsonl --no-recheck -o mens/data/validated.jsonl",
+    (
+        "vox mens corpus pairs mens/data/validated.jsonl -o target/dogfood/train.jsonl "
+        "--docs docs/src/ --docs docs/src/research/ --docs docs/src/adr/"
+    ),
+    "vox mens corpus mix --config mens/config/mix.yaml",
+    "vox mens corpus eval target/dogfood/validated_mixed.jsonl -o mens/runs/latest/eval_results.json",
+    "VOX_BACKEND=cpu vox mens train --data-dir target/dogfood --output-dir target/dogfood/run",
+    "VOX_BACKEND=cpu vox train --data-dir target/dogfood --output-dir mens/runs/v1",
+    (
+        "vox mens eval-local --model target/dogfood/run --bench mens/data/heldout_bench --max-tokens 128 "
+        "--temperature 0.0 --samples 1 --seed-base 1337"
+    ),
+)
+"""In the order of the pages; each works, and later ones use what earlier ones wrote."""
+
+_REFUSED: tuple[tuple[str, int, str], ...] = (
+    ("vox mens train --device cuda --data-dir target/dogfood --output-dir target/dogfood/run", 1, "--device cpu"),
+    ("vox mens train --device cuda --data-dir target/dogfood --output-dir mens/runs/latest", 1, "--device cpu"),
+    ("vox mens train --preset qwen_4080_16g --device cuda", 1, "--device cpu"),
+    ("vox mens train --backend lora", 1, "Write --backend qlora"),
+    ("vox mens train --qlora-allow-partial-proxy-stack", 1, "All targeted layers are always trained"),
+    ("vox train --provider local", 1, "Run: mens train --backend qlora"),
+    ("vox train --provider together", 1, "Training elsewhere is not part of this"),
+    ("vox train --native", 1, "mens training native"),
+    ("vox mens corpus merge", 2, "write `mens corpus mix`"),
+    ("vox mens corpus extract-docs docs/src", 2, "Write `mens corpus extract DIR -o FILE`"),
+    ("vox mens corpus evol mens/data/train.jsonl -o target/dogfood/evolved.jsonl", 1, "Set EVOL_GATE=1"),
+    ("vox mens eval-gate --run-dir target/dogfood/run --policy mens/config/eval-gates.yaml", 2, "Write `mens gate"),
+)
+"""A line, its exit code, and what it says one should do; on a machine without a card."""
+
+_MIX = """
+sources:
+  - path: target/dogfood/train.jsonl
+    weight: 6.0
+  - path: target/dogfood/vox_corpus_extract_pkg.jsonl
+    weight: 2.0
+    optional: true
+  - path: mens/data/train.jsonl
+    weight: 0.5
+    sample_rate: 0.5
+  - path: mens/data/tool_traces.jsonl
+    weight: 4.0
+    record_format: tool_trace
+    optional: true
+output: target/dogfood/validated_mixed.jsonl
+include_lanes: [vox_codegen, vox_tooling, vox_docs_qa, vox_lang_tier_b]
+exclude_lanes: [vox_speech, vox_rust_expert_cross]
+"""
+"""Upstream's keys; what nothing here writes is optional."""
+
+_PAGE = (
+    "---\ntitle: {0}\ntraining_eligible: {1}\n---\n\n## {0}\n\nWrite {0}.\n\n"
+    "```vox\nfn {0}(a: int) to int {{\n    return a\n}}\n```\n"
+)
+_BENCH_TASKS = 6
+
+
+def _argv(line: str) -> tuple[list[str], dict[str, str]]:
+    """A line as a command of ours, and the variables before it."""
+    words = shlex.split(line)
+    variables = dict(word.split("=", 1) for word in words if words.index(word) < words.index("vox"))
+    words = words[words.index("vox") + 1 :]
+    return words[1:] if words[0] == "mens" else words, variables
+
+
+def _run(line: str, folder: Path, environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
+    arguments, variables = _argv(line)
+    command = [sys.executable, "-m", "mens_pipeline.cli", *arguments]
+    given = {**environment, **variables}
+    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, check=False, timeout=600)
+
+
+def _write_workspace(folder: Path) -> None:
+    """The seed data in the folders of upstream, and a benchmark of a few tasks."""
+    data = PROJECT_ROOT / "data"
+    shutil.copytree(data / "golden", folder / "examples" / "golden")
+    shutil.copytree(data / "docs", folder / "docs" / "src")
+    roots = "golden_roots: [examples/golden]\nnegative_roots: [examples/parser-inventory]\ndoc_roots: [docs/src]\n"
+    (folder / "examples" / "examples.ssot.v1.yaml").write_text(roots)
+    for name, eligible in (("research", "true"), ("adr", "false")):
+        (folder / "docs" / "src" / name).mkdir()
+        (folder / "docs" / "src" / name / "page.md").write_text(_PAGE.format(f"f_{name}", eligible))
+    (folder / "mens" / "config").mkdir(parents=True)
+    (folder / "mens" / "config" / "mix.yaml").write_text(_MIX)
+    bench = folder / "mens" / "data" / "heldout_bench"
+    shutil.copytree(data / "heldout_bench", bench)
+    manifest = json.loads((bench / "manifest.json").read_text())
+    (bench / "manifest.json").write_text(
+        json.dumps({**manifest, "benchmarks": manifest["benchmarks"][:_BENCH_TASKS]}), encoding="utf-8"
+    )
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A base that trains in seconds, a store of its own, no card."""
+    folder = tmp_path_factory.mktemp("machine")
+    recipe = {**FAST, "model_name_or_path": write_tiny_base(folder / "base"), "max_steps": 3, "max_length": 512}
+    return {
+        **os.environ,
+        **{f"MENS_TRAIN_{name.upper()}": str(value) for name, value in recipe.items()},
+        "MENS_STORE_ROOT": str(folder / "store"),
+        "MENS_CACHE_ROOT": str(folder / "cache"),
+        "MENS_NUM_WORKERS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "EVOL_GATE": "0",
+    }
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Path:
+    """A workspace in which all lines have run, one after the other."""
+    folder = tmp_path_factory.mktemp("workspace")
+    _write_workspace(folder)
+    for line in _LINES:
+        done = _run(line, folder, environment)
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+    return folder
+
+
+def test_generated_rows_are_as_many_as_were_asked_for(workspace: Path) -> None:
+    """`generate-data --limit 500`."""
+    assert len(list(read_pairs(workspace / "mens" / "data" / "train.jsonl"))) == 500
+
+
+def test_both_extractions_are_in_one_file(workspace: Path) -> None:
+    """Programs and pages; what did not opt in is in neither, and `validate` in place kept them."""
+    path = workspace / "mens" / "data" / "validated.jsonl"
+    with open_rows(path) as lines:
+        records = list(read_records(lines, path))
+    paths = {record.source.path for record in records}
+
+    assert {record.source.kind for record in records} == {
+        *(SourceKind.VOX_FILE, SourceKind.VOX_DECLARATION, SourceKind.DOC_BLOCK, SourceKind.DOC_SECTION),
+    }
+    assert len({path for path in paths if path.startswith("examples/golden/")}) > 250
+    assert "docs/src/research/page.md" in paths
+    assert "docs/src/adr/page.md" not in paths
+
+
+def test_pages_of_overlapping_folders_give_each_pair_once(workspace: Path) -> None:
+    """Three `--docs`, two of them inside the first."""
+    pairs = list(read_pairs(workspace / "target" / "dogfood" / "train.jsonl"))
+
+    assert len({(pair.prompt, pair.response) for pair in pairs}) == len(pairs) > 1000
+    assert len([pair for pair in pairs if "fn f_research(" in pair.response]) == 1
+    assert not [pair for pair in pairs if "fn f_adr(" in pair.response]
+
+
+def test_the_mix_and_the_figures_of_the_data_are_where_the_pages_say(workspace: Path) -> None:
+    """The train set with its report beside it, and the figures, which say that data was measured."""
+    mixed = workspace / "target" / "dogfood" / "validated_mixed.jsonl"
+    report = json.loads(mixed.with_suffix(".mix_report.json").read_text())
+    figures = json.loads((workspace / "mens" / "runs" / "latest" / "eval_results.json").read_text())
+
+    assert (
+        report["total_emitted"] == len(list(read_pairs(mixed))) == figures["num_code_rows"] + figures["num_prose_rows"]
+    )
+    assert [source["skipped_reason"] for source in report["sources"]] == [
+        None,
+        "missing_file_optional",
+        None,
+        "missing_file_optional",
+    ]
+    assert figures["measured"] == "data"
+    assert figures["vox_parse_rate"] == 1.0
+
+
+@pytest.mark.parametrize("folder", ["target/dogfood/run", "mens/runs/v1"])
+def test_training_obeys_the_folders_and_the_processor(workspace: Path, folder: str) -> None:
+    """An adapter, its manifest, and that the environment asked for the processor."""
+    run = workspace / folder
+    manifest = json.loads((run / "training_manifest.json").read_text())
+
+    assert (run / "adapter" / "adapter_model.safetensors").is_file()
+    assert manifest["result"]["device"] == "cpu"
+    assert Path(manifest["train_file"]) == workspace / "target" / "dogfood" / "train.jsonl"
+
+
+def test_the_adapter_is_judged_on_the_benchmark_that_was_named(workspace: Path) -> None:
+    """The documents stand in the folder of the run."""
+    report = json.loads((workspace / "target" / "dogfood" / "run" / "eval_local_report.json").read_text())
+
+    assert (report["total"], report["k"], report["seed_base"], report["max_tokens"]) == (_BENCH_TASKS, 1, 1337, 128)
+    assert report["bench"] == "heldout_bench"
+
+
+def test_the_gate_says_no_to_random_weights(workspace: Path, environment: dict[str, str]) -> None:
+    """`eval_gate_failed.json`, and exit code 1."""
+    done = _run("vox mens gate --run-dir target/dogfood/run", workspace, environment)
+
+    assert done.returncode == 1
+    assert (workspace / "target" / "dogfood" / "run" / "eval_gate_failed.json").is_file()
+
+
+@pytest.mark.parametrize(("line", "code", "advice"), _REFUSED, ids=[line for line, _, _ in _REFUSED])
+def test_a_line_that_is_refused_says_what_to_do(
+    line: str, code: int, advice: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """Without a traceback, and without writing anything."""
+    done = _run(line, tmp_path, environment)
+
+    assert done.returncode == code, done.stderr
+    assert advice in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []

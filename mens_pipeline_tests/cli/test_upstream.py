@@ -1,0 +1,143 @@
+"""What users of the Rust toolchain type and this one does not have."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.cli.upstream import COMMANDS, CORPUS_COMMANDS, TRAIN_OPTIONS
+from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
+from mens_pipeline.settings import PROJECT_ROOT
+
+
+def _invoke(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def _refusal(*words: str) -> str:
+    result = _invoke(*words)
+    assert isinstance(result.exception, RefusedError), result.output
+    return str(result.exception)
+
+
+@pytest.mark.parametrize("words", [*((name,) for name in COMMANDS), *(("corpus", name) for name in CORPUS_COMMANDS)])
+def test_a_command_of_theirs_says_which_is_ours(words: tuple[str, ...]) -> None:
+    """Whatever stands behind it."""
+    result = _invoke(*words, "--whatever", "x")
+
+    assert isinstance(result.exception, ConfigurationError)
+    assert f"{words[-1]}: no such command." in str(result.exception)
+
+
+def test_merge_is_not_offered_and_mix_is_named() -> None:
+    """Nor is it in the list of commands."""
+    result = _invoke("corpus", "merge", "a.jsonl", "b.jsonl")
+
+    assert "write `mens corpus mix`" in str(result.exception)
+    assert re.search(r"^ +merge\b", _invoke("corpus", "--help").stdout, re.MULTILINE) is None
+
+
+def test_a_word_of_nobody_is_no_command() -> None:
+    """The usual message."""
+    result = _invoke("corpus", "nonsense")
+
+    assert result.exit_code == 2
+    assert "No such command 'nonsense'" in result.stderr
+
+
+def test_advice_names_commands_that_are_there() -> None:
+    """Every `mens ...` in it can be asked for help."""
+    for text in (*COMMANDS.values(), *CORPUS_COMMANDS.values(), *TRAIN_OPTIONS.values()):
+        for command in re.findall(r"`mens ([a-z-]+(?: [a-z]+)?)", text):
+            words = command.split() if command.split()[0] in {"corpus", "store", "telemetry"} else command.split()[:1]
+            assert _invoke(*words, "--help").exit_code == 0, text
+
+
+@pytest.mark.parametrize("option", [name for name in TRAIN_OPTIONS if name != "--qlora-lm-head-only"])
+def test_an_option_of_theirs_says_what_to_write_instead(option: str) -> None:
+    """With a value behind it or after a sign of equality, wherever it stands."""
+    for words in ((option,), (option, "1"), (f"{option}=1",), ("--device", "cpu", option)):
+        assert _refusal("train", *words) == f"{option} is not offered. {TRAIN_OPTIONS[option]}"
+
+
+def test_fields_that_are_written_instead_are_fields() -> None:
+    """`--set NAME=...` in the advice names fields of the recipe."""
+    from mens_pipeline.training.recipe import Recipe  # noqa: PLC0415 - the command line loads without it
+
+    named = {name for text in TRAIN_OPTIONS.values() for name in re.findall(r"--set (\w+)=", text)}
+
+    assert named
+    assert named <= set(Recipe.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (("--backend", "lora"), "--backend lora is not offered. Write --backend qlora"),
+        (("--tokenizer", "vox"), "Write --tokenizer hf"),
+        (("--provider", "local"), "--provider local is gone. Run: mens train --backend qlora"),
+        (("--provider", "together"), "Training elsewhere is not part of this"),
+        (("--qlora-allow-partial-proxy-stack",), "All targeted layers are always trained"),
+        (("--qlora-lm-head-only",), "All targeted layers are always trained"),
+        (("--qlora-proxy-max-layers", "2"), "All targeted layers are always trained"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_what_is_refused_is_explained(words: tuple[str, ...], advice: str) -> None:
+    """Before anything is looked at."""
+    assert advice in _refusal("train", *words)
+
+
+def test_every_source_of_a_mix_may_be_taken_as_optional(tmp_path: Path) -> None:
+    """`--allow-missing-sources`; a mix of nothing is refused all the same."""
+    pair = '{"prompt": "Write f.", "response": "fn f() { }"}\n'
+    (tmp_path / "mix.yaml").write_text("sources: [{path: a.jsonl}, {path: missing.jsonl}]\n")
+    (tmp_path / "a.jsonl").write_text(pair)
+    words = ("corpus", "mix", "--config", str(tmp_path / "mix.yaml"), "--data-dir", str(tmp_path))
+    strict, lenient = _invoke(*words), _invoke(*words, "--allow-missing-sources")
+    (tmp_path / "a.jsonl").unlink()
+
+    assert isinstance(strict.exception, RefusedError)
+    assert lenient.exit_code == 0
+    assert "missing_file_optional" in lenient.stdout
+    assert "no source gives any row" in str(_invoke(*words, "--allow-missing-sources").exception)
+
+
+def test_the_model_of_a_judgement_may_be_called_so(tmp_path: Path) -> None:
+    """`--model` is `--run-dir`."""
+    result = _invoke("eval-local", "--model", str(tmp_path))
+
+    assert isinstance(result.exception, MensError)
+    assert f"{tmp_path / 'training_manifest.json'}: No such file" in str(result.exception)
+
+
+def test_without_the_libraries_of_training_the_command_says_what_to_install(tmp_path: Path) -> None:
+    """An installation without the extra: exit code 2, one message, no traceback."""
+    code = (
+        "import sys; sys.modules['torch'] = None; sys.argv = ['mens', 'train', '--data-dir', 'x'];"
+        "from mens_pipeline.cli.main import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("mens: torch: not installed. ")
+    assert 'pip install -c constraints.txt -e ".[train]"' in done.stderr
+
+
+def test_the_form_for_powershell_is_documented_once() -> None:
+    """In the page for those who know the Rust toolchain."""
+    pages = [PROJECT_ROOT / "README.md", *(PROJECT_ROOT / "docs").glob("*.md")]
+    told = {page.name for page in pages if "$env:" in page.read_text(encoding="utf-8")}
+
+    assert told == {"upstream-commands.md"}
+
+
+def test_history_is_mentioned_as_such() -> None:
+    """What upstream itself has left behind has no counterpart, and the page says so."""
+    page = (PROJECT_ROOT / "docs" / "upstream-commands.md").read_text(encoding="utf-8")
+
+    assert re.search(r"`scripts/datagen.py` and `mens/training/train.py` are history .* no counterpart", page)

@@ -1,0 +1,1 @@
+"""Tests of mens_pipeline.corpus.evolution."""

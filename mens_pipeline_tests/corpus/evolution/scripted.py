@@ -1,0 +1,117 @@
+"""A generator that says what it is told to, and everything that an evolution needs beside it."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+from mens_pipeline.corpus.evolution.budget import Budget, Plan
+from mens_pipeline.corpus.evolution.evolve import Desk, Judges, evolve
+from mens_pipeline.corpus.evolution.examine import Reading
+from mens_pipeline.corpus.evolution.ledger import Ledger
+from mens_pipeline.corpus.evolution.neighbours import Neighbours
+from mens_pipeline.corpus.evolution.outcome import EvolutionAccount
+from mens_pipeline.corpus.evolution.requests import REWRITER, Reply, Request
+from mens_pipeline.corpus.evolution.seeds import sort_seeds
+from mens_pipeline.corpus.pipeline_config import SplitPolicy
+from mens_pipeline.corpus.split import is_held_out
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.language.interpreter import run_tests
+from mens_pipeline_tests.corpus.rows import pair_at
+
+POLICY = SplitPolicy(heldout_share=0.06, seed=0, max_overlap=0.5, min_nodes=12)
+BUDGET = Budget(max_requests=1000, max_tokens=10_000_000, max_minutes=60, max_rows=1000)
+
+
+@dataclass
+class Scripted:
+    """A generator whose replies a function makes.
+
+    Attributes:
+        say: Takes a request; gives the text, None for a reply that was cut.
+        asked: What it was asked, in order.
+        fail_after: How many replies it gives before it fails as an interrupted call does.
+    """
+
+    say: Callable[[Request], str | None]
+    asked: list[Request] = field(default_factory=list)
+    fail_after: int | None = None
+    name: str = "scripted"
+    digest: str = "0" * 64
+    max_new_tokens: int = 100
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+
+    def answer(
+        self, requests: Sequence[Request], record: Callable[[Reply], None], time_left: Callable[[], float]
+    ) -> None:
+        """Answer in order, until time is up."""
+        for request in requests:
+            if time_left() <= 0:
+                return
+            if self.fail_after is not None and len(self.asked) >= self.fail_after:
+                raise KeyboardInterrupt
+            self.asked.append(request)
+            text = self.say(request)
+            record(
+                Reply(key=request.key, text="fn f(" if text is None else text, stopped=text is not None, num_tokens=150)
+            )
+
+
+def function_seeds(number: int) -> list[TrainingPair]:
+    """So many pairs of functions, each of a file that is not held out."""
+    free = (n for n in count() if not is_held_out(f"seed{n}.vox", POLICY))
+    return [function_seed(n) for n in islice(free, number)]
+
+
+def function_seed(number: int, path: str | None = None) -> TrainingPair:
+    """A pair of a function, different from all others of another number."""
+    program = f"fn f{number}(a: int) to int {{\n    return {' + '.join(['a'] * (number + 2))}\n}}\n"
+    request = f"Write a function `f{number}` in Vox that adds its argument {number + 2} times."
+    return pair_at(path or f"seed{number}.vox", request, program).model_copy(update={"category": "function"})
+
+
+def is_rewriting(request: Request) -> bool:
+    """Whether a new request is asked for, and no program."""
+    return request.system == REWRITER
+
+
+def good(request: Request) -> str:
+    """A sensible reply: a harder request, and a program for it that no other request gets."""
+    marks = "".join(re.findall(r"\w", request.key))[:12]
+    if is_rewriting(request):
+        return f"Write a function `g{marks}` in Vox that says which bound of {marks} a weight exceeds, with a test."
+    name = re.findall(r"`(g\w+)`", request.prompt)[0]
+    # An expression that nobody else has: the structures differ as the names do.
+    total = " ".join(f"{'+-*'[int(digit, 16) % 3]} n" for digit in name[1:])
+    function = f"@require(n >= 0)\nfn {name}(n: int) to Result[int] {{\n    return Ok(n {total})\n}}\n"
+    rest = f"type Note {{\n    text: str\n}}\n\n@test\nfn test_{name}() {{\n    assert({name}(0).is_ok())\n}}\n"
+    return f"Here it is.\n\n```vox\n{function}\n{rest}```\n"
+
+
+def read(text: str) -> Reading:
+    """A reply as it is read here: the fence, or all of it."""
+    fenced = re.search(r"```\w*\n(.*?)```", text, re.DOTALL)
+    program = fenced[1] if fenced else text
+    return Reading(program, is_refusal="I cannot" in text, is_stub="TODO" in program)
+
+
+def evolved(  # noqa: PLR0913 - what differs from the usual
+    pairs: Sequence[TrainingPair],
+    generator: Scripted,
+    ledger: Path,
+    *,
+    generations: int = 1,
+    budget: Budget = BUDGET,
+    protected: Sequence[TrainingPair] = (),
+    clock: Callable[[], float] = lambda: 0.0,
+    seed: int = 0,
+) -> EvolutionAccount:
+    """Evolve pairs with a scripted generator, in this process."""
+    seeds = sort_seeds(pairs, POLICY, seed)
+    judges = Judges(
+        read, lambda program, mode: run_tests(program, mode=mode), Neighbours(seeds, protected, 0.9, POLICY)
+    )
+    plan = Plan(seed=seed, generations=generations, budget=budget)
+    return evolve(seeds, plan, Desk(generator, Ledger(ledger), clock), judges)

@@ -1,0 +1,224 @@
+"""From seeds to evolved rows."""
+
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.evolution.outcome import EvolutionDrop
+from mens_pipeline.corpus.evolution.requests import Request
+from mens_pipeline.corpus.evolution.seeds import digest_of_pair
+from mens_pipeline.corpus.records import SourceKind
+from mens_pipeline.corpus.split import group_of
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.validate import judged_code
+from mens_pipeline.language import analyze
+from mens_pipeline_tests.corpus.evolution.scripted import (
+    BUDGET,
+    Scripted,
+    evolved,
+    function_seeds,
+    good,
+    is_rewriting,
+)
+
+_SEEDS = function_seeds(8)
+
+
+def _rows(rows: list[TrainingPair]) -> list[str]:
+    return [row.model_dump_json() for row in rows]
+
+
+def test_rows_are_accepted_and_say_where_they_come_from(tmp_path: Path) -> None:
+    """Two generations: each row names its parent, which is a seed or a row of the generation before."""
+    account = evolved(_SEEDS, Scripted(good), tmp_path / "ledger.jsonl", generations=2)
+    parents = {digest_of_pair(pair): pair for pair in [*_SEEDS, *account.kept]}
+
+    assert account.adds_up()
+    assert account.ended_by is None
+    assert len(account.kept) > 8
+    for row in account.kept:
+        code = judged_code(row)
+        assert code is not None
+        assert row.lineage is not None
+        assert row.source is not None
+        parent = parents[row.lineage.parent]
+        assert analyze(*code).ok
+        assert row.lineage.generation == (1 if parent.lineage is None else parent.lineage.generation + 1)
+        assert parent.source is not None
+        assert row.source.path == parent.source.path == group_of(row)
+        assert row.source.kind is SourceKind.EVOLVED
+        assert (row.lineage.generator, row.lineage.generator_digest) == ("scripted", "0" * 64)
+        assert row.lineage.root_kind is SourceKind.VOX_FILE
+        assert (row.rating, row.task_family) == (4, "evolved")
+    assert {row.lineage.generation for row in account.kept if row.lineage} == {1, 2}
+    assert account.as_json()["generations"]["1"] + account.as_json()["generations"]["2"] == len(account.kept)
+
+
+def test_the_same_seed_gives_the_same_rows_whatever_the_order_of_the_seeds(tmp_path: Path) -> None:
+    """Another seed does other things to them."""
+    first = evolved(_SEEDS, Scripted(good), tmp_path / "a")
+    again = evolved(_SEEDS[::-1], Scripted(good), tmp_path / "b")
+    other = evolved(_SEEDS, Scripted(good), tmp_path / "c", seed=1)
+
+    assert _rows(first.kept) == _rows(again.kept)
+    assert _rows(first.kept) != _rows(other.kept)
+
+
+@pytest.mark.parametrize("answered", [0, 1, 7, 9, 17])
+def test_a_call_that_was_cut_short_goes_on_where_it_was(tmp_path: Path, answered: int) -> None:
+    """Nothing is asked twice, nothing is lost, and the outcome is that of one call; a torn line does no harm."""
+    whole = Scripted(good)
+    expected = evolved(_SEEDS, whole, tmp_path / "whole", generations=2)
+    first, second = Scripted(good, fail_after=answered), Scripted(good)
+    with pytest.raises(KeyboardInterrupt):
+        evolved(_SEEDS, first, tmp_path / "ledger", generations=2)
+    with (tmp_path / "ledger").open("ab") as ledger:
+        ledger.write(b'{"key": "torn')
+    resumed = evolved(_SEEDS, second, tmp_path / "ledger", generations=2)
+    third = Scripted(good)
+    known = evolved(_SEEDS, third, tmp_path / "ledger", generations=2)
+
+    assert _rows(resumed.kept) == _rows(expected.kept) == _rows(known.kept)
+    assert resumed.dropped == expected.dropped
+    assert [request.key for request in [*first.asked, *second.asked]] == [request.key for request in whole.asked]
+    assert resumed.num_new_requests == len(second.asked) == len(whole.asked) - answered
+    assert resumed.num_requests == expected.num_requests
+    assert third.asked == []
+
+
+@pytest.mark.parametrize("most", [0, 1, 5, 8, 9, 12])
+def test_no_more_requests_than_the_budget_has(tmp_path: Path, most: int) -> None:
+    """A request for a request begins only where its answer is within the budget as well: none is paid for in vain."""
+    generator = Scripted(good)
+    account = evolved(_SEEDS, generator, tmp_path / "l", budget=BUDGET.model_copy(update={"max_requests": most}))
+
+    assert len(generator.asked) == account.num_requests == most - most % 2
+    assert account.ended_by == "max_requests"
+    assert account.adds_up()
+    assert account.seen == most // 2
+    assert account.as_json()["dropped"]["unanswered"] == 0
+
+
+def test_what_is_left_of_the_budget_goes_to_the_next(tmp_path: Path) -> None:
+    """Requests that were not worth answering leave room for others."""
+    generator = Scripted(lambda _request: "")
+    account = evolved(_SEEDS, generator, tmp_path / "l", budget=BUDGET.model_copy(update={"max_requests": 6}))
+
+    assert (account.seen, account.num_requests, account.ended_by) == (5, 5, "max_requests")
+
+
+def test_an_answer_that_the_tokens_do_not_reach_for_is_counted(tmp_path: Path) -> None:
+    """It is asked for together with a program, so it may be longer than was foreseen."""
+    long = _SEEDS[0].model_copy(update={"response": _SEEDS[0].response + "// x" * 2_000})
+    budget = BUDGET.model_copy(update={"max_tokens": 3_000})
+    account = evolved([long], Scripted(good), tmp_path / "l", budget=budget)
+
+    assert [attempt.reason for attempt in account.dropped] == [EvolutionDrop.UNANSWERED]
+    assert (account.num_requests, account.ended_by) == (1, "max_tokens")
+
+
+def test_no_more_tokens_than_the_budget_has(tmp_path: Path) -> None:
+    """A request begins only where the longest reply to it is still within the budget."""
+    for most in (0, 500, 1_000, 3_000):
+        generator = Scripted(good)
+        budget = BUDGET.model_copy(update={"max_tokens": most})
+        account = evolved(_SEEDS, generator, tmp_path / str(most), budget=budget)
+
+        assert account.ended_by == "max_tokens"
+        assert account.num_tokens == 150 * len(generator.asked) <= most
+        assert account.adds_up()
+
+
+def test_no_request_begins_when_the_minutes_are_over(tmp_path: Path) -> None:
+    """Three replies take a minute; a later call has its own minutes."""
+    ticks = iter(range(1000))
+    budget = BUDGET.model_copy(update={"max_minutes": 0.05})
+    first = Scripted(good)
+    account = evolved(_SEEDS, first, tmp_path / "l", budget=budget, clock=lambda: float(next(ticks)))
+    rest = evolved(_SEEDS, Scripted(good), tmp_path / "l")
+
+    assert len(first.asked) == 2
+    assert account.ended_by == "max_minutes"
+    assert (account.seen, account.kept) == (2, [])
+    assert _rows(rest.kept) == _rows(evolved(_SEEDS, Scripted(good), tmp_path / "whole").kept)
+
+
+def test_no_more_rows_than_the_budget_has(tmp_path: Path) -> None:
+    """What was answered beside them is counted."""
+    account = evolved(_SEEDS, Scripted(good), tmp_path / "l", budget=BUDGET.model_copy(update={"max_rows": 3}))
+
+    assert len(account.kept) == 3
+    assert account.ended_by == "max_rows"
+    assert account.adds_up()
+    assert account.as_json()["dropped"]["enough_rows"] > 0
+
+
+def test_seeds_beyond_the_first_wave_are_evolved_too(tmp_path: Path) -> None:
+    """More seeds than are asked about at once."""
+    account = evolved(function_seeds(40), Scripted(good), tmp_path / "l")
+
+    assert account.seen == 40
+    assert account.adds_up()
+
+
+def test_a_row_of_no_file_gets_a_place_of_its_own_and_judges_nothing(tmp_path: Path) -> None:
+    """No group: it is neither held out nor mistaken for a file of the workspace."""
+    seed = _SEEDS[0].model_copy(update={"source": None})
+    (row,) = evolved([seed], Scripted(good), tmp_path / "l").kept
+
+    assert row.source is not None
+    assert row.source.path == f"evolved/{digest_of_pair(seed)[:16]}.vox"
+    assert row.lineage is not None
+    assert row.lineage.root_kind is None
+    assert group_of(row) is None
+
+
+_INSTRUCTION = "Write a function `clamp` in Vox that keeps a weight between two bounds, and says so in a text."
+
+
+@pytest.mark.parametrize(
+    ("instruction", "answer", "reason"),
+    [
+        ("", "", EvolutionDrop.INSTRUCTION_EMPTY),
+        ("I cannot do that.", "", EvolutionDrop.INSTRUCTION_REFUSED),
+        (None, "", EvolutionDrop.INSTRUCTION_CUT),
+        (_INSTRUCTION, None, EvolutionDrop.ANSWER_CUT),
+        (_INSTRUCTION, "fn clamp(", EvolutionDrop.REJECTED),
+        (_INSTRUCTION, "```vox\n\n```\n", EvolutionDrop.ANSWER_EMPTY),
+        (_INSTRUCTION, "I cannot do that.", EvolutionDrop.ANSWER_REFUSED),
+        (_INSTRUCTION, "type Clamp {\n    low: int\n}\n", EvolutionDrop.WITHOUT_CONSTRUCT),
+    ],
+)
+def test_every_attempt_that_gives_no_row_says_why(
+    tmp_path: Path, instruction: str | None, answer: str | None, reason: EvolutionDrop
+) -> None:
+    """Request and answer stand beside the reason."""
+
+    def say(request: Request) -> str | None:
+        return instruction if is_rewriting(request) else answer
+
+    account = evolved(_SEEDS[:1], Scripted(say), tmp_path / "l", generations=3)
+    (attempt,) = account.dropped
+
+    assert (attempt.reason, attempt.generation, attempt.parent) == (reason, 1, digest_of_pair(_SEEDS[0]))
+    assert account.as_json()["dropped"][reason] == account.seen == 1
+    assert account.num_requests == (1 if reason.startswith("instruction") else 2)
+
+
+def test_tests_that_fail_and_rows_near_to_others_are_dropped(tmp_path: Path) -> None:
+    """The program is run, compared with seeds and rows before it, and with what is protected."""
+
+    def failing(request: Request) -> str:
+        return good(request).replace(".is_ok()", ".is_err()")
+
+    def unnamed(request: Request) -> str:
+        return good(request if is_rewriting(request) else Request(request.key, request.system, "`g0123456789ab`"))
+
+    failed = evolved(_SEEDS[:1], Scripted(failing), tmp_path / "a")
+    near = evolved(_SEEDS[:2], Scripted(unnamed), tmp_path / "b")
+    (row,) = evolved(_SEEDS[:1], Scripted(good), tmp_path / "c").kept
+    protected = evolved(_SEEDS[:1], Scripted(good), tmp_path / "c", protected=[row])
+
+    assert [attempt.reason for attempt in failed.dropped] == [EvolutionDrop.TESTS_FAILED]
+    assert [attempt.reason for attempt in near.dropped] == [EvolutionDrop.WITHOUT_NAME] * 2
+    assert [attempt.reason for attempt in protected.dropped] == [EvolutionDrop.HELDOUT_PROMPT]

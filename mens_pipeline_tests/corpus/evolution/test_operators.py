@@ -1,0 +1,99 @@
+"""How requests are evolved."""
+
+from random import Random
+
+import pytest
+
+from mens_pipeline.corpus.evolution.operators import Evolution, Operator, draw_evolution
+from mens_pipeline.corpus.evolution.requests import REWRITER, Prompts
+from mens_pipeline.language import Mode, analyze
+from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline_tests.corpus.evolution.scripted import Scripted, function_seed, good
+
+_EXAMPLES = {"table": "@table type T { a: int }", "workflow": "workflow w() { }", "const": "let x = 1"}
+
+
+def _drawn(construct: str, mode: Mode = Mode.SOURCE) -> set[Evolution]:
+    return {draw_evolution(Random(seed), construct, mode, _EXAMPLES) for seed in range(400)}  # noqa: S311 - no secret
+
+
+def test_every_operator_is_drawn_for_a_function() -> None:
+    """A harder construct only where its syntax can be shown."""
+    drawn = _drawn("function")
+
+    assert {evolution.operator for evolution in drawn} == set(Operator)
+    assert {evolution.goal for evolution in drawn} == {None, "table", "workflow"}
+
+
+def test_operators_are_drawn_where_they_make_sense() -> None:
+    """No contracts for a component, no tests in a file of reactive members, nothing harder than the hardest."""
+    component = {evolution.operator for evolution in _drawn("component")}
+    members = {evolution.operator for evolution in _drawn("reactive_module", Mode.UI)}
+
+    assert not component & {Operator.CONTRACTS, Operator.TESTS, Operator.ERROR_HANDLING}
+    assert members == {
+        *(Operator.ADD_CONSTRAINTS, Operator.DEEPEN, Operator.CONCRETISE, Operator.REASONING, Operator.BREADTH),
+    }
+    assert Operator.HARDER_CONSTRUCT not in {evolution.operator for evolution in _drawn("workflow")}
+
+
+@pytest.mark.parametrize(
+    ("evolution", "shown", "missing"),
+    [
+        (Evolution(Operator.DEEPEN), "fn f() { }", None),
+        (Evolution(Operator.HARDER_CONSTRUCT, "table"), "@table type T { a: int }", "type T { a: int }"),
+        (
+            Evolution(Operator.ERROR_HANDLING),
+            "fn f() to Option[int] { return None }",
+            "fn f() { }",
+        ),
+        (Evolution(Operator.ERROR_HANDLING), "fn f() { let a = g()? }", "fn f() { let a = g() }"),
+        (Evolution(Operator.CONTRACTS), "@require(a > 0) fn f(a: int) { }", "@pure fn f(a: int) { }"),
+        (Evolution(Operator.TESTS), "@test fn f() { }", "fn f() { }"),
+        (Evolution(Operator.TESTS), "@forall fn f(a: int) { }", "fn f() { }"),
+    ],
+)
+def test_what_an_operator_asks_for_is_looked_for(evolution: Evolution, shown: str, missing: str | None) -> None:
+    """In the syntax tree, not in the words."""
+    for program, expected in ((shown, True), (missing, False)):
+        if program is not None:
+            module = analyze(program).module
+            assert module is not None, program
+            assert evolution.is_shown(module) is expected
+
+
+def test_a_request_says_what_to_do_and_shows_what_there_is() -> None:
+    """First the request alone, then the program, with what the operator demands and how it is written."""
+    prompts = Prompts(Scripted(good), 0, _EXAMPLES)
+    seed = function_seed(0)
+    evolution = Evolution(Operator.HARDER_CONSTRUCT, "table")
+    first, second = prompts.evolving(seed, evolution), prompts.answering(seed, evolution, "Write it.")
+    breadth = prompts.evolving(seed, Evolution(Operator.BREADTH))
+
+    assert first.system == REWRITER
+    assert "It stays a request for a function in Vox. Ask for a table as well" in first.prompt
+    assert first.prompt.endswith(f"The request:\n{seed.prompt}")
+    assert "asks for a function in Vox as well. Choose another subject" in breadth.prompt
+    assert second.system == SYSTEM_PROMPT
+    assert second.prompt.startswith("Write it.\n\nThe program declares a table too.\n\n")
+    assert f"```vox\n{seed.response}```" in second.prompt
+    assert "And this shows a table:\n\n```vox\n@table type T { a: int }\n```" in second.prompt
+    assert "\n\n\n" not in prompts.answering(seed, Evolution(Operator.DEEPEN), "Write it.").prompt
+
+
+def test_a_request_is_known_by_all_that_decides_its_reply() -> None:
+    """Another seed, model or setting asks anew."""
+    seed, evolution = function_seed(0), Evolution(Operator.DEEPEN)
+    keys = [
+        Prompts(generator, number, {}).evolving(seed, evolution).key
+        for generator, number in (
+            (Scripted(good), 0),
+            (Scripted(good), 1),
+            (Scripted(good, name="other"), 0),
+            (Scripted(good, digest="1"), 0),
+            (Scripted(good, decoding={"temperature": 1.0}), 0),
+        )
+    ]
+
+    assert len(set(keys)) == len(keys)
+    assert Prompts(Scripted(good), 0, {}).evolving(seed, evolution).key == keys[0]

@@ -1,0 +1,72 @@
+"""Folders of a workspace, extracted into one file one by one."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.corpus.jsonl import open_rows, read_records
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace with the folders of upstream; it is the working folder."""
+    for name in ("examples/golden", "examples/bad", "docs/src"):
+        (tmp_path / name).mkdir(parents=True)
+    roots = "golden_roots: [examples/golden]\nnegative_roots: [examples/bad]\ndoc_roots: [docs/src]\n"
+    (tmp_path / "examples" / "examples.ssot.v1.yaml").write_text(roots)
+    (tmp_path / "examples" / "golden" / "a.vox").write_text("fn a() { }\n")
+    (tmp_path / "examples" / "golden" / "b.vox").write_text("fn b() { }\n")
+    page = "---\ntraining_eligible: true\n---\n## S\n\nw\n\n```vox\n{{#include ../../examples/golden/a.vox}}\n```\n"
+    (tmp_path / "docs" / "src" / "p.md").write_text(page)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _extract(folder: str) -> Result:
+    return CliRunner().invoke(app, ["corpus", "extract", folder, "-o", "out.jsonl"])
+
+
+def _paths() -> list[str]:
+    with open_rows(Path("out.jsonl")) as lines:
+        return sorted({record.source.path for record in read_records(lines, Path("out.jsonl"))})
+
+
+@pytest.mark.usefixtures("workspace")
+def test_records_of_other_folders_stay() -> None:
+    """Paths begin at the workspace, whichever folder is extracted; nothing is there twice."""
+    first = _extract("examples/golden/")
+    second, third = _extract("docs/"), _extract("examples/golden/")
+
+    assert first.exit_code == second.exit_code == third.exit_code == 0
+    assert _paths() == ["docs/src/p.md", "examples/golden/a.vox", "examples/golden/b.vox"]
+    assert first.stderr == ""
+    assert "2 records of other folders" in second.stderr
+    assert "1 records of other folders" in third.stderr
+    assert len(Path("out.jsonl").read_text().splitlines()) == 3
+
+
+def test_records_of_files_that_changed_or_are_gone_do_not_stay(workspace: Path) -> None:
+    """Nor do those of negative roots, nor lines that are no records."""
+    _extract("examples/golden/")
+    lines = Path("out.jsonl").read_text()
+    Path("out.jsonl").write_text(
+        lines + '{"prompt": "p"}\n\n' + lines.replace("examples/golden/a.vox", "examples/bad/a.vox")
+    )
+    (workspace / "examples" / "bad" / "a.vox").write_text("fn a() { }\n")
+    (workspace / "examples" / "golden" / "a.vox").write_text("fn changed() { }\n")
+    (workspace / "examples" / "golden" / "b.vox").unlink()
+    result = _extract("docs/")
+
+    assert result.stderr == ""
+    assert _paths() == ["docs/src/p.md"]
+
+
+def test_without_a_workspace_a_file_is_written_anew(workspace: Path) -> None:
+    """There is nothing that paths could begin at."""
+    (workspace / "examples" / "examples.ssot.v1.yaml").unlink()
+    _extract("examples/golden/")
+    _extract("docs/")
+
+    assert _paths() == []

@@ -1,0 +1,171 @@
+"""A model behind an OpenAI-compatible address."""
+
+import re
+from threading import Barrier
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from mens_pipeline.corpus.evolution.requests import Reply, Request
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.evaluation.endpoint import Endpoint
+from mens_pipeline_tests.openai_server import ChatServer, Served, completion, serving
+
+_KEY = "sk-not-for-anybody-else"
+_REQUESTS = [Request(f"{number:064x}", "You write Vox.", f"Write f{number}.") for number in range(1, 5)]
+
+
+def _endpoint(server: ChatServer, **changes: Any) -> Endpoint:
+    return Endpoint(**{"url": server.url, "name": "m", "key": SecretStr(_KEY), "first_wait": 0.01, **changes})
+
+
+def _answers(endpoint: Endpoint, requests: list[Request], time_left: float = 60.0) -> dict[str, Reply]:
+    replies: dict[str, Reply] = {}
+    endpoint.answer(requests, lambda reply: replies.update({reply.key: reply}), lambda: time_left)
+    return replies
+
+
+def test_requests_are_asked_as_openai_has_it_and_answered() -> None:
+    """Path, key, model, messages, limit and a seed that the request decides; tokens as the server counts them."""
+    with serving(lambda _content, _number: completion("fn f() { }")) as server:
+        replies = _answers(_endpoint(server, temperature=0.5, max_new_tokens=99), _REQUESTS[:1])
+    request = server.requests[0]
+
+    assert replies == {
+        _REQUESTS[0].key: Reply(key=_REQUESTS[0].key, text="fn f() { }", stopped=True, num_tokens=100),
+    }
+    assert request["path"] == "/v1/chat/completions"
+    assert request["headers"]["Authorization"] == f"Bearer {_KEY}"
+    assert request["content"] == {
+        "model": "m",
+        "messages": [{"role": "system", "content": "You write Vox."}, {"role": "user", "content": "Write f1."}],
+        "max_tokens": 99,
+        "temperature": 0.5,
+        "seed": 0,
+    }
+
+
+def test_several_requests_are_on_their_way_at_once() -> None:
+    """The server answers none of four before it has all of them."""
+    barrier = Barrier(4)
+
+    def respond(_content: dict[str, Any], _number: int) -> Served:
+        barrier.wait(timeout=30)
+        return completion("x")
+
+    with serving(respond) as server:
+        replies = _answers(_endpoint(server, concurrency=4), _REQUESTS)
+
+    assert replies.keys() == {request.key for request in _REQUESTS}
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_server_that_is_busy_is_asked_again(status: int) -> None:
+    """Twice it says so, then it answers; Retry-After is heeded."""
+    busy = Served(status, {"error": "busy"}, {"Retry-After": "0"})
+    with serving(lambda _content, number: busy if number < 2 else completion("x")) as server:
+        replies = _answers(_endpoint(server, first_wait=1e9), _REQUESTS[:1])
+
+    assert len(server.requests) == 3
+    assert [reply.text for reply in replies.values()] == ["x"]
+
+
+def test_a_server_that_stays_busy_is_given_up() -> None:
+    """The message says what it said and that nothing is lost."""
+    busy = Served(503, {"error": "busy"}, {"Retry-After": "soon"})
+    with serving(lambda _content, _number: busy) as server, pytest.raises(RefusedError, match="in the ledger") as info:
+        _answers(_endpoint(server, num_retries=2), _REQUESTS[:1])
+
+    assert "status 503" in str(info.value)
+    assert "3 times" in str(info.value)
+    assert len(server.requests) == 3
+
+
+def test_a_wait_longer_than_there_is_time_ends_the_call() -> None:
+    """Without an exception, and without an answer."""
+    with serving(lambda _content, _number: Served(429, {}, {"Retry-After": "30"})) as server:
+        assert _answers(_endpoint(server), _REQUESTS[:1], time_left=5) == {}
+
+    assert len(server.requests) == 1
+
+
+def test_no_request_begins_when_time_is_up() -> None:
+    """Nothing is paid for."""
+    with serving(lambda _content, _number: completion("x")) as server:
+        assert _answers(_endpoint(server), _REQUESTS, time_left=0) == {}
+
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 307])
+def test_a_request_that_is_turned_down_is_not_repeated_and_the_key_not_shown(status: int) -> None:
+    """Nor does a redirect get the key; a server that repeats the key is not quoted with it."""
+    wrong = Served(status, {"error": f"wrong key {_KEY}"}, {"Location": "http://127.0.0.1:9/"})
+    with (
+        serving(lambda _content, _number: wrong) as server,
+        pytest.raises(RefusedError, match="MENS_EVOL_API_KEY") as e,
+    ):
+        _answers(_endpoint(server), _REQUESTS[:1])
+
+    assert len(server.requests) == 1
+    assert f"status {status}" in str(e.value)
+    assert _KEY not in str(e.value) + repr(_endpoint(server))
+
+
+def test_answers_before_a_failure_are_taken() -> None:
+    """One request after the other: the first is answered, the second is turned down."""
+    replies: list[Reply] = []
+    answers = [completion("x"), Served(401, {})]
+    with serving(lambda _content, number: answers[number]) as server, pytest.raises(RefusedError, match="status 401"):
+        _endpoint(server, concurrency=1).answer(_REQUESTS[:2], replies.append, lambda: 60.0)
+
+    assert [reply.key for reply in replies] == [_REQUESTS[0].key]
+
+
+@pytest.mark.parametrize("body", [b"<html>", {"choices": []}])
+def test_what_is_no_completion_is_no_endpoint(body: Any) -> None:
+    """The message says what was expected."""
+    advice = "Name an OpenAI-compatible address"
+    with serving(lambda _content, _number: Served(body=body)) as server, pytest.raises(RefusedError, match=advice):
+        _answers(_endpoint(server), _REQUESTS[:1])
+
+
+def test_nobody_listens() -> None:
+    """A server that is gone is named, and not asked for ever."""
+    with serving(lambda _content, _number: completion("x")) as server:
+        pass
+
+    with pytest.raises(RefusedError, match=re.escape(f"{server.url}: ConnectError")):
+        _answers(_endpoint(server), _REQUESTS[:1])
+
+
+def test_an_answer_may_be_cut_declined_or_not_counted() -> None:
+    """The limit, a refusal instead of text, and a server without usage, which is taken to have used all it may."""
+    answers = [completion("x", "length"), completion(None, refusal="No."), completion(None, tokens=None)]
+    with serving(lambda _content, number: answers[number]) as server:
+        replies = list(_answers(_endpoint(server, concurrency=1, key=None), _REQUESTS[:3]).values())
+
+    assert [reply.stopped for reply in replies] == [False, True, True]
+    assert [reply.text for reply in replies] == ["x", "No.", ""]
+    assert replies[2].num_tokens == _REQUESTS[2].num_bytes + 1024
+    assert "Authorization" not in server.requests[0]["headers"]
+
+
+@pytest.mark.parametrize(
+    ("url", "advice"),
+    [
+        ("ftp://host/v1", "Write it as https://HOST/v1"),
+        ("host/v1", "Write it as https://HOST/v1"),
+        ("http://[::1", "Write it as https://HOST/v1"),
+        ("https://user:secret@host/v1", "Set MENS_EVOL_API_KEY"),
+        ("http://example.org/v1", "Use https"),
+    ],
+)
+def test_an_address_that_the_key_must_not_go_to_is_misuse(url: str, advice: str) -> None:
+    """Before anything is sent; a password in an address is not repeated."""
+    with pytest.raises(ConfigurationError, match=advice) as info:
+        Endpoint(url, "m", SecretStr(_KEY))
+
+    assert "secret@" not in str(info.value)
+    assert _KEY not in str(info.value)

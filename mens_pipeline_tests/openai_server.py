@@ -1,0 +1,95 @@
+"""A server that speaks OpenAI's chat completions and gives prepared answers, on this machine and over real HTTP."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock, Thread
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Served:
+    """One answer of the server.
+
+    Attributes:
+        status: Of HTTP.
+        body: JSON, or bytes as they are.
+        headers: Besides the usual ones.
+    """
+
+    status: int = 200
+    body: Any = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class ChatServer:
+    """A server that is running.
+
+    Attributes:
+        url: Where its API begins.
+        requests: What it was asked: path, headers and content, in order.
+    """
+
+    url: str
+    requests: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def prompts(self) -> list[str]:
+        """What the user said in each request."""
+        return [request["content"]["messages"][-1]["content"] for request in self.requests]
+
+
+def completion(text: str | None, finish: str = "stop", tokens: int | None = 100, **message: Any) -> Served:
+    """An answer in OpenAI's shape.
+
+    Args:
+        text: What the model says.
+        finish: Why it ended.
+        tokens: Of request and answer; None for a server that does not count.
+        message: Further fields of the message.
+    """
+    choice = {"index": 0, "message": {"role": "assistant", "content": text, **message}, "finish_reason": finish}
+    usage = {} if tokens is None else {"usage": {"prompt_tokens": 40, "completion_tokens": 60, "total_tokens": tokens}}
+    return Served(body={"id": "c", "object": "chat.completion", "created": 1, "choices": [choice], **usage})
+
+
+@contextmanager
+def serving(respond: Callable[[dict[str, Any], int], Served]) -> Iterator[ChatServer]:
+    """Run a server while the block lasts.
+
+    Args:
+        respond: Takes the content of a request and how many came before, and gives the answer; may be called by
+            several threads.
+    """
+    lock = Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            with lock:
+                number = len(running.requests)
+                running.requests.append({"path": self.path, "headers": dict(self.headers), "content": content})
+            answer = respond(content, number)
+            data = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+            self.send_response(answer.status)
+            for name, value in {"Content-Type": "application/json", **answer.headers}.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        running = ChatServer(f"http://127.0.0.1:{server.server_address[1]}/v1")
+        thread = Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield running
+        finally:
+            server.shutdown()
+            thread.join()
