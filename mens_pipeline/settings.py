@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import AliasChoices, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from mens_pipeline.corpus.mistakes import mistakes_in
@@ -132,6 +132,21 @@ class Settings(BaseSettings):
         min_length=_SHORTEST_SECRET,
         validation_alias="MENS_SERVE_TOKEN",
         description="What every request to `mens serve` must bring along; needed where other machines can reach it.",
+    )
+    data_licence: str | None = Field(
+        default=None,
+        validation_alias="MENS_DATA_LICENCE",
+        description="Of the workspace, for the card of a model; not said where nobody says it.",
+    )
+    hub_token: SecretStr | None = Field(
+        default=None,
+        validation_alias=AliasChoices("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"),
+        description="Of a user who may write to the repository of the model on the Hub.",
+    )
+    hub_repo: str | None = Field(
+        default=None,
+        validation_alias="MENS_HUB_REPO",
+        description="Where the job `deliver` publishes promoted adapters, OWNER/NAME; nothing is published without it.",
     )
     dagster_home: Path = Field(
         default=PROJECT_ROOT / "data" / "dagster",

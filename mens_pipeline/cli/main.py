@@ -10,7 +10,9 @@ from mens_pipeline.cli.check import check
 from mens_pipeline.cli.eval_local import eval_local
 from mens_pipeline.cli.gate import gate
 from mens_pipeline.cli.generate_data import generate_data
+from mens_pipeline.cli.merge import merge, merge_weights
 from mens_pipeline.cli.promote import override, promote
+from mens_pipeline.cli.push import push
 from mens_pipeline.cli.run import run
 from mens_pipeline.cli.serve import serve
 from mens_pipeline.cli.test import run_files
@@ -56,6 +58,9 @@ app.command(name="eval-local")(eval_local)
 app.command()(gate)
 app.command()(override)
 app.command()(promote)
+app.command()(merge)
+app.command(name="merge-weights")(merge_weights)
+app.command()(push)
 app.command()(serve)
 app.add_typer(corpus.app)
 app.add_typer(store.app)

@@ -9,6 +9,9 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from mens_pipeline.corpus.yaml_file import load_model
+from mens_pipeline.delivery.gguf_model import KIND as GGUF
+from mens_pipeline.delivery.merged_model import KIND as MERGED
+from mens_pipeline.delivery.serving_handoff import KIND as HANDOFF
 from mens_pipeline.evaluation.benchmark_gate import KIND as GATE
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.evaluation.history import KIND as PROMOTED
@@ -16,7 +19,12 @@ from mens_pipeline.evaluation.prepare import KIND as GENERATIONS
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
 _DAY: Final = 86_400
-_RESTS_ON: Final = {PROMOTED: (GATE, ADAPTER), GATE: (EVALUATION, ADAPTER, PROMOTED), EVALUATION: (GENERATIONS,)}
+_RESTS_ON: Final = {
+    PROMOTED: (GATE, ADAPTER),
+    GATE: (EVALUATION, ADAPTER, PROMOTED),
+    EVALUATION: (GENERATIONS,),
+    HANDOFF: (MERGED, GGUF),
+}
 """Kind -> kinds of what its artifacts keep. Answers of the base serve every night, so their own age says little."""
 
 
@@ -31,6 +39,9 @@ class Days(_Strict):
     eval_results: int = Field(ge=1, description="eval-gate-<commit>: the figures.")
     benchmark_gate: int = Field(ge=1, description="eval-gate-<commit>: the verdict.")
     generations: int = Field(ge=1, description="What models answered.")
+    merged_model: int = Field(ge=1, description="As large as its base, and made again from the adapter at any time.")
+    gguf_model: int = Field(ge=1, description="Likewise.")
+    serving_handoff: int = Field(ge=1, description="Of no use without the model that it names.")
 
 
 class RetentionPolicy(_Strict):

@@ -1,6 +1,7 @@
-"""JSON Schemas of the documents that other tools read; the files in `config/schemas` are these."""
+"""JSON Schemas of the documents of an evaluation; the files in `config/schemas` are these and those of delivery."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -24,23 +25,25 @@ DOCUMENTS: Final[dict[str, type[BaseModel]]] = {
 """Name of a document -> what it is."""
 
 
-def schema_of(name: str) -> str:
+def schema_of(name: str, documents: Mapping[str, type[BaseModel]] = DOCUMENTS) -> str:
     """The JSON Schema of a document.
 
     Args:
-        name: Of `DOCUMENTS`.
+        name: Of the document.
+        documents: Name -> what it is.
     """
-    schema = DOCUMENTS[name].model_json_schema(by_alias=True)
+    schema = documents[name].model_json_schema(by_alias=True)
     content = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 
-def write_schemas(folder: Path) -> None:
-    """Write all schemas.
+def write_schemas(folder: Path, documents: Mapping[str, type[BaseModel]] = DOCUMENTS) -> None:
+    """Write schemas.
 
     Args:
         folder: `config/schemas`.
+        documents: Name -> what it is.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for name in DOCUMENTS:
-        (folder / f"{name}.schema.json").write_text(schema_of(name), encoding="utf-8")
+    for name in documents:
+        (folder / f"{name}.schema.json").write_text(schema_of(name, documents), encoding="utf-8")

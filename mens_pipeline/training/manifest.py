@@ -1,10 +1,14 @@
 """What a saved adapter is: recipe, inputs, versions, durations; written beside it, with a card for people."""
 
+import json
 from pathlib import Path
 from typing import Any, Final
 
+from mens_pipeline.corpus.mix_files import REPORT_SUFFIX
+from mens_pipeline.corpus.store import digest_of
 from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.job import ADAPTER, as_document
+from mens_pipeline.training.model_card import DataSource, model_card
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.presets import ResolvedRecipe
 
@@ -56,30 +60,20 @@ def write_manifest(run_dir: Path, manifest: dict[str, Any]) -> None:
         manifest: What `training_manifest` gave.
     """
     (run_dir / MANIFEST).write_text(as_document(manifest), encoding="utf-8")
-    (run_dir / ADAPTER / CARD).write_text(card_of(manifest), encoding="utf-8")
+    card = model_card(manifest, sources=data_sources(manifest))
+    (run_dir / ADAPTER / CARD).write_text(card, encoding="utf-8")
 
 
-def card_of(manifest: dict[str, Any]) -> str:
-    """The card of an adapter, for people and for the Hub.
+def data_sources(manifest: dict[str, Any]) -> tuple[DataSource, ...]:
+    """What the train set of an adapter was made of; nothing when that is not on record beside that very set.
 
     Args:
         manifest: What `training_manifest` gave.
     """
-    base, recipe, result = manifest["base_model"], manifest["recipe"], manifest["result"]
-    validation = result["validation_loss"]
-    rows = [
-        ("base model", f"{base['name']}, {base['architecture']}, SHA-256 `{base['sha256'][:12]}`"),
-        ("licence of the base", base["licence"] or "not stated"),
-        ("method", f"QLoRA: NF4{' with double quantisation' if recipe['bnb_4bit_use_double_quant'] else ''}"),
-        ("adapter", f"rank {recipe['lora_r']}, alpha {recipe['lora_alpha']}, on {recipe['target_modules']}"),
-        ("rows", f"{result['num_train']} of {result['num_rows']}, longest {result['longest']} tokens"),
-        ("updates", f"{result['num_steps']}, {result['trained_tokens']} tokens in {result['seconds']:.0f} s"),
-        ("loss", f"{result['train_loss']:.4f} on average while training"),
-        ("loss on other files", f"{validation:.4f}" if validation is not None else "not measured"),
-        ("train set", f"SHA-256 `{manifest['train_sha256'][:12]}`"),
-        ("contract", f"`{manifest['contract_digest'][:12]}`"),
-    ]
-    table = "\n".join(f"| {name} | {value} |" for name, value in rows)
-    head = f"---\nbase_model: {base['name']}\nlibrary_name: peft\ntags: [vox, qlora]\n---\n"
-    use = f"Every request is preceded by the system prompt: {manifest['system_prompt']!r}. The form is ChatML."
-    return f"{head}\n# {manifest['name']}\n\nWrites programs in Vox.\n\n| what | |\n|---|---|\n{table}\n\n{use}\n"
+    train_file = Path(manifest["train_file"])
+    report = train_file.with_suffix(REPORT_SUFFIX)
+    if not (train_file.is_file() and report.is_file()) or digest_of(train_file) != manifest["train_sha256"]:
+        return ()
+    sources = json.loads(report.read_text(encoding="utf-8"))["sources"]
+    used = (source for source in sources if source["emitted_lines"])
+    return tuple(DataSource(s["path"], s["distinct_lines"], s["share_of_output"]) for s in used)

@@ -12,7 +12,15 @@ from mens_pipeline.settings import RETENTION
 
 _DAY = 86_400
 _NOW = 1_800_000_000.0
-_DAYS = {"qlora_adapter": 90, "eval_results": 30, "benchmark_gate": 30, "generations": 30}
+_DAYS = {
+    "qlora_adapter": 90,
+    "eval_results": 30,
+    "benchmark_gate": 30,
+    "generations": 30,
+    "merged_model": 14,
+    "gguf_model": 14,
+    "serving_handoff": 14,
+}
 _POLICY = RetentionPolicy.model_validate({"days": _DAYS, "newest": 2, "abandoned_days": 2})
 
 
@@ -48,6 +56,9 @@ def _reasons(*items: Item, history: frozenset[str] = frozenset(), **pointers: st
         ("eval_results", 30, "remove", "older than 30 days"),
         ("benchmark_gate", 31, "remove", "older than 30 days"),
         ("generations", 31, "remove", "older than 30 days"),
+        ("merged_model", 14, "remove", "older than 14 days"),
+        ("gguf_model", 13, "keep", "younger than 14 days"),
+        ("serving_handoff", 15, "remove", "older than 14 days"),
         ("extracted_corpus", 1000, "keep", "among the newest 2"),
         ("promoted_adapter", 1000, "keep", "among the newest 2"),
     ],

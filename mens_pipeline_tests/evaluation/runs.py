@@ -107,7 +107,11 @@ def training_manifest() -> dict[str, Any]:
 
 
 def evaluated(
-    run: Path, store: ArtifactStore, num_good: int = _NUM_TASKS, num_good_of_champion: int = _NUM_TASKS
+    run: Path,
+    store: ArtifactStore,
+    num_good: int = _NUM_TASKS,
+    num_good_of_champion: int = _NUM_TASKS,
+    heldout_sha256: str = HELDOUT,
 ) -> Artifact:
     """The evaluation of a run; the base writes no Vox at all.
 
@@ -116,10 +120,11 @@ def evaluated(
         store: Where it is kept.
         num_good: Requests that the adapter answers well.
         num_good_of_champion: Requests that the champion answers well, if there is one.
+        heldout_sha256: Of the held-out pairs.
     """
     sha256 = adapter_digest(run)
     subject = Subject(
-        adapter_sha256=sha256, base_sha256=BASE, base_model="tiny", heldout_sha256=HELDOUT, benchmark_sha256=None
+        adapter_sha256=sha256, base_sha256=BASE, base_model="tiny", heldout_sha256=heldout_sha256, benchmark_sha256=None
     )
     rival = rival_of(store, sha256)
     champion = None

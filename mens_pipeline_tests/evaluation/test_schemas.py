@@ -10,24 +10,9 @@ from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.evaluation.override import Override, signed
 from mens_pipeline.evaluation.receipt import FAILED, RECEIPT
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS
-from mens_pipeline.evaluation.schemas import DOCUMENTS, schema_of, write_schemas
+from mens_pipeline.evaluation.schemas import schema_of
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.runs import NOW, evaluated, judged, trained
-
-_FOLDER = PROJECT_ROOT / "config" / "schemas"
-
-
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_the_file_is_the_schema(name: str) -> None:
-    """After a change of a document: `python -c "from mens_pipeline.evaluation.schemas import ..."` writes them anew."""
-    assert (_FOLDER / f"{name}.schema.json").read_text(encoding="utf-8") == schema_of(name)
-
-
-def test_there_is_no_other_file(tmp_path: Path) -> None:
-    """A document that is gone leaves no schema."""
-    write_schemas(tmp_path)
-
-    assert {path.name for path in _FOLDER.iterdir()} == {path.name for path in tmp_path.iterdir()}
 
 
 def test_real_documents_fit_their_schemas(tmp_path: Path) -> None:

@@ -40,9 +40,11 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
         "eval_results",
         "extracted_corpus",
         "heldout_split",
+        "merged_model",
         "mixed_train_set",
         "promoted_adapter",
         "qlora_adapter",
+        "serving_handoff",
         "synthetic_corpus",
         "telemetry_source",
         "validated_pairs",
@@ -57,20 +59,23 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
         "extracted_corpus:everything_accounted_for",
         "heldout_split:no_overlap",
         "heldout_split:pairs_accounted_for",
+        "merged_model:writes_what_was_judged",
         "mixed_train_set:enough_pairs",
         "mixed_train_set:mixed_rows_accounted_for",
         "mixed_train_set:shares_as_asked",
         "qlora_adapter:loss_fell",
         "qlora_adapter:only_the_adapter_changed",
+        "serving_handoff:handed_files_as_written",
         "synthetic_corpus:as_many_as_asked",
         "validated_pairs:rows_accounted_for",
         "vox_sources:source_parse_rate",
     ]
     jobs = sorted(job.name for job in location.resolve_all_job_defs() if not job.name.startswith("__"))
-    assert jobs == ["maintenance", "train_set", "whole_graph"]
+    assert jobs == ["deliver", "maintenance", "train_set", "whole_graph"]
     repository = location.get_repository_def()
     assert sorted(schedule.name for schedule in repository.schedule_defs) == ["nightly", "weekly_maintenance"]
     assert sorted(sensor.name for sensor in repository.sensor_defs) == [
+        "champion_changed",
         "docs_sources_changed",
         "grammar_changed",
         "run_failed",

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from mens_pipeline.training.contract import LIBRARIES
-from mens_pipeline.training.manifest import card_of, training_manifest, write_manifest
+from mens_pipeline.training.manifest import data_sources, training_manifest, write_manifest
+from mens_pipeline.training.model_card import DataSource, model_card
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline_tests.training.runs import prepared, resolved
 from mens_pipeline_tests.training.small_folder import write_folder
@@ -60,38 +61,6 @@ def test_an_adapter_is_named_after_the_commit(run: PreparedRun, vcs_sha: str | N
     manifest = _manifest(run, vcs_sha)
 
     assert (manifest["name"], manifest["vcs_sha"]) == (name, vcs_sha)
-    assert f"\n# {name}\n" in card_of(manifest)
-
-
-def test_the_card_is_for_people(run: PreparedRun) -> None:
-    """The head that the Hub reads, and a table of what counts."""
-    card = card_of(_manifest(run))
-    cells = [line.strip("| ").split(" | ") for line in card.splitlines() if line.startswith("| ")]
-    rows = {cell[0]: cell[1] for cell in cells[1:]}
-    head = card.split("---\n")[1]
-
-    assert head == f"base_model: {run.base.name}\nlibrary_name: peft\ntags: [vox, qlora]\n"
-    assert rows["licence of the base"] == "not stated"
-    assert rows["method"] == "QLoRA: NF4 with double quantisation"
-    assert rows["adapter"] == "rank 4, alpha 8, on all-linear"
-    assert rows["rows"] == "15 of 16, longest 77 tokens"
-    assert rows["updates"] == "4, 1234 tokens in 62 s"
-    assert rows["loss"] == "0.5124 on average while training"
-    assert rows["loss on other files"] == "not measured"
-    assert rows["contract"] == f"`{run.job.contract_digest[:12]}`"
-    assert run.job.system_prompt in card
-
-
-def test_the_card_says_what_was_measured(run: PreparedRun) -> None:
-    """The loss on files that did not train, the licence, and one quantisation where there was one."""
-    manifest = _manifest(run, validation_loss=0.25)
-    manifest["base_model"]["licence"] = "apache-2.0"
-    manifest["recipe"]["bnb_4bit_use_double_quant"] = False
-    card = card_of(manifest)
-
-    assert "| loss on other files | 0.2500 |" in card
-    assert "| licence of the base | apache-2.0 |" in card
-    assert "| method | QLoRA: NF4 |" in card
 
 
 def test_both_are_written_in_their_places(run: PreparedRun, tmp_path: Path) -> None:
@@ -101,4 +70,20 @@ def test_both_are_written_in_their_places(run: PreparedRun, tmp_path: Path) -> N
     write_manifest(tmp_path, manifest)
 
     assert json.loads((tmp_path / "training_manifest.json").read_text()) == manifest
-    assert (tmp_path / "adapter" / "README.md").read_text() == card_of(manifest)
+    assert (tmp_path / "adapter" / "README.md").read_text() == model_card(manifest)
+
+
+def test_the_sources_of_a_train_set_are_read_beside_it(run: PreparedRun, tmp_path: Path) -> None:
+    """What gave rows is named; a report beside another train set is not believed."""
+    train = tmp_path / "train.jsonl"
+    train.write_bytes(run.job.train_path.read_bytes())
+    sources = [
+        {"path": "pairs.jsonl", "distinct_lines": 12, "share_of_output": 0.75, "emitted_lines": 12},
+        {"path": "telemetry.jsonl", "distinct_lines": 0, "share_of_output": 0.0, "emitted_lines": 0},
+    ]
+    (tmp_path / "train.mix_report.json").write_text(json.dumps({"sources": sources}))
+    manifest = {**_manifest(run), "train_file": str(train)}
+
+    assert data_sources(manifest) == (DataSource("pairs.jsonl", 12, 0.75),)
+    assert data_sources({**manifest, "train_sha256": "0" * 64}) == ()
+    assert data_sources(_manifest(run)) == ()

@@ -1,31 +1,30 @@
 """A base model small enough to train in seconds: two layers with random weights, and a tokenizer of single bytes."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mens_pipeline.training.chat import IM_END, IM_START, TEMPLATE
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 HIDDEN = 64
 LAYERS = 2
 HEADS = 4
 
 
-def write_tiny_base(folder: Path) -> Path:
+def write_tiny_base(folder: Path, tokenizer: "Tokenizer | None" = None) -> Path:
     """A Llama of random weights, the same each time, as a Hugging Face folder.
 
     Args:
         folder: Where it goes.
+        tokenizer: One that knows the control tokens of ChatML; None for one of single bytes.
     """
     import torch
-    from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: PLC0415 - likewise
-    from tokenizers.decoders import ByteLevel  # noqa: PLC0415 - likewise
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE(vocab={sign: number for number, sign in enumerate(alphabet)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = ByteLevel()
-    tokenizer.add_special_tokens([IM_START, IM_END])
-    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=IM_END, pad_token=IM_END)
+    chosen = tokenizer if tokenizer is not None else _of_bytes()
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=chosen, eos_token=IM_END, pad_token=IM_END)
     wrapped.chat_template = TEMPLATE
     torch.manual_seed(0)
     config = LlamaConfig(
@@ -43,3 +42,15 @@ def write_tiny_base(folder: Path) -> Path:
     LlamaForCausalLM(config).save_pretrained(folder)
     wrapped.save_pretrained(folder)
     return folder
+
+
+def _of_bytes() -> "Tokenizer":
+    from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: PLC0415 - likewise
+    from tokenizers.decoders import ByteLevel  # noqa: PLC0415 - likewise
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={sign: number for number, sign in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = ByteLevel()
+    tokenizer.add_special_tokens([IM_START, IM_END])
+    return tokenizer

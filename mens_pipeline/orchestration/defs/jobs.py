@@ -8,11 +8,21 @@ WRITES_STORE: Final = {"mens/store": "writes"}
 """On every job that writes the store: assets hand their work on through its pointer `latest`, so the queue lets one of
 these jobs run at a time (dagster.yaml)."""
 
+_DELIVERED: Final = dg.AssetSelection.assets("merged_model", "serving_handoff")
+"""What follows a promotion: as large as the base, and of use only to whom it is handed."""
+
 whole_graph = dg.define_asset_job(
     "whole_graph",
-    selection=dg.AssetSelection.all(include_sources=True),
+    selection=dg.AssetSelection.all(include_sources=True) - _DELIVERED,
     tags=WRITES_STORE,
-    description="Everything from the sources on, with all checks.",
+    description="Everything from the sources to the adapter in use, with all checks.",
+)
+
+deliver = dg.define_asset_job(
+    "deliver",
+    selection=_DELIVERED,
+    tags=WRITES_STORE,
+    description="Merges the adapter in use, proves that it is the model that was judged, and hands it on.",
 )
 
 train_set = dg.define_asset_job(

@@ -1,0 +1,190 @@
+"""`mens merge` and `mens merge-weights`: from an adapter to a model that anybody can serve."""
+
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from mens_pipeline.training.devices import DeviceChoice
+
+if TYPE_CHECKING:
+    from mens_pipeline.corpus.store import Artifact, ArtifactStore
+    from mens_pipeline.delivery.merge_source import MergeSource
+    from mens_pipeline.delivery.merged_model import PreparedMerge
+    from mens_pipeline.settings import Settings
+
+_GRACE_SECONDS: Final = 20.0
+_INTERRUPTED: Final = 130
+_EVERY_SECONDS: Final = 5.0
+
+
+class Dtype(StrEnum):
+    """What merged weights are stored in."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+class Gguf(StrEnum):
+    """How the matrices of a GGUF file are stored."""
+
+    F32 = "f32"
+    F16 = "f16"
+    Q8_0 = "q8_0"
+
+
+def merge(  # noqa: PLR0913 - one parameter an option
+    *,
+    run_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder of a run of `mens train` [default: the champion].")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="A folder that stands alone, to copy.")
+    ] = None,
+    dtype: Annotated[
+        Dtype | None, typer.Option(help="Of the weights [default: what it was judged in, which keeps every token].")
+    ] = None,
+    gguf: Annotated[Gguf | None, typer.Option(help="Write it for llama.cpp and Ollama as well.")] = None,
+    prompts: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Held-out requests that are compared [default: 12].")
+    ] = None,
+    heldout: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Held-out pairs [default: those that it was judged by].")
+    ] = None,
+    device: Annotated[DeviceChoice, typer.Option(help="Never another one in its place.")] = DeviceChoice.BEST,
+    as_json: Annotated[bool, typer.Option("--json", help="Print external_serving_handoff_v1.json.")] = False,
+) -> None:
+    """Merge an adapter into its base, and prove that what comes out is the model that was judged.
+
+    The adapter is added to the four-bit weights restored, on which it was trained and judged. The folder is loaded anew
+    as any program would, and must write the same tokens to held-out requests (99.9 %) with the same share of Vox (0.2
+    points); otherwise nothing is handed on. Writes a folder of Hugging Face with card, merge_report.json and
+    external_serving_handoff_v1.json; with --gguf a GGUF file and a Modelfile for Ollama. What was merged before is not
+    merged again.
+
+    Exit code 0: merged. 1: refused, or another model came out. 2: the command was misused. 130: interrupted.
+    """
+    from mens_pipeline.corpus.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.delivery.gguf_model import build_gguf_model  # noqa: PLC0415 - likewise
+    from mens_pipeline.delivery.handoff import HANDOFF  # noqa: PLC0415 - likewise
+    from mens_pipeline.delivery.merge_source import merge_source  # noqa: PLC0415 - likewise
+    from mens_pipeline.delivery.merged_model import build_merged_model, refuse_difference  # noqa: PLC0415 - likewise
+    from mens_pipeline.delivery.serving_handoff import (  # noqa: PLC0415 - likewise
+        Delivery,
+        build_serving_handoff,
+        refuse_foreign,
+        write_folder,
+    )
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+
+    settings = load_settings()
+    store = ArtifactStore(settings.store_root.resolve())
+    if output is not None:
+        refuse_foreign(output)
+    source = merge_source(run_dir, store)
+    prepared = _prepare(source, store, settings, device, dtype, heldout, prompts)
+    gguf_model: Artifact | None = None
+    try:
+        merged, reused = build_merged_model(prepared, store, _launch)
+        _say("nothing has changed since this was merged before" if reused else f"merged into {merged.path}")
+        report = refuse_difference(merged.path)
+        _say(report.summary)
+        if gguf is not None:
+            gguf_model, _ = build_gguf_model(merged, prepared, gguf.value, store, _launch)
+    except KeyboardInterrupt:
+        _say("interrupted; run the same command again")
+        raise typer.Exit(_INTERRUPTED) from None
+    delivery = Delivery(source, merged, gguf_model, settings.data_licence)
+    handoff = build_serving_handoff(delivery, store)[0].path / HANDOFF
+    if output is not None:
+        handoff = write_folder(delivery, output)
+    if as_json:
+        typer.echo(handoff.read_text(encoding="utf-8"), nl=False)
+        return
+    verdict = "promoted" if source.promoted is not None else "not promoted"
+    typer.echo(f"{prepared.source.manifest['name']}, {verdict}: {report.summary}")
+    typer.echo(f"model    {output or merged.path}")
+    if gguf_model is not None:
+        typer.echo(f"gguf     {_gguf_file(output or gguf_model.path)}")
+    typer.echo(f"hand-off {handoff}")
+
+
+def merge_weights(
+    *,
+    run_dir: Annotated[Path, typer.Option(metavar="DIR", help="The folder of a run.")] = Path("runs/latest"),
+) -> None:
+    """Say what became of merging weights: adapters are merged by `mens merge`.
+
+    The Rust toolchain merged checkpoints of its model trained from scratch by this name.
+
+    Exit code 0: never. 1: always; the message names the command. 2: the command was misused.
+    """
+    from mens_pipeline.delivery.merge_weights import refuse_merge_weights  # noqa: PLC0415 - only a real run needs it
+
+    raise refuse_merge_weights(run_dir)
+
+
+def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
+    source: "MergeSource",
+    store: "ArtifactStore",
+    settings: "Settings",
+    device: DeviceChoice,
+    dtype: Dtype | None,
+    heldout: Path | None,
+    num_prompts: int | None,
+) -> "PreparedMerge":
+    from mens_pipeline.corpus.yaml_file import load_model  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.delivery.agreement import NUM_PROMPTS  # noqa: PLC0415 - likewise
+    from mens_pipeline.delivery.merge_prompts import prompts_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.delivery.merged_model import KIND, prepare_merge  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.generation import Decoding  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.prepare import Conditions, answer_fits  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import EVALUATION  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
+
+    chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
+    _say(f"device {chosen.kind}: {chosen.name}")
+    decoding = load_model(EVALUATION, Decoding)
+    asked = prompts_of(source, heldout, store, answer_fits(source.manifest, decoding), num_prompts or NUM_PROMPTS)
+    _say(f"adapter {source.adapter_sha256[:12]} of {source.run}, {len(asked.tasks)} requests to compare by")
+    conditions = Conditions(decoding, chosen, settings.cache_root / f"{chosen.kind}.lock")
+    work = store.root / KIND / f".work-{time.time_ns()}"
+    return prepare_merge(source, asked, conditions, dtype.value if dtype is not None else None, work)
+
+
+def _launch(job_path: Path) -> int:
+    from mens_pipeline.delivery.merge_job import MODULE, PROGRESS  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.settings import training_environment  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.telemetry_log import Follower  # noqa: PLC0415 - likewise
+
+    follower = Follower(job_path.with_name(PROGRESS), _show())
+    log = job_path.with_name("child.log")
+    return run_child(MODULE, job_path, training_environment(), follower.poll, _GRACE_SECONDS, log)
+
+
+def _show() -> Callable[[dict[str, Any]], None]:
+    """Prints a line every few seconds, and the last one of each model."""
+    from mens_pipeline.evaluation.generation import progress_of  # noqa: PLC0415 - only a real run needs it
+
+    shown = 0.0
+
+    def show(event: dict[str, Any]) -> None:
+        nonlocal shown
+        answer = event["payload"]
+        if time.monotonic() - shown > _EVERY_SECONDS or answer["num_done"] == answer["num_answers"]:
+            shown = time.monotonic()
+            _say(f"{answer['model']}: {progress_of(answer)}")
+
+    return show
+
+
+def _gguf_file(folder: Path) -> Path:
+    return next(folder.glob("*.gguf"))
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)

@@ -1,0 +1,113 @@
+"""Whether an adapter belongs to its base: read from the headers of both, before any weight is loaded.
+
+PEFT takes an adapter with layers that the base lacks, and one that lacks layers, with a warning at most; what comes out
+is another model than the one that was trained.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.prepare import WEIGHTS
+from mens_pipeline.training.base_model import digest_of_folder
+
+CONFIG: Final = "adapter_config.json"
+_LORA: Final = "LORA"
+_MATRIX: Final = re.compile(r"base_model\.model\.(?P<layer>.+)\.lora_(?P<half>[AB])\.weight")
+_LONGEST_HEADER: Final = 100_000_000
+_SHOWN: Final = 3
+_ADVICE: Final = "Name the run that it was trained in."
+
+Shape = tuple[int, ...]
+
+
+def refuse_misfit(adapter: Path, manifest: dict[str, Any]) -> None:
+    """Nothing, if an adapter can be merged into its base.
+
+    Args:
+        adapter: Its folder.
+        manifest: The training manifest, which names the base.
+
+    Raises:
+        RefusedError: It is no LoRA adapter, the base is gone or another one, or its matrices do not fit.
+    """
+    config = _config_of(adapter)
+    base = manifest["base_model"]
+    path = Path(base["path"])
+    if not path.is_dir() or digest_of_folder(path) != base["sha256"]:
+        found = "changed" if path.is_dir() else "gone"
+        advice = "Restore it, or train again."
+        raise RefusedError(f"{path}: the base model {base['name']} of this adapter is {found}. {advice}")
+    weights = adapter / WEIGHTS
+    shapes = {name: shape for file in sorted(path.glob("*.safetensors")) for name, shape in shapes_in(file).items()}
+    reasons = list(_objections(shapes_in(weights), shapes, config["r"]))
+    if reasons:
+        shown = "; ".join(reasons[:_SHOWN])
+        more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
+        raise RefusedError(f"{weights}: does not fit {base['name']}: {shown}{more}. {_ADVICE}")
+
+
+def shapes_in(file: Path) -> dict[str, Shape]:
+    """Name and shape of each tensor of a safetensors file, from its header alone.
+
+    Args:
+        file: The file.
+
+    Raises:
+        RefusedError: It is no safetensors file.
+    """
+    with file.open("rb") as content:
+        length = int.from_bytes(content.read(8), "little")
+        try:
+            header = json.loads(content.read(min(length, _LONGEST_HEADER)))
+        except ValueError as error:
+            raise RefusedError(f"{file}: no safetensors file. {_ADVICE}") from error
+    return {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
+
+
+def _config_of(adapter: Path) -> dict[str, Any]:
+    """What an adapter says of itself, if it is what `mens train` makes."""
+    path = adapter / CONFIG
+    try:
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        found = error.strerror if isinstance(error, OSError) else "no JSON"
+        raise RefusedError(f"{path}: {found}. {_ADVICE}") from error
+    kind = config.get("peft_type")
+    if kind != _LORA:
+        advice = "Only LoRA adapters are merged; serve it beside its base with PEFT."
+        raise RefusedError(f"{path}: peft_type is {kind}, expected {_LORA}. {advice}")
+    return config
+
+
+def _objections(adapter: dict[str, Shape], base: dict[str, Shape], rank: int) -> Iterator[str]:
+    """What does not fit, a phrase each."""
+    halves: dict[str, dict[str, Shape]] = {}
+    for name, shape in adapter.items():
+        found = _MATRIX.fullmatch(name)
+        if found is None:
+            yield f"{name} is no LoRA matrix"
+        else:
+            halves.setdefault(found["layer"], {})[found["half"]] = shape
+    if not halves:
+        yield "it holds no LoRA matrix at all"
+    for layer, pair in halves.items():
+        targets = _targets(layer, base)
+        if not targets:
+            yield f"the base has no {layer}"
+        elif set(pair) != {"A", "B"}:
+            yield f"{layer} has one matrix of two"
+        elif not any(pair == {"A": (rank, target[1]), "B": (target[0], rank)} for target in targets):
+            yield f"{layer} is {targets[0]}, the adapter has {pair['B']} by {pair['A']}, of rank {rank}"
+
+
+def _targets(layer: str, base: dict[str, Shape]) -> list[Shape]:
+    """The shapes of what may be the weight of a layer: files of some families put other words before `layers.`."""
+    exact = base.get(f"{layer}.weight")
+    if exact is not None:
+        return [exact]
+    tail = layer[layer.find("layers.") :] if "layers." in layer else layer
+    return [shape for name, shape in base.items() if name.endswith(f".{tail}.weight")]

@@ -1,0 +1,127 @@
+"""Whether two models write the same: tokens, programs, verdicts of the front end."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mens_pipeline.delivery.merge_job import Comparison, Written
+from mens_pipeline.evaluation.generation import Answer
+from mens_pipeline.evaluation.judge import judge
+from mens_pipeline.evaluation.statistics import Rate, rate_of
+from mens_pipeline.evaluation.tasks import Task
+
+NUM_PROMPTS: Final = 12
+"""Requests that are compared: about a minute for the smallest base on two processor cores."""
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Demand(_Document):
+    """How far two models may be apart."""
+
+    min_token_agreement: float = Field(ge=0, le=1, description="Share of tokens that are the same.")
+    min_led_agreement: float = Field(ge=0, le=1, description="The same, led along what the reference wrote.")
+    max_parse_difference: float = Field(ge=0, le=1, description="Between the shares of answers that are Vox.")
+
+
+class Agreement(_Document):
+    """How far two models are apart. An answer that leaves the other at one token counts as different from there on."""
+
+    num_prompts: int = Field(ge=0)
+    num_tokens: int = Field(ge=0, description="Of the longer answer of each pair.")
+    num_same_tokens: int = Field(ge=0, description="The same at the same place.")
+    num_led_tokens: int = Field(ge=0, description="Of the reference; most likely to the candidate as well.")
+    num_reference_tokens: int = Field(ge=0, description="That the reference wrote.")
+    num_same_answers: int = Field(ge=0, description="To the last token.")
+    num_same_prompts: int = Field(ge=0, description="Requests that became the same tokens on both sides.")
+    token_agreement: float = Field(ge=0, le=1)
+    led_agreement: float = Field(ge=0, le=1)
+    reference_parse_rate: Rate
+    candidate_parse_rate: Rate
+    largest_logit_difference: float = Field(ge=0, description="Of the first token of an answer.")
+
+    @property
+    def parse_difference(self) -> float:
+        """Between the shares of answers that are Vox; 1 where nothing was asked."""
+        one, other = self.reference_parse_rate.value, self.candidate_parse_rate.value
+        return abs(one - other) if one is not None and other is not None else 1.0
+
+
+STRICT: Final = Demand(min_token_agreement=0.999, min_led_agreement=0.999, max_parse_difference=0.002)
+"""What a merged model must meet: the same model, to rounding."""
+
+
+def agreement_of(
+    comparisons: Iterable[Comparison], tasks: Mapping[str, Task], largest_logit_difference: float
+) -> Agreement:
+    """How far apart two models are.
+
+    Args:
+        comparisons: What both wrote.
+        tasks: Name of a request -> what it asks for.
+        largest_logit_difference: As the process measured it.
+    """
+    pairs = list(comparisons)
+    same = [sum(map(int.__eq__, c.reference.tokens, c.candidate.tokens)) for c in pairs]
+    num_led, num_reference = sum(c.num_led for c in pairs), sum(len(c.reference.tokens) for c in pairs)
+    total = sum(max(len(c.reference.tokens), len(c.candidate.tokens)) for c in pairs)
+    return Agreement(
+        num_prompts=len(pairs),
+        num_tokens=total,
+        num_same_tokens=sum(same),
+        num_led_tokens=num_led,
+        num_reference_tokens=num_reference,
+        num_same_answers=sum(c.reference.tokens == c.candidate.tokens for c in pairs),
+        num_same_prompts=sum(c.same_prompt for c in pairs),
+        token_agreement=sum(same) / total if total else 0.0,
+        led_agreement=num_led / num_reference if num_reference else 0.0,
+        reference_parse_rate=rate_of(_parses(tasks[c.task], c.reference) for c in pairs),
+        candidate_parse_rate=rate_of(_parses(tasks[c.task], c.candidate) for c in pairs),
+        largest_logit_difference=largest_logit_difference,
+    )
+
+
+def reasons_against(found: Agreement, demand: Demand) -> tuple[str, ...]:
+    """Why two models are not the same, a sentence each; none when they are.
+
+    Args:
+        found: How far apart they are.
+        demand: How far they may be.
+    """
+    reasons = []
+    if found.num_prompts == 0:
+        reasons.append("Nothing was compared.")
+    if found.num_same_prompts < found.num_prompts:
+        count = f"{found.num_prompts - found.num_same_prompts}/{found.num_prompts}"
+        reasons.append(f"{count} requests became other tokens by the template of the folder.")
+    if found.token_agreement < demand.min_token_agreement:
+        count = f"{found.num_same_tokens}/{found.num_tokens} ({100 * found.token_agreement:.2f} %)"
+        reasons.append(f"{count} of the tokens are the same, required {100 * demand.min_token_agreement:.1f} %.")
+    if found.led_agreement < demand.min_led_agreement:
+        count = f"{found.num_led_tokens}/{found.num_reference_tokens} ({100 * found.led_agreement:.2f} %)"
+        required = f"required {100 * demand.min_led_agreement:.1f} %"
+        reasons.append(f"Led along what is expected, {count} of the tokens are the same, {required}.")
+    if found.parse_difference > demand.max_parse_difference:
+        rates = f"{found.candidate_parse_rate.short}, before {found.reference_parse_rate.short}"
+        reasons.append(f"Parse rate {rates}; allowed are {100 * demand.max_parse_difference:.1f} points.")
+    return tuple(reasons)
+
+
+def spread(tasks: Sequence[Task], number: int) -> tuple[Task, ...]:
+    """So many tasks, evenly from first to last: files stand in order, so neighbours are alike.
+
+    Args:
+        tasks: All of them.
+        number: How many; all when there are no more.
+    """
+    if number >= len(tasks):
+        return tuple(tasks)
+    return tuple(tasks[place * len(tasks) // number] for place in range(number))
+
+
+def _parses(task: Task, written: Written) -> bool:
+    answer = Answer(task=task.id, sample=0, text=written.text, num_tokens=len(written.tokens), stopped=written.stopped)
+    return judge(task, answer).parses

@@ -1,0 +1,52 @@
+"""How others put a request to the model: the chat template of the merged folder, and the file that Ollama reads."""
+
+from typing import Final
+
+from mens_pipeline.training.chat import IM_END, IM_START, TEMPLATE
+
+MODELFILE: Final = "Modelfile"
+
+
+def template_with(system: str) -> str:
+    """The chat template of a model, which begins with its system prompt where a conversation brings none.
+
+    A model that is asked without the prompt that it was trained with answers worse, and most clients send none.
+
+    Args:
+        system: What the model was told before every request.
+
+    Returns:
+        A Jinja template; one request gives the text of `render_prompt`.
+    """
+    literal = system.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    head = (
+        "{% if not messages or messages[0]['role'] != 'system' %}"
+        f"{{{{ '{IM_START}system\\n{literal}{IM_END}\\n' }}}}"
+        "{% endif %}"
+    )
+    return head + TEMPLATE
+
+
+def modelfile(gguf: str, system: str, context_length: int) -> str:
+    """What Ollama needs to serve a GGUF file: form, stop token, system prompt; greedy, as the model was judged.
+
+    Args:
+        gguf: The file, relative to this one.
+        system: What the model is told before every request.
+        context_length: Tokens that it can look back on.
+    """
+    template = (
+        f"{{{{ if .System }}}}{IM_START}system\n{{{{ .System }}}}{IM_END}\n{{{{ end }}}}"
+        f"{{{{ if .Prompt }}}}{IM_START}user\n{{{{ .Prompt }}}}{IM_END}\n{{{{ end }}}}"
+        f"{IM_START}assistant\n{{{{ .Response }}}}{IM_END}\n"
+    )
+    lines = (
+        f"FROM ./{gguf}",
+        f'TEMPLATE """{template}"""',
+        f'SYSTEM """{system}"""',
+        f'PARAMETER stop "{IM_END}"',
+        f'PARAMETER stop "{IM_START}"',
+        "PARAMETER temperature 0",
+        f"PARAMETER num_ctx {context_length}",
+    )
+    return "\n".join(lines) + "\n"

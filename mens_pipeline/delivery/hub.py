@@ -1,0 +1,159 @@
+"""A promoted adapter on the Hub: what would be sent, and the commit that it became."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pydantic import SecretStr
+
+from mens_pipeline.corpus.store import digest_of
+from mens_pipeline.delivery.adapter_fit import CONFIG
+from mens_pipeline.delivery.card import card_of_source
+from mens_pipeline.delivery.merge_source import MergeSource
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.training.job import ADAPTER
+from mens_pipeline.training.manifest import CARD
+from mens_pipeline.training.model_card import base_name
+
+MAIN: Final = "main"
+_REPO: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
+_REVISION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """One file that would be sent.
+
+    Attributes:
+        name: In the repository.
+        path: On this machine.
+        num_bytes: Its size.
+        sha256: Of its bytes, hexadecimal.
+    """
+
+    name: str
+    path: Path
+    num_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class PushPlan:
+    """What would be sent, and where.
+
+    Attributes:
+        repo: `OWNER/NAME`.
+        revision: The branch.
+        files: What it is.
+        message: Of the commit.
+    """
+
+    repo: str
+    revision: str
+    files: tuple[PlannedFile, ...]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What it became.
+
+    Attributes:
+        commit: To pin; 40 hexadecimal digits.
+        url: Where a person sees it.
+    """
+
+    commit: str
+    url: str
+
+
+def plan_push(source: MergeSource, repo: str, revision: str, data_licence: str | None, staging: Path) -> PushPlan:
+    """Gather what would be sent: the adapter as it was promoted, its card, its figures; nothing names this machine.
+
+    Args:
+        source: The adapter.
+        repo: `OWNER/NAME`.
+        revision: The branch.
+        data_licence: Of the workspace that it learnt from; None when nobody said.
+        staging: An empty folder for what is sent.
+
+    Raises:
+        ConfigurationError: That is no name of a repository or of a branch.
+        RefusedError: The adapter was not promoted, was taken out of use since, or was changed since.
+    """
+    if not _REPO.fullmatch(repo) or ".." in repo or "--" in repo:
+        raise ConfigurationError(f"--repo {repo}: no name of a repository. Write OWNER/NAME.")
+    if not _REVISION.fullmatch(revision) or ".." in revision:
+        raise ConfigurationError(f"--revision {revision}: no name of a branch.")
+    promoted = source.promoted
+    if promoted is None:
+        advice = (
+            "Only a promoted adapter goes to the Hub. Run `mens promote` first; `mens promote --history` shows what is."
+        )
+        raise RefusedError(f"{source.run}: not promoted, or taken out of use by a rollback. {advice}")
+    for name, output in promoted.manifest["outputs"].items():
+        path = promoted.path / name
+        if name.startswith((f"{ADAPTER}/", RESULTS)) and (not path.is_file() or digest_of(path) != output["sha256"]):
+            raise RefusedError(f"{path}: changed since it was promoted. Restore it, or promote again.")
+    shutil.copytree(promoted.path / ADAPTER, staging, dirs_exist_ok=True)
+    shutil.copy2(promoted.path / RESULTS, staging / RESULTS)
+    (staging / CARD).write_text(card_of_source(source, "adapter", data_licence), encoding="utf-8")
+    _name_base(staging / CONFIG, base_name(source.manifest))
+    verdict = source.verdict_sha256 or "none"
+    message = f"{source.manifest['name']}: adapter {source.adapter_sha256[:12]}, verdict {verdict[:12]}"
+    return PushPlan(repo, revision, tuple(_planned(staging)), message)
+
+
+def push(plan: PushPlan, token: SecretStr | None) -> Pushed:
+    """Send it, as one commit on what the branch holds now; a repository that is not there is made, private.
+
+    Args:
+        plan: What is sent.
+        token: Of a user who may write there.
+
+    Returns:
+        The commit.
+
+    Raises:
+        ConfigurationError: There is no token.
+        RefusedError: The Hub cannot be reached, or does not take it.
+    """
+    from httpx2 import HTTPError  # noqa: PLC0415 - comes with huggingface_hub
+    from huggingface_hub import CommitOperationAdd, HfApi  # noqa: PLC0415 - loads in a command or a step alone
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled  # noqa: PLC0415 - likewise
+
+    if token is None or not token.get_secret_value().strip():
+        raise ConfigurationError("HF_TOKEN: not set. Set the token of a user who may write to the repository.")
+    api = HfApi(token=token.get_secret_value())
+    operations = [CommitOperationAdd(path_in_repo=file.name, path_or_fileobj=str(file.path)) for file in plan.files]
+    try:
+        api.create_repo(plan.repo, private=True, exist_ok=True)
+        if plan.revision != MAIN:
+            api.create_branch(plan.repo, branch=plan.revision, exist_ok=True)
+        head = api.model_info(plan.repo, revision=plan.revision).sha
+        info = api.create_commit(
+            plan.repo, operations, commit_message=plan.message, revision=plan.revision, parent_commit=head
+        )
+    except (HfHubHTTPError, HTTPError, OfflineModeIsEnabled, RuntimeError, ValueError, OSError) as error:
+        words = str(error).strip().splitlines() or [type(error).__name__]
+        advice = "Look at token, name and network, and run the same again: a commit is taken whole or not at all."
+        raise RefusedError(f"{plan.repo}: not sent. {words[0][:300]} {advice}") from error
+    return Pushed(info.oid, str(info.commit_url))
+
+
+def _name_base(path: Path, name: str) -> None:
+    """Call the base what it is called elsewhere: training leaves the folder that it lay in on this machine."""
+    config = json.loads(path.read_text(encoding="utf-8"))
+    text = json.dumps({**config, "base_model_name_or_path": name}, indent=2, sort_keys=True)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _planned(staging: Path) -> Iterator[PlannedFile]:
+    for path in sorted(staging.rglob("*")):
+        if path.is_file():
+            yield PlannedFile(path.relative_to(staging).as_posix(), path, path.stat().st_size, digest_of(path))

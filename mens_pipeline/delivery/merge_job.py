@@ -1,0 +1,92 @@
+"""What the processes of delivery are told, and what they leave behind."""
+
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mens_pipeline.evaluation.generation import GenerationJob
+
+MODULE: Final = "mens_pipeline.delivery.merge_child"
+"""What runs in the process that merges, and in the one that writes GGUF."""
+
+PROGRESS: Final = "delivery.jsonl"
+"""In the folder of a job: what happens, one event a line."""
+
+COMPARISONS: Final = "comparisons.jsonl"
+"""What both models wrote, one `Comparison` a line."""
+
+FIGURES: Final = "figures.json"
+"""What only the process can measure."""
+
+MODEL: Final = "model"
+"""In the folder of a job: what it made."""
+
+Dtype = Literal["float32", "bfloat16"]
+GgufType = Literal["f32", "f16", "q8_0"]
+
+
+class _Job(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    reference: GenerationJob = Field(description="The model as it was judged, and what it is asked.")
+
+    @property
+    def run_dir(self) -> Path:
+        """Where everything of it goes."""
+        return self.reference.run_dir
+
+    @property
+    def lock_path(self) -> Path:
+        """Held while the device is in use."""
+        return self.reference.lock_path
+
+    @property
+    def lock_seconds(self) -> float:
+        """How long another holder may take to end."""
+        return self.reference.lock_seconds
+
+
+class MergeJob(_Job):
+    """Merge an adapter, and compare what comes out with what was judged."""
+
+    what: Literal["merge"] = "merge"
+    dtype: Dtype = Field(description="What the merged weights are stored in.")
+    chat_template: str = Field(description="The template of the merged folder.")
+
+
+class GgufJob(_Job):
+    """Write a merged model as GGUF, and compare what is read back with the merged model."""
+
+    what: Literal["gguf"] = "gguf"
+    merged_path: Path = Field(description="The merged folder.")
+    file_type: GgufType
+    file_name: str = Field(description="Of the GGUF file.")
+    model_name: str = Field(description="What the file says of itself.")
+    licence: str | None = Field(description="Likewise.")
+
+
+class Written(BaseModel):
+    """What a model wrote."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tokens: tuple[int, ...]
+    text: str
+    stopped: bool
+
+
+class Comparison(BaseModel):
+    """One request to two models."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task: str
+    same_prompt: bool = Field(
+        description="The tokens that were given are the same, each made as its model's user would."
+    )
+    reference: Written
+    candidate: Written
+    num_led: int = Field(
+        ge=0, description="Tokens of the reference that the candidate finds most likely, given the same text before."
+    )

@@ -1,0 +1,134 @@
+"""Which adapter is merged: that of a run, or the champion; refused when it is not what can be merged."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from mens_pipeline.corpus.store import MANIFEST as STORE_MANIFEST
+from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.delivery.adapter_fit import refuse_misfit
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.benchmark_gate import receipt_in
+from mens_pipeline.evaluation.history import KIND as PROMOTED
+from mens_pipeline.evaluation.history import champion_of, history_of, withdrawn
+from mens_pipeline.evaluation.prepare import adapter_digest, manifest_of
+from mens_pipeline.evaluation.receipt import RECEIPT, Receipt
+from mens_pipeline.training.job import ADAPTER
+from mens_pipeline.training.manifest import MANIFEST, METHOD
+
+SCRATCH: Final = "scratch"
+_SCRATCH_KIND: Final = "scratch_model"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSource:
+    """An adapter that can be merged.
+
+    Attributes:
+        run: The folder with `adapter/` and its training manifest.
+        manifest: The training manifest.
+        adapter_sha256: Of its weights, hexadecimal.
+        promoted: The same adapter as it was promoted; None when it was not, or was taken out of use since.
+        receipt: The verdict on this very adapter; None without one.
+        receipt_path: Where that stands.
+    """
+
+    run: Path
+    manifest: dict[str, Any]
+    adapter_sha256: str
+    promoted: Artifact | None
+    receipt: Receipt | None
+    receipt_path: Path | None
+
+    @property
+    def verdict_sha256(self) -> str | None:
+        """SHA-256 of the verdict, hexadecimal; None without one."""
+        return digest_of(self.receipt_path) if self.receipt_path is not None else None
+
+
+def merge_source(run: Path | None, store: ArtifactStore) -> MergeSource:
+    """The adapter of a run, or the champion when no run is named.
+
+    Args:
+        run: Its folder; None for the champion.
+        store: Where promoted adapters are kept.
+
+    Raises:
+        RefusedError: There is no champion; the run is not complete, or of the scratch lane; the adapter is no LoRA
+            adapter, or of another base; the base is gone.
+    """
+    champion = champion_of(store) if run is None else None
+    if run is None and champion is None:
+        raise RefusedError(f"{store.root / PROMOTED}: no champion. Promote an adapter, or name one with --run-dir DIR.")
+    folder = champion.path if champion is not None else run
+    assert folder is not None, "one of the two is there"  # noqa: S101 - our own impossibility
+    if lane_of(folder) == SCRATCH:
+        advice = f"It has no adapter and no base. Run: mens merge-weights --run-dir {folder}"
+        raise RefusedError(f"{folder}: a model of the scratch lane. {advice}")
+    manifest = manifest_of(folder)
+    if manifest.get("backend") != METHOD:
+        found = manifest.get("backend", "nothing")
+        advice = "Name the folder of a complete run of `mens train`."
+        raise RefusedError(f"{folder / MANIFEST}: backend is {found}, expected {METHOD}. {advice}")
+    adapter_sha256 = adapter_digest(folder)
+    refuse_misfit(folder / ADAPTER, manifest)
+    promoted = promoted_of(store, adapter_sha256)
+    where = promoted.path if promoted is not None else folder
+    receipt = _verdict_on(adapter_sha256, where)
+    return MergeSource(
+        run=folder,
+        manifest=manifest,
+        adapter_sha256=adapter_sha256,
+        promoted=promoted,
+        receipt=receipt,
+        receipt_path=where / RECEIPT if receipt is not None else None,
+    )
+
+
+def lane_of(folder: Path) -> str | None:
+    """Which lane the manifest of a run names; None when there is no manifest, or it names none.
+
+    Args:
+        folder: That of a run, or of an artifact of the store.
+    """
+    for name in (MANIFEST, STORE_MANIFEST):
+        path = folder / name
+        if path.is_file():
+            try:
+                found = json.loads(path.read_text(encoding="utf-8"))
+            except ValueError:
+                return None  # whoever reads the manifest for what it says refuses it with the place
+            if found.get("kind") == _SCRATCH_KIND:
+                return SCRATCH
+            if "lane" in found:
+                return str(found["lane"])
+    return None
+
+
+def promoted_of(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
+    """An adapter as it was promoted; None when it never was, or a rollback took it out of use.
+
+    Args:
+        store: Where promoted adapters are kept.
+        adapter_sha256: Of its weights.
+    """
+    if adapter_sha256 in withdrawn(store):
+        return None
+    events = (event for event in reversed(history_of(store)) if event.adapter_sha256 == adapter_sha256)
+    return next((found for event in events if (found := store.get(PROMOTED, event.key)) is not None), None)
+
+
+def _verdict_on(adapter_sha256: str, folder: Path) -> Receipt | None:
+    """The verdict in a folder, if it can be read and is about this adapter."""
+    if not (folder / RECEIPT).is_file():
+        return None
+    try:
+        receipt = receipt_in(folder)
+    except ValidationError as error:
+        message = f"{folder / RECEIPT}: cannot be read. Run `mens gate --run-dir {folder}` again."
+        raise RefusedError(message) from error
+    is_about_it = receipt.subject is not None and receipt.subject.adapter_sha256 == adapter_sha256
+    return receipt if is_about_it else None

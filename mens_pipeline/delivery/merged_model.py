@@ -1,0 +1,198 @@
+"""A merged model as an artifact: merged and compared once for one adapter."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.corpus.jsonl import read_models
+from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.delivery.agreement import STRICT, agreement_of, reasons_against
+from mens_pipeline.delivery.chat_form import template_with
+from mens_pipeline.delivery.merge_documents import (
+    MERGE_MANIFEST,
+    MERGE_REPORT,
+    MergedInto,
+    MergeManifest,
+    MergeReport,
+)
+from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, MODEL, Comparison, Dtype, MergeJob
+from mens_pipeline.delivery.merge_prompts import Prompts
+from mens_pipeline.delivery.merge_source import MergeSource
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.prepare import Conditions, prepare_generation
+from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
+from mens_pipeline.training.contract import library_versions
+from mens_pipeline.training.launch import refuse_failure
+from mens_pipeline.training.model_card import base_name
+
+KIND: Final = "merged_model"
+_MAKERS: Final = ("agreement.py", "chat_form.py", "merge.py", "merge_documents.py", "writing.py")
+"""The files that decide what a merged folder holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedMerge:
+    """A merge that may begin.
+
+    Attributes:
+        job: What the process is told.
+        job_path: Where it stands as JSON.
+        source: The adapter.
+        prompts: What both models are asked.
+        inputs: All that decides what comes out, in JSON types.
+    """
+
+    job: MergeJob
+    job_path: Path
+    source: MergeSource
+    prompts: Prompts
+    inputs: dict[str, Any]
+
+
+def prepare_merge(
+    source: MergeSource, prompts: Prompts, conditions: Conditions, dtype: Dtype | None, run_dir: Path
+) -> PreparedMerge:
+    """Look at adapter and base, and write the job.
+
+    Args:
+        source: The adapter.
+        prompts: What both models are asked.
+        conditions: Under which they answer; what is drawn is always the most likely token.
+        dtype: What the weights are stored in; None for what the judged model computes in, which keeps every token.
+        run_dir: Where the job works; emptied first.
+
+    Raises:
+        RefusedError: The run is not complete, or its base is gone or another one.
+    """
+    greedy = conditions.decoding.model_copy(update={"temperature": 0.0, "num_samples": 1})
+    conditions = Conditions(greedy, conditions.device, conditions.lock_path)
+    reference = prepare_generation("adapter", source.run, prompts.tasks, conditions, run_dir)
+    template = template_with(source.manifest["system_prompt"])
+    chosen = dtype if dtype is not None else reference.job.compute_dtype
+    job = MergeJob(reference=reference.job, dtype=chosen, chat_template=template)
+    reference.job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    inputs = {
+        "reference": reference.inputs,
+        "dtype": chosen,
+        "chat_template": template,
+        "heldout_sha256": prompts.heldout_sha256,
+        "name": source.manifest["name"],
+        "grammar": grammar_fingerprint(),
+        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
+    }
+    return PreparedMerge(job, reference.job_path, source, prompts, inputs)
+
+
+def build_merged_model(
+    prepared: PreparedMerge, store: ArtifactStore, launch: Callable[[Path], int]
+) -> tuple[Artifact, bool]:
+    """Merge an adapter and compare the outcome with what was judged, unless the very same was merged before.
+
+    Args:
+        prepared: What to merge.
+        store: Where merged models are kept.
+        launch: Runs the process of a job, given as a file, and returns its exit code.
+
+    Returns:
+        The merged model, and whether it was reused. The folder is what `AutoModelForCausalLM.from_pretrained` reads,
+        with `merge_manifest.json` and `merge_report.json`, also where the report says that it is not the same model.
+
+    Raises:
+        RefusedError: The process did not come to its end; the message says why.
+        ConfigurationError: The store cannot be written.
+    """
+    run_dir = prepared.job.run_dir
+
+    def write(folder: Path) -> dict[str, Any]:
+        refuse_failure(run_dir, launch(prepared.job_path), "merging")
+        shutil.copytree(run_dir / MODEL, folder, dirs_exist_ok=True)
+        shutil.copy2(run_dir / COMPARISONS, folder / COMPARISONS)
+        figures = json.loads((run_dir / FIGURES).read_text(encoding="utf-8"))
+        report = _report(prepared, figures)
+        for name, document in ((MERGE_MANIFEST, _manifest(prepared, figures)), (MERGE_REPORT, report)):
+            (folder / name).write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        return {"name": prepared.source.manifest["name"], "passed": report.passed}
+
+    merged, reused = store.built(KIND, prepared.inputs, write)
+    shutil.rmtree(run_dir, ignore_errors=True)
+    return merged, reused
+
+
+def report_in(merged: Path) -> MergeReport:
+    """The report on a merged model.
+
+    Args:
+        merged: Its folder.
+    """
+    return MergeReport.model_validate_json((merged / MERGE_REPORT).read_text(encoding="utf-8"))
+
+
+def manifest_in(merged: Path) -> MergeManifest:
+    """What a merged model is made of.
+
+    Args:
+        merged: Its folder.
+    """
+    return MergeManifest.model_validate_json((merged / MERGE_MANIFEST).read_text(encoding="utf-8"))
+
+
+def refuse_difference(merged: Path) -> MergeReport:
+    """The report on a merged model that is what was judged.
+
+    Args:
+        merged: Its folder.
+
+    Raises:
+        RefusedError: It is another model.
+    """
+    report = report_in(merged)
+    if not report.passed:
+        advice = "Merge again with --dtype float32; if that was it, report this with merge_report.json."
+        raise RefusedError(f"{merged}: not handed on. {' '.join(report.reasons)} {advice}")
+    return report
+
+
+def _report(prepared: PreparedMerge, figures: dict[str, Any]) -> MergeReport:
+    reference = prepared.job.reference
+    tasks = {task.id: task for task in prepared.prompts.tasks}
+    comparisons = read_models(prepared.job.run_dir / COMPARISONS, Comparison)
+    found = agreement_of(comparisons, tasks, figures["largest_logit_difference"])
+    reasons = reasons_against(found, STRICT)
+    return MergeReport(
+        reference=f"base in {reference.quantization} restored, adapter beside it, {reference.compute_dtype}",
+        candidate=f"merged folder as transformers loads it, {prepared.job.dtype}",
+        adapter_sha256=prepared.source.adapter_sha256,
+        heldout_sha256=prepared.prompts.heldout_sha256,
+        computed_on=(reference.device, reference.compute_dtype),
+        max_new_tokens=reference.decoding.max_new_tokens,
+        demand=STRICT,
+        agreement=found,
+        passed=not reasons,
+        reasons=reasons,
+    )
+
+
+def _manifest(prepared: PreparedMerge, figures: dict[str, Any]) -> MergeManifest:
+    manifest, reference = prepared.source.manifest, prepared.job.reference
+    base = manifest["base_model"]
+    return MergeManifest(
+        name=manifest["name"],
+        base_model=base_name(manifest),
+        base_revision=base["revision"],
+        base_sha256=base["sha256"],
+        base_licence=base["licence"],
+        adapter_sha256=prepared.source.adapter_sha256,
+        merged_into=MergedInto(
+            quantization=reference.quantization,
+            double_quant=reference.double_quant,
+            rounded_to=reference.trained_in,
+        ),
+        dtype=prepared.job.dtype,
+        num_values=figures["num_values"],
+        contract_digest=manifest["contract_digest"],
+        system_prompt=manifest["system_prompt"],
+        libraries=library_versions(),
+    )

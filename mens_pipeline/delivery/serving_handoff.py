@@ -1,0 +1,225 @@
+"""The hand-off as an artifact, and the same as a folder that stands alone."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.corpus.store import MANIFEST as STORE_MANIFEST
+from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.delivery.card import card_of_source
+from mens_pipeline.delivery.chat_form import MODELFILE, modelfile
+from mens_pipeline.delivery.gguf_model import GGUF_REPORT, gguf_report_in
+from mens_pipeline.delivery.handoff import HANDOFF, GgufPart, HandedFile, MensPart, ServingHandoff, handed_files
+from mens_pipeline.delivery.merge_documents import MERGE_REPORT
+from mens_pipeline.delivery.merge_job import COMPARISONS
+from mens_pipeline.delivery.merge_source import MergeSource
+from mens_pipeline.delivery.merged_model import manifest_in, refuse_difference
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.language.fingerprint import rules_fingerprint
+from mens_pipeline.training.manifest import CARD
+
+KIND: Final = "serving_handoff"
+_MAKERS: Final = ("card.py", "chat_form.py", "handoff.py", "serving_handoff.py")
+_NOT_OF_THE_MODEL: Final = (STORE_MANIFEST, COMPARISONS)
+_SHOWN: Final = 3
+_NOTES: Final = "Ask greedily, as it was judged. Break control tokens in what users write, or they can forge turns."
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A model that is ready to be handed on.
+
+    Attributes:
+        source: The adapter and its verdict.
+        merged: The merged model.
+        gguf: The same as GGUF; None when none was written.
+        data_licence: Of the workspace; None when nobody said.
+    """
+
+    source: MergeSource
+    merged: Artifact
+    gguf: Artifact | None
+    data_licence: str | None
+
+
+def build_serving_handoff(delivery: Delivery, store: ArtifactStore) -> tuple[Artifact, bool]:
+    """The hand-off of a merged model that is what was judged.
+
+    Args:
+        delivery: What is handed on.
+        store: Where hand-offs are kept; the models lie in it.
+
+    Returns:
+        The hand-off, and whether it was reused: the document, the card, and a Modelfile where there is a GGUF file.
+        The document names the files of the model relative to itself.
+
+    Raises:
+        RefusedError: The merged model is another one than was judged.
+        ConfigurationError: The store cannot be written.
+    """
+    refuse_difference(delivery.merged.path)
+    source, gguf = delivery.source, delivery.gguf
+    inputs = {
+        "merged_model": delivery.merged.key,
+        "gguf_model": gguf.key if gguf is not None else None,
+        "verdict_sha256": source.verdict_sha256,
+        "promoted": source.promoted.key if source.promoted is not None else None,
+        "data_licence": delivery.data_licence,
+        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
+    }
+
+    def write(folder: Path) -> dict[str, Any]:
+        up = f"../../{delivery.merged.kind}/{delivery.merged.key}"
+        up_gguf = f"../../{gguf.kind}/{gguf.key}" if gguf is not None else "."
+        _write_documents(folder, delivery, up, up_gguf)
+        return {"name": manifest_in(delivery.merged.path).name}
+
+    return store.built(KIND, inputs, write)
+
+
+def write_folder(delivery: Delivery, folder: Path) -> Path:
+    """A folder with all of it, that can be copied anywhere.
+
+    Args:
+        delivery: What is handed on.
+        folder: Where; must not be there, or be empty, or hold a hand-off, which it takes the place of.
+
+    Returns:
+        The hand-off in it.
+
+    Raises:
+        RefusedError: The merged model is another one than was judged, or the folder holds something else.
+    """
+    refuse_difference(delivery.merged.path)
+    refuse_foreign(folder)
+    draft = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    for name in _model_files(delivery.merged):
+        shutil.copy2(delivery.merged.path / name, draft / name)
+    if delivery.gguf is not None:
+        for name in _gguf_files(delivery.gguf):
+            shutil.copy2(delivery.gguf.path / name, draft / name)
+    _write_documents(draft, delivery, ".", ".")
+    shutil.rmtree(folder, ignore_errors=True)
+    draft.replace(folder)
+    return folder / HANDOFF
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Nothing, if a folder may be written: it is not there, is empty, or holds a hand-off and nothing else.
+
+    Args:
+        folder: Where a hand-off shall go.
+
+    Raises:
+        RefusedError: It holds something else.
+    """
+    foreign = _foreign_to(folder) if folder.is_dir() else ()
+    if foreign:
+        shown = ", ".join(foreign[:_SHOWN])
+        raise RefusedError(f"{folder}: holds what no hand-off wrote ({shown}). Name an empty folder, or a new one.")
+
+
+def _foreign_to(folder: Path) -> tuple[str, ...]:
+    """The files of a folder that its hand-off does not name; all of them where there is none."""
+    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    ours = {HANDOFF}
+    if HANDOFF in found:
+        handoff = ServingHandoff.model_validate_json((folder / HANDOFF).read_text(encoding="utf-8"))
+        ours |= {file.path for file in handoff.mens.files}
+    return tuple(sorted(found - ours))
+
+
+def _write_documents(folder: Path, delivery: Delivery, to_model: str, to_gguf: str) -> None:
+    """Card, Modelfile and hand-off; the last one names the hash of every other file."""
+    merged, gguf = delivery.merged, delivery.gguf
+    card = card_of_source(delivery.source, "merged", delivery.data_licence)
+    (folder / CARD).write_text(card, encoding="utf-8")
+    files = handed_files(merged.path, _model_files(merged), to_model)
+    written = [CARD]
+    if gguf is not None:
+        files += handed_files(gguf.path, _gguf_files(gguf), to_gguf)
+        path = _below(to_gguf, gguf_report_in(gguf.path).file_name)
+        text = modelfile(path, manifest_in(merged.path).system_prompt, _context_length(merged.path))
+        (folder / MODELFILE).write_text(text, encoding="utf-8")
+        written.append(MODELFILE)
+    files += handed_files(folder, written, ".")
+    document = _handoff(delivery, to_model, _gguf_part(gguf, to_gguf), files)
+    (folder / HANDOFF).write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def _handoff(delivery: Delivery, to_model: str, gguf: GgufPart | None, files: tuple[HandedFile, ...]) -> ServingHandoff:
+    source, merged = delivery.source, delivery.merged.path
+    manifest, report = manifest_in(merged), refuse_difference(merged)
+    stop = _stop_ids(merged)
+    return ServingHandoff(
+        backend_family="hf-transformers" if gguf is None else "ollama",
+        base_model=manifest.base_model,
+        tokenizer_source=to_model,
+        artifact_dir=to_model,
+        notes=_NOTES,
+        mens=MensPart(
+            name=manifest.name,
+            adapter_sha256=source.adapter_sha256,
+            base_revision=manifest.base_revision,
+            base_sha256=manifest.base_sha256,
+            licence=manifest.base_licence,
+            data_licence=delivery.data_licence,
+            merged_into=manifest.merged_into,
+            dtype=manifest.dtype,
+            is_promoted=source.promoted is not None,
+            verdict_sha256=source.verdict_sha256,
+            verdict_passed=source.receipt.overall_passed if source.receipt is not None else None,
+            merge_report_sha256=digest_of(merged / MERGE_REPORT),
+            token_agreement=report.agreement.token_agreement,
+            system_prompt=manifest.system_prompt,
+            chat_template=(merged / "chat_template.jinja").read_text(encoding="utf-8"),
+            stop_tokens=_tokens(merged, stop),
+            stop_token_ids=stop,
+            context_length=_context_length(merged),
+            trained_length=source.manifest["result"]["longest"],
+            files=files,
+            gguf=gguf,
+        ),
+    )
+
+
+def _gguf_part(gguf: Artifact | None, prefix: str) -> GgufPart | None:
+    if gguf is None:
+        return None
+    report = gguf_report_in(gguf.path)
+    path = _below(prefix, report.file_name)
+    return GgufPart(path=path, file_type=report.file_type, led_agreement=report.agreement.led_agreement)
+
+
+def _model_files(merged: Artifact) -> list[str]:
+    return [name for name in merged.manifest["outputs"] if name not in _NOT_OF_THE_MODEL]
+
+
+def _gguf_files(gguf: Artifact) -> Sequence[str]:
+    return (gguf_report_in(gguf.path).file_name, GGUF_REPORT)
+
+
+def _below(prefix: str, name: str) -> str:
+    return name if prefix == "." else f"{prefix}/{name}"
+
+
+def _context_length(merged: Path) -> int:
+    config = json.loads((merged / "config.json").read_text(encoding="utf-8"))
+    return int(config.get("text_config", config)["max_position_embeddings"])
+
+
+def _stop_ids(merged: Path) -> tuple[int, ...]:
+    named = json.loads((merged / "generation_config.json").read_text(encoding="utf-8"))["eos_token_id"]
+    return tuple(named) if isinstance(named, list) else (named,)
+
+
+def _tokens(merged: Path, ids: tuple[int, ...]) -> tuple[str, ...]:
+    from tokenizers import Tokenizer  # noqa: PLC0415 - a command or a step loads it
+
+    tokenizer = Tokenizer.from_file(str(merged / "tokenizer.json"))
+    return tuple(str(tokenizer.id_to_token(number)) for number in ids)

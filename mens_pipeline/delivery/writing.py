@@ -1,0 +1,125 @@
+"""What a model writes to some requests, greedily. For a process of delivery alone."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mens_pipeline.delivery.merge_job import Comparison, Written
+from mens_pipeline.evaluation.generation import GenerationJob
+from mens_pipeline.training.telemetry_log import TelemetryLog
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """What a model did with its requests.
+
+    Attributes:
+        prompts: Request -> the ids that were given.
+        written: Request -> what it wrote.
+        scores: Request -> the scores of the first token of its answer.
+    """
+
+    prompts: Mapping[str, tuple[int, ...]]
+    written: Mapping[str, Written]
+    scores: Mapping[str, Any]
+
+
+def speak(  # noqa: PLR0913, PLR0917 - all that an answer rests on
+    name: str,
+    model: Any,
+    tokenizer: Any,
+    prompts: Mapping[str, tuple[int, ...]],
+    job: GenerationJob,
+    log: TelemetryLog,
+) -> Spoken:
+    """Let a model answer.
+
+    Args:
+        name: What people call it.
+        model: A causal language model in evaluation mode.
+        tokenizer: Of the base.
+        prompts: Request -> ids.
+        job: How answers are drawn.
+        log: Takes an event for each answer.
+    """
+    import torch
+
+    from mens_pipeline.evaluation.decode import Row, decode  # noqa: PLC0415 - loads torch as well
+    from mens_pipeline.evaluation.generate import vocabulary_of  # noqa: PLC0415 - likewise
+
+    rows = [Row(task, 0, prompt) for task, prompt in prompts.items()]
+    begin, done = time.monotonic(), 0
+    num_tokens = 0
+
+    def report(row: Row) -> None:
+        nonlocal done, num_tokens
+        done, num_tokens = done + 1, num_tokens + len(row.tokens)
+        seconds = time.monotonic() - begin
+        counts = {"num_done": done, "num_answers": len(rows), "num_tokens": num_tokens, "seconds": seconds}
+        log.write("answer", {"model": name, **counts})
+
+    decode(model, rows, vocabulary_of(tokenizer, model), job.decoding, report)
+    with torch.inference_mode():
+        scores = {task: model(torch.tensor([ids], device=model.device)).logits[0, -1] for task, ids in prompts.items()}
+    written = {
+        row.name: Written(
+            tokens=tuple(row.tokens),
+            text=tokenizer.decode(row.tokens[:-1] if row.stopped else row.tokens, skip_special_tokens=True),
+            stopped=row.stopped,
+        )
+        for row in rows
+    }
+    return Spoken(prompts, written, {task: values.float().cpu() for task, values in scores.items()})
+
+
+def led(model: Any, reference: Spoken) -> dict[str, int]:
+    """How many tokens of each answer of another model a model finds most likely, led along that answer.
+
+    Unlike free writing it tells a single close call that turned from a model that is another one.
+
+    Args:
+        model: A causal language model in evaluation mode.
+        reference: What the other one wrote.
+    """
+    import torch
+
+    counts = {}
+    with torch.inference_mode():
+        for name, prompt in reference.prompts.items():
+            answer = torch.tensor(reference.written[name].tokens, device=model.device)
+            ids = torch.cat([torch.tensor(prompt, device=model.device), answer])
+            likely = model(ids[None]).logits[0, len(prompt) - 1 : -1].argmax(-1)
+            counts[name] = int((likely == answer).sum())
+    return counts
+
+
+def compared(reference: Spoken, candidate: Spoken, num_led: Mapping[str, int]) -> tuple[Comparison, ...]:
+    """Both models, request by request.
+
+    Args:
+        reference: The one that is to be met.
+        candidate: The other one.
+        num_led: What `led` counted of the candidate.
+    """
+    return tuple(
+        Comparison(
+            task=name,
+            same_prompt=reference.prompts[name] == candidate.prompts[name],
+            reference=reference.written[name],
+            candidate=candidate.written[name],
+            num_led=num_led[name],
+        )
+        for name in reference.prompts
+    )
+
+
+def largest_difference(reference: Spoken, candidate: Spoken) -> float:
+    """The largest difference of a score of the first token, over all requests and tokens.
+
+    Args:
+        reference: The one that is to be met.
+        candidate: The other one.
+    """
+    pairs: Sequence[tuple[Any, Any]] = [(reference.scores[n], candidate.scores[n]) for n in reference.scores]
+    return max(float((one - other).abs().max()) for one, other in pairs)

@@ -1,0 +1,183 @@
+"""From the adapter in use to a model that anybody can serve; after promotion, in a job of its own."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import dagster as dg
+from pydantic import Field
+
+from mens_pipeline.corpus.yaml_file import load_model
+from mens_pipeline.delivery.agreement import NUM_PROMPTS
+from mens_pipeline.delivery.gguf_model import KIND as GGUF
+from mens_pipeline.delivery.gguf_model import build_gguf_model
+from mens_pipeline.delivery.handoff import HANDOFF, changed_files
+from mens_pipeline.delivery.hub import MAIN, plan_push, push
+from mens_pipeline.delivery.merge_documents import MergeReport
+from mens_pipeline.delivery.merge_job import Dtype
+from mens_pipeline.delivery.merge_prompts import prompts_of
+from mens_pipeline.delivery.merge_source import MergeSource, merge_source
+from mens_pipeline.delivery.merged_model import KIND as MERGED
+from mens_pipeline.delivery.merged_model import build_merged_model, manifest_in, prepare_merge, report_in
+from mens_pipeline.delivery.serving_handoff import KIND, Delivery, build_serving_handoff
+from mens_pipeline.errors import MensError
+from mens_pipeline.evaluation.generation import Decoding
+from mens_pipeline.evaluation.prepare import Conditions, answer_fits
+from mens_pipeline.orchestration.defs.promotion import promoted_adapter
+from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.resources.compute import Compute
+from mens_pipeline.orchestration.resources.merger import Merger
+from mens_pipeline.settings import EVALUATION, Settings, load_settings
+from mens_pipeline.training.manifest import CARD
+
+
+class MergeConfig(dg.Config):
+    """What a person may choose for one run."""
+
+    dtype: Literal["as_judged", "float32", "bfloat16"] = Field(
+        default="as_judged", description="Of the weights; what the adapter was judged in keeps every token."
+    )
+    gguf: Literal["none", "f32", "f16", "q8_0"] = Field(
+        default="none", description="Write it for llama.cpp and Ollama as well."
+    )
+    num_prompts: int = Field(default=NUM_PROMPTS, ge=1, description="Held-out requests that are compared.")
+
+
+class HandoffConfig(dg.Config):
+    """What a person may choose for one run."""
+
+    publish: bool | None = Field(
+        default=None, description="Send the adapter to the Hub; left out, exactly when MENS_HUB_REPO is set."
+    )
+    revision: str = Field(default=MAIN, description="The branch there.")
+
+
+@dg.asset(
+    group_name="delivery",
+    deps=[promoted_adapter],
+    kinds={"huggingface"},
+    code_version="1",
+    pool="gpu",
+)
+def merged_model(
+    context: dg.AssetExecutionContext,
+    config: MergeConfig,
+    compute: Compute,
+    merger: Merger,
+    store: ArtifactStoreResource,
+) -> dg.MaterializeResult[Any]:
+    """The adapter in use, merged into the four-bit weights that it was judged on, restored; and as GGUF if asked for.
+
+    The folder is loaded as any program would, and compared with what was judged on held-out requests.
+    """
+    settings, opened = load_settings(), store.open()
+    try:
+        source = merge_source(None, opened)
+        decoding, device = load_model(EVALUATION, Decoding), compute.resolve()
+        prompts = prompts_of(source, None, opened, answer_fits(source.manifest, decoding), config.num_prompts)
+        conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock")
+        work = opened.root / MERGED / f".work-{context.run.run_id}"
+        prepared = prepare_merge(source, prompts, conditions, _dtype(config), work)
+        merged, reused = build_merged_model(prepared, opened, lambda job: merger.run(context, job))
+        passed = report_in(merged.path).passed
+        gguf = None
+        if config.gguf != "none" and passed:
+            gguf, _ = build_gguf_model(merged, prepared, config.gguf, opened, lambda job: merger.run(context, job))
+    except MensError as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(merged.key),
+        metadata={
+            "reused": reused,
+            "folder": dg.MetadataValue.path(merged.path),
+            "gguf": dg.MetadataValue.path(gguf.path) if gguf is not None else "none",
+            "adapter": source.adapter_sha256,
+            "merged_into": manifest_in(merged.path).merged_into.why,
+            "report": dg.MetadataValue.table(_rows(report_in(merged.path))),
+            "merge/token_agreement": report_in(merged.path).agreement.token_agreement,
+        },
+    )
+
+
+@dg.asset_check(asset=merged_model, blocking=True)
+def writes_what_was_judged(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """The merged folder writes the same tokens as the judged model (99.9 %), and as much Vox (0.2 points)."""
+    report = report_in(store.latest(MERGED).path)
+    return dg.AssetCheckResult(
+        passed=report.passed,
+        severity=dg.AssetCheckSeverity.ERROR,
+        metadata={
+            "agreement": report.summary,
+            "reasons": " ".join(report.reasons) or "none",
+            "largest_logit_difference": report.agreement.largest_logit_difference,
+        },
+    )
+
+
+@dg.asset(group_name="delivery", deps=[merged_model], kinds={"json"}, code_version="1")
+def serving_handoff(config: HandoffConfig, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
+    """What a serving system needs to know: files with their hashes, template, stop tokens, verdict; the card besides.
+
+    Refused when the merged model is not what was judged, also when it is materialised alone. Publishes the adapter on
+    the Hub where that is asked for.
+    """
+    settings, opened = load_settings(), store.open()
+    merged = store.latest(MERGED)
+    gguf_key = opened.pointed(GGUF, "latest")
+    gguf = opened.get(GGUF, gguf_key) if gguf_key is not None else None
+    if gguf is not None and gguf.manifest["inputs"]["merged_model"] != merged.key:
+        gguf = None
+    try:
+        source = merge_source(None, opened)
+        if source.adapter_sha256 != manifest_in(merged.path).adapter_sha256:
+            raise dg.Failure("Another adapter is in use since. Materialise merged_model first.", allow_retries=False)
+        handoff, reused = build_serving_handoff(Delivery(source, merged, gguf, settings.data_licence), opened)
+        commit = _published(config, settings, source)
+    except MensError as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(handoff.key),
+        metadata={
+            "reused": reused,
+            "handoff": dg.MetadataValue.path(handoff.path / HANDOFF),
+            "card": dg.MetadataValue.md((handoff.path / CARD).read_text(encoding="utf-8")),
+            "commit": commit or "not published",
+        },
+    )
+
+
+@dg.asset_check(asset=serving_handoff)
+def handed_files_as_written(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """Every file that the hand-off names is there, with the hash that it names."""
+    changed = changed_files(store.latest(KIND).path / HANDOFF)
+    return dg.AssetCheckResult(passed=not changed, metadata={"changed": ", ".join(changed) or "none"})
+
+
+def _dtype(config: MergeConfig) -> Dtype | None:
+    return None if config.dtype == "as_judged" else config.dtype
+
+
+def _published(config: HandoffConfig, settings: Settings, source: MergeSource) -> str | None:
+    """The commit on the Hub that the adapter became; None when it was not asked for."""
+    wanted = config.publish if config.publish is not None else settings.hub_repo is not None
+    if not wanted:
+        return None
+    if settings.hub_repo is None:
+        raise dg.Failure("publish: set MENS_HUB_REPO to OWNER/NAME first.", allow_retries=False)
+    with TemporaryDirectory(prefix="mens-push-") as staging:
+        plan = plan_push(source, settings.hub_repo, config.revision, settings.data_licence, Path(staging))
+        return push(plan, settings.hub_token).commit
+
+
+def _rows(report: MergeReport) -> list[dg.TableRecord]:
+    found = report.agreement
+    cells = (
+        ("tokens the same", f"{found.num_same_tokens}/{found.num_tokens}"),
+        ("tokens the same, led along", f"{found.num_led_tokens}/{found.num_reference_tokens}"),
+        ("answers the same", f"{found.num_same_answers}/{found.num_prompts}"),
+        ("prompts the same", f"{found.num_same_prompts}/{found.num_prompts}"),
+        ("parse rate before", str(found.reference_parse_rate)),
+        ("parse rate merged", str(found.candidate_parse_rate)),
+        ("largest difference of a score", f"{found.largest_logit_difference:.1e}"),
+    )
+    return [dg.TableRecord({"what": what, "figure": figure}) for what, figure in cells]

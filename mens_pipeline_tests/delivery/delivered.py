@@ -1,0 +1,51 @@
+"""Runs that were really trained on a tiny base, judged and promoted, for tests of delivery."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from mens_pipeline.corpus.jsonl import write_jsonl
+from mens_pipeline.corpus.store import ArtifactStore, digest_of
+from mens_pipeline.evaluation.promotion import promote
+from mens_pipeline.settings import training_environment
+from mens_pipeline.training.finish import finish_run
+from mens_pipeline.training.job import MODULE
+from mens_pipeline.training.launch import run_child
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged
+from mens_pipeline_tests.training.runs import pairs, prepared, resolved
+from mens_pipeline_tests.training.small_folder import Encoder
+from mens_pipeline_tests.training.tiny_base import write_tiny_base
+
+HELDOUT = "heldout.jsonl"
+
+
+def trained_run(folder: Path) -> Path:
+    """Train an adapter on a base of two layers whose tokenizer merges bytes as that of SmolLM2 does.
+
+    Args:
+        folder: Where base, train set and run go.
+
+    Returns:
+        The folder of the run.
+    """
+    base = write_tiny_base(folder / "base", Encoder().inner)
+    run = prepared(base, folder, number=8)
+    code = run_child(MODULE, run.job_path, training_environment(), lambda: None, 60, folder / "child.log")
+    finish_run(run, resolved(base), "0123abcd", code)
+    write_jsonl(folder / HELDOUT, pairs(12)[8:])
+    return folder / "run"
+
+
+def promoted_run(trained: Path, folder: Path) -> tuple[Path, ArtifactStore]:
+    """A copy of a run, with a verdict that passed, and a store in which it is the champion.
+
+    Args:
+        trained: The run.
+        folder: Where both go.
+    """
+    run, store = folder / "run", ArtifactStore(folder / "store")
+    shutil.copytree(trained, run)
+    heldout = digest_of(trained.parent / HELDOUT)
+    gate = judged(run, store, evaluated(run, store, heldout_sha256=heldout))
+    promote(gate, run, store, replace(PRESENT, heldout_sha256=heldout), now=NOW)
+    return run, store

@@ -1,0 +1,178 @@
+"""A stand-in for the Hub on this machine: it takes repositories, branches, large files and commits, and keeps them."""
+
+import base64
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import yaml
+
+TOKEN = "hf_" + "s" * 34
+_LARGE = 10_000
+
+
+@dataclass
+class Hub:
+    """What was sent.
+
+    Attributes:
+        url: Where it listens.
+        private: Repository -> whether it was made private.
+        branches: Repository and branch -> the commits on it, the newest last.
+        files: Repository and branch -> name -> content.
+        large: SHA-256 -> content that went the way of large files.
+        requests: Method and path of each request.
+        refuse: A path whose requests are refused.
+    """
+
+    url: str = ""
+    private: dict[str, bool] = field(default_factory=dict)
+    branches: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    files: dict[tuple[str, str], dict[str, bytes]] = field(default_factory=dict)
+    large: dict[str, bytes] = field(default_factory=dict)
+    requests: list[str] = field(default_factory=list)
+    refuse: str | None = None
+
+    def begin(self, repo: str, branch: str, head: str) -> None:
+        """A branch with one commit."""
+        self.branches[repo, branch] = [head]
+        self.files[repo, branch] = {}
+
+
+@contextmanager
+def serving() -> Iterator[Hub]:
+    """A Hub that listens on this machine until the block ends."""
+    hub = Hub()
+    handler = type("Handler", (_Handler,), {"hub": hub})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    hub.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield hub
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """The endpoints that `create_commit` asks for."""
+
+    hub: Hub
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        """What a branch holds."""
+        repo, _, branch = self.path.removeprefix("/api/models/").partition("/revision/")
+        commits = self._begun().branches.get((repo, branch or "main"))
+        if commits is None:
+            self._answer({"error": "not there"}, 404, {"X-Error-Code": "RepoNotFound"})
+        else:
+            self._answer({"id": repo, "sha": commits[-1], "siblings": [], "private": True})
+
+    def do_PUT(self) -> None:
+        """A large file."""
+        content = self._body()
+        if self.hub.refuse is not None and self.hub.refuse in self.path:
+            self._answer({"error": "the disk is full"}, 400)
+            return
+        digest = hashlib.sha256(content).hexdigest()
+        if digest != self.path.rsplit("/", 1)[1]:
+            self._answer({"error": "another file"}, 400)
+            return
+        self._begun().large[digest] = content
+        self._answer({})
+
+    def do_POST(self) -> None:
+        """Everything else."""
+        hub, body = self._begun(), self._body()
+        if hub.refuse is not None and hub.refuse in self.path:
+            self._answer({"error": "this token may not write here"}, 403)
+        elif self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            self._answer({"error": "unknown token"}, 401)
+        elif self.path == "/api/repos/create":
+            self._create(json.loads(body))
+        elif self.path == "/api/validate-yaml":
+            head = yaml.safe_load(json.loads(body)["content"].split("---\n")[1])
+            errors = [] if isinstance(head, dict) else [{"message": "no mapping"}]
+            self._answer({"errors": errors, "warnings": []}, 400 if errors else 200)
+        elif self.path.endswith(".git/info/lfs/objects/batch"):
+            objects = [{**found, **self._actions(found["oid"])} for found in json.loads(body)["objects"]]
+            self._answer({"transfer": "basic", "objects": objects})
+        else:
+            self._of_repo(body)
+
+    def _of_repo(self, body: bytes) -> None:
+        owner, name, what, branch = self.path.removeprefix("/api/models/").split("/", 3)
+        repo, branch = f"{owner}/{name}", branch.replace("%2F", "/")
+        if what == "branch" and (repo, branch) in self.hub.branches:
+            self._answer({"error": "Reference already exists"}, 409)
+        elif what == "branch":
+            self.hub.begin(repo, branch, self.hub.branches[repo, "main"][-1])
+            self._answer({})
+        elif what == "preupload":
+            sizes = {file["path"]: file["size"] for file in json.loads(body)["files"]}
+            modes = {path: "lfs" if size > _LARGE else "regular" for path, size in sizes.items()}
+            files = [{"path": path, "uploadMode": mode, "shouldIgnore": False} for path, mode in modes.items()]
+            self._answer({"files": files})
+        else:
+            self._commit(repo, branch, [json.loads(line) for line in body.splitlines()])
+
+    def _create(self, asked: dict[str, Any]) -> None:
+        repo = f"{asked['organization']}/{asked['name']}"
+        if repo in self.hub.private:
+            self._answer({"error": "You already created this model repo", "url": f"{self.hub.url}/{repo}"}, 409)
+            return
+        self.hub.private[repo] = asked.get("visibility") == "private" or bool(asked.get("private"))
+        self.hub.begin(repo, "main", "0" * 40)
+        self._answer({"url": f"{self.hub.url}/{repo}", "name": repo})
+
+    def _commit(self, repo: str, branch: str, lines: list[dict[str, Any]]) -> None:
+        commits = self.hub.branches[repo, branch]
+        if lines[0]["value"].get("parentCommit") != commits[-1]:
+            self._answer({"error": "a commit has happened since"}, 412)
+            return
+        files = self.hub.files[repo, branch]
+        for line in lines[1:]:
+            value = line["value"]
+            is_large = line["key"] == "lfsFile"
+            files[value["path"]] = self.hub.large[value["oid"]] if is_large else base64.b64decode(value["content"])
+        commits.append(hashlib.sha1(json.dumps(lines).encode()).hexdigest())  # noqa: S324 - as git names commits
+        url = f"{self.hub.url}/{repo}/commit/{commits[-1]}"
+        self._answer({"commitUrl": url, "commitOid": commits[-1]})
+
+    def _actions(self, oid: str) -> dict[str, Any]:
+        """Where a large file goes; nothing is said of one that is there."""
+        return {} if oid in self.hub.large else {"actions": {"upload": {"href": f"{self.hub.url}/large/{oid}"}}}
+
+    def _begun(self) -> Hub:
+        self.hub.requests.append(f"{self.command} {self.path}")
+        return self.hub
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        parts = []
+        while size := int(self.rfile.readline(), 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
+
+    def _answer(self, document: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> None:
+        content = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)

@@ -1,0 +1,102 @@
+"""When two models count as the same."""
+
+from typing import Any
+
+import pytest
+
+from mens_pipeline.delivery.agreement import STRICT, Demand, agreement_of, reasons_against, spread
+from mens_pipeline.delivery.merge_job import Comparison, Written
+from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, task
+
+_TASKS = [task(number) for number in range(10)]
+_BY_ID = {found.id: found for found in _TASKS}
+
+
+def _written(text: str = GOOD, tokens: range = range(100)) -> Written:
+    return Written(tokens=tuple(tokens), text=text, stopped=True)
+
+
+def _same(number: int, **changes: Any) -> Comparison:
+    values: dict[str, Any] = {
+        "task": _TASKS[number].id,
+        "same_prompt": True,
+        "reference": _written(),
+        "candidate": _written(),
+        "num_led": 100,
+        **changes,
+    }
+    return Comparison(**values)
+
+
+def _reasons(*changed: Comparison, demand: Demand = STRICT) -> tuple[str, ...]:
+    rest = [_same(number) for number in range(len(changed), 10)]
+    return reasons_against(agreement_of([*changed, *rest], _BY_ID, 0.0), demand)
+
+
+def test_the_same_words_are_the_same_model() -> None:
+    """Nothing is said against it; tokens, answers and verdicts are counted."""
+    found = agreement_of([_same(number) for number in range(10)], _BY_ID, 1e-5)
+
+    assert reasons_against(found, STRICT) == ()
+    assert (found.num_prompts, found.num_tokens, found.num_same_answers) == (10, 1000, 10)
+    assert (found.token_agreement, found.led_agreement, found.parse_difference) == (1.0, 1.0, 0.0)
+    assert found.reference_parse_rate.numerator == 10
+
+
+def test_one_token_in_a_thousand_may_differ() -> None:
+    """The last one of an answer; two may not."""
+    last = _written(tokens=range(99))
+
+    assert _reasons(_same(0, candidate=last)) == ()
+    (reason,) = _reasons(_same(0, candidate=last), _same(1, candidate=last))
+    assert reason == "998/1000 (99.80 %) of the tokens are the same, required 99.9 %."
+
+
+def test_an_answer_that_turns_counts_from_there_on() -> None:
+    """Tokens are the same at the same place, or not; a longer answer is not the same."""
+    turned = _written(tokens=range(1, 101))
+    longer = _written(tokens=range(200))
+
+    assert agreement_of([_same(0, candidate=turned)], _BY_ID, 0.0).num_same_tokens == 0
+    assert agreement_of([_same(0, candidate=longer)], _BY_ID, 0.0).token_agreement == 0.5
+
+
+def test_led_along_each_token_is_asked_for() -> None:
+    """What free writing hides behind one early turn."""
+    (reason,) = _reasons(_same(0, num_led=98))
+
+    assert reason.startswith("Led along what is expected, 998/1000 (99.80 %) of the tokens are the same")
+
+
+def test_one_program_that_no_longer_parses_is_too_many() -> None:
+    """Of ten, that is ten points; allowed are 0.2."""
+    (reason,) = _reasons(_same(0, candidate=_written(BROKEN)))
+
+    assert reason == "Parse rate 9/10 (90.0 %), before 10/10 (100.0 %); allowed are 0.2 points."
+
+
+def test_one_more_program_that_parses_is_too_many_as_well() -> None:
+    """Another model is another model, also a better one."""
+    assert len(_reasons(_same(0, reference=_written(BROKEN)))) == 1
+
+
+def test_a_request_that_became_other_tokens_is_told() -> None:
+    """The template of the folder is part of the model."""
+    (reason,) = _reasons(_same(0, same_prompt=False))
+
+    assert reason == "1/10 requests became other tokens by the template of the folder."
+
+
+def test_nothing_compared_is_nothing_proven() -> None:
+    """Not a single demand is met by no requests."""
+    reasons = reasons_against(agreement_of([], {}, 0.0), STRICT)
+
+    assert reasons[0] == "Nothing was compared."
+    assert len(reasons) == 4
+
+
+@pytest.mark.parametrize(("number", "places"), [(1, [0]), (2, [0, 5]), (4, [0, 2, 5, 7]), (10, list(range(10)))])
+def test_requests_are_spread_evenly(number: int, places: list[int]) -> None:
+    """From the whole file."""
+    assert spread(_TASKS, number) == tuple(_TASKS[place] for place in places)
+    assert spread(_TASKS, 99) == tuple(_TASKS)

@@ -1,0 +1,51 @@
+"""The template of the merged folder and the Modelfile put a request as training did."""
+
+import jinja2
+import pytest
+
+from mens_pipeline.delivery.chat_form import modelfile, template_with
+from mens_pipeline.training.chat import render_prompt
+
+
+def _rendered(system: str, *messages: tuple[str, str]) -> str:
+    template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, autoescape=False).from_string(  # noqa: S701
+        template_with(system)
+    )
+    given = [{"role": role, "content": content} for role, content in messages]
+    return template.render(messages=given, add_generation_prompt=True)
+
+
+@pytest.mark.parametrize("system", ["You write Vox.", 'It\'s "Vox",\nand C:\\vox\\new.', "{{ not }} {% code %}"])
+def test_a_lone_request_gets_the_system_prompt(system: str) -> None:
+    """The text that the model was trained with, to the letter."""
+    assert _rendered(system, ("user", "Write `f`.")) == render_prompt(system, "Write `f`.")
+
+
+def test_a_system_prompt_of_the_client_is_kept() -> None:
+    """And none is put before it."""
+    assert _rendered("ours", ("system", "theirs"), ("user", "x")) == render_prompt("theirs", "x")
+
+
+def test_a_conversation_goes_on() -> None:
+    """Turns in order, and the beginning of the answer."""
+    text = _rendered("s", ("user", "a"), ("assistant", "b"), ("user", "c"))
+
+    assert text == (
+        "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n"
+        "<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_ollama_is_told_all_it_needs() -> None:
+    """File, form, system prompt, stop tokens, and greedy answers as they were judged."""
+    assert modelfile("vox-f16.gguf", "You write Vox.", 8192) == (
+        "FROM ./vox-f16.gguf\n"
+        'TEMPLATE """{{ if .System }}<|im_start|>system\n{{ .System }}<|im_end|>\n{{ end }}'
+        "{{ if .Prompt }}<|im_start|>user\n{{ .Prompt }}<|im_end|>\n{{ end }}"
+        '<|im_start|>assistant\n{{ .Response }}<|im_end|>\n"""\n'
+        'SYSTEM """You write Vox."""\n'
+        'PARAMETER stop "<|im_end|>"\n'
+        'PARAMETER stop "<|im_start|>"\n'
+        "PARAMETER temperature 0\n"
+        "PARAMETER num_ctx 8192\n"
+    )

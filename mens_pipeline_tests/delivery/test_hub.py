@@ -1,0 +1,184 @@
+"""A promoted adapter is sent to the Hub: what, when, and what never."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from huggingface_hub import ModelCard
+from typer.testing import CliRunner
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.corpus.store import ArtifactStore, digest_of
+from mens_pipeline.delivery.hub import plan_push
+from mens_pipeline.delivery.merge_source import merge_source
+from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
+from mens_pipeline.settings import training_environment
+from mens_pipeline_tests.delivery.delivered import promoted_run
+from mens_pipeline_tests.delivery.hub_server import TOKEN, Hub, serving
+
+pytestmark = pytest.mark.slow
+
+_REPO = "vox/coder"
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    """A Hub of our own."""
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def promoted(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ArtifactStore]:
+    """A champion, and the run that it came from."""
+    return promoted_run(trained, tmp_path_factory.mktemp("promoted"))
+
+
+def _push(hub: Hub, store: ArtifactStore, *arguments: str, token: str = TOKEN) -> "subprocess.CompletedProcess[str]":
+    """The command in a process of its own: the library reads its environment once."""
+    environment = {
+        **training_environment(),
+        "HF_HUB_OFFLINE": "0",
+        "HF_ENDPOINT": hub.url,
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_TOKEN": token,
+        "MENS_STORE_ROOT": str(store.root),
+    }
+    command = [sys.executable, "-m", "mens_pipeline.cli", "push", "--repo", _REPO, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def test_a_dry_run_sends_nothing(hub: Hub, promoted: tuple[Path, ArtifactStore]) -> None:
+    """It lists what would go, with sizes and hashes."""
+    run, store = promoted
+    done = _push(hub, store)
+    weights = run / "adapter" / "adapter_model.safetensors"
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(
+        f"{_REPO} at main: lora-adapter-0123abcd: adapter {digest_of(weights)[:12]}, verdict "
+    )
+    assert f"{weights.stat().st_size:>12,}  {digest_of(weights)[:12]}  adapter_model.safetensors" in done.stdout
+    assert "nothing was sent. Send it with --yes." in done.stderr
+    assert hub.requests == []
+
+
+def test_with_yes_the_adapter_is_there(hub: Hub, promoted: tuple[Path, ArtifactStore]) -> None:
+    """In a private repository, byte for byte; the commit to pin is printed, the token nowhere."""
+    run, store = promoted
+    done = _push(hub, store, "--yes")
+    files = hub.files[_REPO, "main"]
+    commit = hub.branches[_REPO, "main"][-1]
+
+    assert done.returncode == 0, done.stderr
+    assert f"commit {commit}\n{hub.url}/{_REPO}/commit/{commit}\n" in done.stdout
+    assert hub.private == {_REPO: True}
+    weights = (run / "adapter" / "adapter_model.safetensors").read_bytes()
+    assert files["adapter_model.safetensors"] == weights
+    assert hashlib.sha256(weights).hexdigest() in hub.large
+    assert set(files) == {
+        *("README.md", "adapter_config.json", "adapter_model.safetensors", "chat_template.jinja"),
+        *("eval_results.json", "system_prompt.json", "tokenizer.json", "tokenizer_config.json"),
+    }
+    assert TOKEN not in done.stdout + done.stderr
+
+
+def test_the_card_that_is_sent_has_the_figures(hub: Hub, promoted: tuple[Path, ArtifactStore]) -> None:
+    """Not the one that training left, before anybody judged."""
+    run, store = promoted
+    assert _push(hub, store, "--yes").returncode == 0
+    card = hub.files[_REPO, "main"]["README.md"].decode()
+
+    assert "It is not judged yet." in (run / "adapter" / "README.md").read_text()
+    assert "parse rate | 0/40 (0.0 %, 95 % interval 0.0 to 8.8) | 40/40 (100.0 %" in card
+    assert ModelCard(card).data.license == "other"
+
+
+def test_nothing_that_is_sent_names_this_machine(hub: Hub, promoted: tuple[Path, ArtifactStore], trained: Path) -> None:
+    """The base is called by its name, not by the folder that it lay in."""
+    run, store = promoted
+    assert _push(hub, store, "--yes").returncode == 0
+    files = hub.files[_REPO, "main"]
+    config = json.loads(files["adapter_config.json"])
+    places = [str(place).encode() for place in (trained.parent, run.parent)]
+
+    assert str(trained.parent) in (run / "adapter" / "adapter_config.json").read_text()
+    assert config["base_model_name_or_path"] == "base"
+    assert [name for name, content in files.items() if any(place in content for place in places)] == []
+
+
+def test_a_branch_is_made_and_added_to(hub: Hub, promoted: tuple[Path, ArtifactStore]) -> None:
+    """Night after night, one commit on the other; the main one stays as it is."""
+    store = promoted[1]
+    first, second = (_push(hub, store, "--yes", "--revision", "nightly") for _ in range(2))
+
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert (len(hub.branches[_REPO, "main"]), len(hub.branches[_REPO, "nightly"])) == (1, 3)
+    assert "adapter_model.safetensors" in hub.files[_REPO, "nightly"]
+
+
+@pytest.mark.parametrize("refuse", ["/commit/", "/api/repos/create", "/large/"])
+def test_what_the_hub_refuses_is_told(hub: Hub, promoted: tuple[Path, ArtifactStore], refuse: str) -> None:
+    """With its words and without the token; nothing is there."""
+    hub.refuse = refuse
+    done = _push(hub, promoted[1], "--yes")
+
+    assert done.returncode == 1
+    assert f"mens: {_REPO}: not sent." in done.stderr
+    assert "a commit is taken whole or not at all" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert TOKEN not in done.stdout + done.stderr
+    assert not any(hub.files.values())
+
+
+def test_without_a_token_nothing_is_tried(hub: Hub, promoted: tuple[Path, ArtifactStore]) -> None:
+    """An empty one is none."""
+    done = _push(hub, promoted[1], "--yes", token="")
+
+    assert done.returncode == 2
+    assert "HF_TOKEN: not set." in done.stderr
+    assert hub.requests == []
+
+
+def test_a_run_that_was_not_promoted_is_not_sent(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even as a dry run."""
+    monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path))
+    result = CliRunner().invoke(app, ["push", "--run-dir", str(trained), "--repo", _REPO])
+
+    assert isinstance(result.exception, MensError)
+    assert "Only a promoted adapter goes to the Hub. Run `mens promote` first" in str(result.exception)
+
+
+def test_an_adapter_that_was_changed_is_not_sent(trained: Path, tmp_path: Path) -> None:
+    """What goes out is what was promoted."""
+    _, store = promoted_run(trained, tmp_path)
+    source = merge_source(None, store)
+    (source.run / "adapter" / "tokenizer_config.json").write_text("{}")
+
+    with pytest.raises(RefusedError, match=r"tokenizer_config\.json: changed since it was promoted\. Restore it"):
+        plan_push(source, _REPO, "main", None, tmp_path / "staging")
+
+
+@pytest.mark.parametrize(
+    ("repo", "revision", "message"),
+    [
+        ("coder", "main", "--repo coder: no name of a repository. Write OWNER/NAME"),
+        ("a/b/c", "main", "--repo a/b/c"),
+        ("../x", "main", "--repo"),
+        ("vox/coder", "a..b", "--revision a..b: no name of a branch"),
+        ("vox/coder", "-x", "--revision"),
+    ],
+)
+def test_names_are_looked_at_first(
+    promoted: tuple[Path, ArtifactStore], tmp_path: Path, repo: str, revision: str, message: str
+) -> None:
+    """Before anything is copied."""
+    with pytest.raises(ConfigurationError, match=message):
+        plan_push(merge_source(None, promoted[1]), repo, revision, None, tmp_path / "staging")
+    assert not (tmp_path / "staging").exists()

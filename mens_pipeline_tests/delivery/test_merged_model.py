@@ -1,0 +1,265 @@
+"""From a champion to a folder that anybody can load: merged, proven, handed on."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+from huggingface_hub import ModelCard
+from typer.testing import CliRunner, Result
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.delivery.handoff import HANDOFF, ServingHandoff, changed_files
+from mens_pipeline.delivery.merge_source import merge_source
+from mens_pipeline.delivery.merged_model import KIND, manifest_in, report_in
+from mens_pipeline.delivery.schemas import DOCUMENTS
+from mens_pipeline.delivery.serving_handoff import Delivery, build_serving_handoff, write_folder
+from mens_pipeline.errors import MensError, RefusedError
+from mens_pipeline.evaluation.schemas import schema_of
+from mens_pipeline_tests.delivery.delivered import promoted_run
+
+pytestmark = pytest.mark.slow
+
+_PLAIN = """
+import sys
+sys.modules["peft"] = sys.modules["bitsandbytes"] = None  # an import of either fails
+from transformers import AutoModelForCausalLM, AutoTokenizer
+folder = sys.argv[1]
+model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+chat = [{"role": "user", "content": "Write a function f9."}]
+ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+output = model.generate(**ids, max_new_tokens=8, do_sample=False)
+print(model.dtype, tokenizer.decode(ids["input_ids"][0]), output.shape[1] > ids["input_ids"].shape[1])
+"""
+
+_UPSTREAM = {
+    **{key: {"type": "string"} for key in ("base_model", "tokenizer_source", "artifact_dir", "prompt_format")},
+    **{key: {"type": ["string", "null"]} for key in ("adapter_path", "openai_base_url", "notes")},
+    "schema": {"const": "vox_external_serving_handoff_v1"},
+    "schema_version": {"const": 1},
+    "backend_family": {"enum": ["vllm", "ollama", "hf-transformers", "openai-compatible", "other"]},
+}
+_OPTIONAL = {"adapter_path", "openai_base_url", "notes"}
+
+
+def _invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def delivered(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ArtifactStore, Result]:
+    """What `mens merge` makes of a champion: the folder, the store, what it said."""
+    folder = tmp_path_factory.mktemp("delivered")
+    _, store = promoted_run(trained, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MENS_STORE_ROOT", str(store.root))
+        patch.setenv("MENS_CACHE_ROOT", str(folder / "cache"))
+        patch.setenv("MENS_DATA_LICENCE", "cc-by-4.0")
+        result = _invoke("merge", "-o", folder / "out", "--gguf", "f32", "--device", "cpu")
+    assert result.exit_code == 0, (result.stderr, result.exception)
+    return folder / "out", store, result
+
+
+def _merged(store: ArtifactStore) -> Artifact:
+    found = store.get(KIND, store.pointed(KIND, "latest") or "")
+    assert found is not None
+    return found
+
+
+def test_the_command_says_what_it_made(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+    """Verdict, agreement, places."""
+    folder, _, result = delivered
+
+    assert "lora-adapter-0123abcd, promoted: " in result.stdout
+    assert "(100.00 %) and 4/4 answers the same, parse rate 0/4 (0.0 %), before 0/4 (0.0 %)" in result.stdout
+    assert f"gguf     {folder / 'lora-adapter-0123abcd-f32.gguf'}" in result.stdout
+    assert result.stdout.endswith(f"hand-off {folder / HANDOFF}\n")
+    assert "judged: 4/4 answers" in result.stderr
+    assert "merged: 4/4 answers" in result.stderr
+
+
+def test_the_report_tells_that_nothing_changed(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+    """The adapter was beside the weights in the one model and in them in the other; every token is the same."""
+    report = report_in(delivered[0])
+    found = report.agreement
+
+    assert report.passed
+    assert found.num_tokens == found.num_same_tokens == found.num_led_tokens > 100
+    assert found.num_same_prompts == 4
+    assert 0 < found.largest_logit_difference < 1e-4
+    assert report.reference == "base in nf4 restored, adapter beside it, float32"
+
+
+def test_the_weights_are_those_of_four_bits_and_the_adapter(
+    delivered: tuple[Path, ArtifactStore, Result], trained: Path
+) -> None:
+    """Restored from four bits, plus the product of both matrices times alpha over rank; all else is as it was."""
+    import torch
+    from bitsandbytes.functional import dequantize_4bit, quantize_4bit
+    from safetensors.torch import load_file  # noqa: PLC0415 - loads torch
+
+    name = "model.layers.1.mlp.down_proj"
+    base = load_file(trained.parent / "base" / "model.safetensors")
+    merged = load_file(delivered[0] / "model.safetensors")
+    adapter = load_file(trained / "adapter" / "adapter_model.safetensors")
+    one, other = (adapter[f"base_model.model.{name}.lora_{half}.weight"] for half in "BA")
+    packed, state = quantize_4bit(base[f"{name}.weight"], quant_type="nf4", compress_statistics=True)
+    expected = dequantize_4bit(packed, state) + one @ other * (8 / 4)
+
+    torch.testing.assert_close(merged[f"{name}.weight"], expected, rtol=0, atol=1e-6)
+    assert not torch.allclose(merged[f"{name}.weight"], base[f"{name}.weight"] + one @ other * 2, atol=1e-3)
+    assert torch.equal(merged["model.embed_tokens.weight"], base["model.embed_tokens.weight"])
+    assert set(merged) == set(base)
+
+
+def test_any_program_can_load_it(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+    """Transformers alone, offline, without PEFT and bitsandbytes; the template adds the system prompt."""
+    command = [sys.executable, "-c", _PLAIN, str(delivered[0])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={"HF_HUB_OFFLINE": "1"})
+    config = json.loads((delivered[0] / "config.json").read_text())
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("torch.float32 <|im_start|>system\nYou write Vox. Answer with code alone.<|im_end|>")
+    assert done.stdout.endswith("True\n")
+    assert "quantization_config" not in config
+
+
+def test_nothing_names_this_machine(delivered: tuple[Path, ArtifactStore, Result], trained: Path) -> None:
+    """No file of the folder holds a path."""
+    folder, store, _ = delivered
+    places = [str(trained.parent), str(store.root.parent)]
+
+    texts = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert [name for name, text in texts.items() if any(place.encode() in text for place in places)] == []
+
+
+def test_the_manifest_says_what_it_is_made_of(delivered: tuple[Path, ArtifactStore, Result], trained: Path) -> None:
+    """Base, adapter, which weights, and why those."""
+    manifest = manifest_in(delivered[0])
+
+    assert manifest.adapter_sha256 == digest_of(trained / "adapter" / "adapter_model.safetensors")
+    assert (manifest.merged_into.weights, manifest.merged_into.quantization) == ("restored", "nf4")
+    assert manifest.merged_into.why.startswith("The gate judged the adapter on these weights.")
+    assert (manifest.base_model, manifest.dtype) == ("base", "float32")
+
+
+def test_the_hand_off_names_every_file_by_its_hash(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+    """Whoever gets the folder can look; a file that changes is told."""
+    folder, store, _ = delivered
+    handoff = ServingHandoff.model_validate_json((folder / HANDOFF).read_text())
+    ours, source = handoff.mens, merge_source(None, store)
+
+    assert {file.path for file in ours.files} == {path.name for path in folder.iterdir()} - {HANDOFF}
+    assert changed_files(folder / HANDOFF) == ()
+    assert (handoff.artifact_dir, handoff.backend_family, handoff.adapter_path) == (".", "ollama", None)
+    assert (ours.is_promoted, ours.verdict_passed, ours.verdict_sha256) == (True, True, source.verdict_sha256)
+    assert (ours.stop_tokens, ours.context_length, ours.data_licence) == (("<|im_end|>",), 512, "cc-by-4.0")
+    assert ours.merge_report_sha256 == digest_of(folder / "merge_report.json")
+    assert ours.gguf is not None
+    assert (ours.gguf.path, ours.gguf.led_agreement) == ("lora-adapter-0123abcd-f32.gguf", 1.0)
+
+
+def test_the_hand_off_without_what_is_ours_is_upstreams(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+    """Its schema allows no other fields."""
+    document = json.loads((delivered[0] / HANDOFF).read_text())
+    document.pop("mens")
+    required = sorted(set(_UPSTREAM) - _OPTIONAL)
+    schema = {"type": "object", "properties": _UPSTREAM, "required": required, "additionalProperties": False}
+
+    jsonschema.validate(document, schema)
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("external_serving_handoff_v1", HANDOFF),
+        ("merge_report", "merge_report.json"),
+        ("merge_manifest", "merge_manifest.json"),
+        ("gguf_report", "gguf_report.json"),
+    ],
+)
+def test_documents_fit_their_schemas(delivered: tuple[Path, ArtifactStore, Result], name: str, file: str) -> None:
+    """As other tools read them."""
+    jsonschema.validate(json.loads((delivered[0] / file).read_text()), json.loads(schema_of(name, DOCUMENTS)))
+
+
+def test_the_hand_off_in_the_store_finds_its_files(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+    """Relative to itself, so that a store may be moved."""
+    store = delivered[1]
+    path = store.root / "serving_handoff" / (store.pointed("serving_handoff", "latest") or "") / HANDOFF
+    handoff = ServingHandoff.model_validate_json(path.read_text())
+
+    assert handoff.artifact_dir == f"../../merged_model/{_merged(store).key}"
+    assert changed_files(path) == ()
+
+
+def test_the_card_shows_figures_and_verdict(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+    """Base beside adapter, with intervals."""
+    card = (delivered[0] / "README.md").read_text()
+    data = ModelCard(card).data
+    verdict = merge_source(None, delivered[1]).verdict_sha256
+
+    assert "| held-out requests of the workspace | parse rate | 0/40 (0.0 %, 95 % interval 0.0 to 8.8) | 40/40" in card
+    assert verdict is not None
+    assert verdict in card
+    assert (data.library_name, len(data.eval_results or [])) == ("transformers", 2)
+
+
+def test_the_same_is_not_merged_again(
+    delivered: tuple[Path, ArtifactStore, Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also into the folder that holds it; the hand-off is printed."""
+    folder, store, _ = delivered
+    monkeypatch.setenv("MENS_STORE_ROOT", str(store.root))
+    monkeypatch.setenv("MENS_DATA_LICENCE", "cc-by-4.0")
+    again = _invoke("merge", "-o", folder, "--gguf", "f32", "--device", "cpu", "--json")
+
+    assert again.exit_code == 0, again.exception
+    assert "nothing has changed since this was merged before" in again.stderr
+    assert "answers" not in again.stderr.replace("answers the same", "")
+    assert json.loads(again.stdout) == json.loads((folder / HANDOFF).read_text())
+
+
+def test_another_model_is_not_handed_on(delivered: tuple[Path, ArtifactStore, Result], tmp_path: Path) -> None:
+    """Neither as an artifact nor as a folder."""
+    store = delivered[1]
+    merged = _merged(store)
+    copy = tmp_path / "merged"
+    copy.mkdir()
+    for path in merged.path.iterdir():
+        (copy / path.name).symlink_to(path)
+    report = report_in(merged.path).model_copy(update={"passed": False, "reasons": ("3/9 of the tokens.",)})
+    (copy / "merge_report.json").unlink()
+    (copy / "merge_report.json").write_text(report.model_dump_json())
+    delivery = Delivery(merge_source(None, store), replace(merged, path=copy), None, None)
+
+    with pytest.raises(RefusedError, match=r"not handed on\. 3/9 of the tokens\. Merge again with --dtype float32"):
+        build_serving_handoff(delivery, store)
+    with pytest.raises(RefusedError, match="not handed on"):
+        write_folder(delivery, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_of_others_is_left_alone(
+    delivered: tuple[Path, ArtifactStore, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told before anything is merged."""
+    monkeypatch.setenv("MENS_STORE_ROOT", str(delivered[1].root))
+    (tmp_path / "letters.txt").write_text("dear")
+    result = _invoke("merge", "-o", tmp_path)
+
+    assert isinstance(result.exception, RefusedError)
+    assert "holds what no hand-off wrote (letters.txt). Name an empty folder" in str(result.exception)
+    assert (tmp_path / "letters.txt").read_text() == "dear"
+
+
+def test_merging_weights_names_the_command(trained: Path) -> None:
+    """Upstream's name for another model."""
+    result = _invoke("merge-weights", "--run-dir", trained)
+
+    assert isinstance(result.exception, MensError)
+    assert f"Run: mens merge --run-dir {trained}" in str(result.exception)

