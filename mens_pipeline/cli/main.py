@@ -5,12 +5,13 @@ from typing import Annotated, Final
 
 import typer
 
-from mens_pipeline.cli import corpus, store, telemetry
+from mens_pipeline.cli import corpus, scratch, store, telemetry
 from mens_pipeline.cli.check import check
 from mens_pipeline.cli.eval_local import eval_local
 from mens_pipeline.cli.gate import gate
 from mens_pipeline.cli.generate_data import generate_data
-from mens_pipeline.cli.merge import merge, merge_weights
+from mens_pipeline.cli.merge import merge
+from mens_pipeline.cli.merge_weights import merge_weights
 from mens_pipeline.cli.promote import override, promote
 from mens_pipeline.cli.push import push
 from mens_pipeline.cli.run import run
@@ -63,6 +64,8 @@ app.command(name="merge-weights")(merge_weights)
 app.command()(push)
 app.command()(serve)
 app.add_typer(corpus.app)
+app.add_typer(scratch.app)
+app.add_typer(scratch.training_app)
 app.add_typer(store.app)
 app.add_typer(telemetry.app)
 

@@ -1,4 +1,4 @@
-"""`mens merge` and `mens merge-weights`: from an adapter to a model that anybody can serve."""
+"""`mens merge`: from an adapter to a model that anybody can serve."""
 
 import time
 from collections.abc import Callable
@@ -110,21 +110,6 @@ def merge(  # noqa: PLR0913 - one parameter an option
     if gguf_model is not None:
         typer.echo(f"gguf     {_gguf_file(output or gguf_model.path)}")
     typer.echo(f"hand-off {handoff}")
-
-
-def merge_weights(
-    *,
-    run_dir: Annotated[Path, typer.Option(metavar="DIR", help="The folder of a run.")] = Path("runs/latest"),
-) -> None:
-    """Say what became of merging weights: adapters are merged by `mens merge`.
-
-    The Rust toolchain merged checkpoints of its model trained from scratch by this name.
-
-    Exit code 0: never. 1: always; the message names the command. 2: the command was misused.
-    """
-    from mens_pipeline.delivery.merge_weights import refuse_merge_weights  # noqa: PLC0415 - only a real run needs it
-
-    raise refuse_merge_weights(run_dir)
 
 
 def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told

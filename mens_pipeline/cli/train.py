@@ -1,14 +1,13 @@
 """`mens train`: QLoRA from a train set to an adapter."""
 
 import json
-import time
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from mens_pipeline.cli.training_progress import say, show_updates
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.training.devices import DeviceChoice
 
@@ -73,6 +72,7 @@ def train(  # noqa: PLR0913 - one parameter an option
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Look at everything, train nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON document.")] = False,
     provider: Annotated[str | None, typer.Option(hidden=True)] = None,
+    native: Annotated[bool, typer.Option("--native", hidden=True)] = False,
     qlora_allow_partial_proxy_stack: Annotated[bool, typer.Option(hidden=True)] = False,
     qlora_lm_head_only: Annotated[bool, typer.Option(hidden=True)] = False,
     qlora_proxy_max_layers: Annotated[int | None, typer.Option(hidden=True)] = None,
@@ -86,7 +86,8 @@ def train(  # noqa: PLR0913 - one parameter an option
     Exit code 0: the adapter is there. 1: refused, or training went wrong. 2: the command was misused. 130: interrupted;
     run the same command to go on.
     """
-    _refuse_what_is_not_offered(backend, tokenizer, provider)
+    _refuse_old_spellings(provider, data_dir, output_dir, native=native)
+    _refuse_what_is_not_offered(backend, tokenizer)
     if qlora_allow_partial_proxy_stack or qlora_lm_head_only or qlora_proxy_max_layers is not None:
         raise RefusedError(_PARTIAL)
     flags = {
@@ -122,11 +123,20 @@ def train(  # noqa: PLR0913 - one parameter an option
     typer.echo(json.dumps(manifest, indent=2) if as_json else _summary(manifest, run.job.run_dir))
 
 
-def _refuse_what_is_not_offered(backend: str, tokenizer: str, provider: str | None) -> None:
+def _refuse_old_spellings(provider: str | None, data_dir: Path, output_dir: Path, *, native: bool) -> None:
+    """Say what to write in place of the flags of earlier toolchains."""
+    folders = f"--data-dir {data_dir} --output-dir {output_dir}"
+    if native:
+        raise RefusedError(f"--native trains the model that is made from scratch. Run: mens training native {folders}")
+    if provider == "local":
+        canonical = f"Run: mens train --backend qlora {folders} --preset auto"
+        raise RefusedError(f"--provider local is gone: training is local. {canonical}")
     if provider is not None:
-        elsewhere = "" if provider == "local" else " Training elsewhere is not part of this: run it on that machine."
-        canonical = "Run: mens train --backend qlora --data-dir DIR --output-dir DIR --preset auto"
-        raise RefusedError(f"--provider {provider} is gone.{elsewhere} {canonical}")
+        advice = f"Train here: mens train {folders} --preset auto"
+        raise RefusedError(f"--provider {provider}: no data leaves this machine, so no remote service trains. {advice}")
+
+
+def _refuse_what_is_not_offered(backend: str, tokenizer: str) -> None:
     if backend != "qlora":
         raise RefusedError(f"--backend {backend} is not offered. Write --backend qlora, or leave it out.")
     if tokenizer != "hf":
@@ -169,7 +179,7 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
     settings = load_settings()
     presets, domains = load_named(PRESETS), load_named(DOMAINS)
     device = resolve_device(choice, force_cpu=settings.backend == "cpu")
-    _say(f"device {device.kind}: {device.name}")
+    say(f"device {device.kind}: {device.name}")
     resolved = resolve_recipe(
         presets,
         domains,
@@ -183,13 +193,13 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
         shutil.rmtree(output_dir)
     min_rows = load_gate_policy(GATE_POLICY).min_pairs
     train_path = data_dir / "train.jsonl"
-    run = prepare_run(resolved, train_path, output_dir, device, cache=settings.cache_root, min_rows=min_rows, say=_say)
+    run = prepare_run(resolved, train_path, output_dir, device, cache=settings.cache_root, min_rows=min_rows, say=say)
     data = run.preflight["data"]
-    _say(f"train set {train_path}, SHA-256 {run.contract['train_sha256'][:12]}")
-    _say(f"base model {run.base.name} from {run.base.origin}, SHA-256 {run.base.sha256[:12]}")
-    _say(f"{data['num_train']} rows, {data['num_tokens']} tokens, {run.preflight['num_steps']} updates")
+    say(f"train set {train_path}, SHA-256 {run.contract['train_sha256'][:12]}")
+    say(f"base model {run.base.name} from {run.base.origin}, SHA-256 {run.base.sha256[:12]}")
+    say(f"{data['num_train']} rows, {data['num_tokens']} tokens, {run.preflight['num_steps']} updates")
     for note in run.preflight["notes"]:
-        _say(f"warning: {note}")
+        say(f"warning: {note}")
     return run, resolved
 
 
@@ -200,37 +210,20 @@ def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
     from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
     from mens_pipeline.training.telemetry_log import FILE, Follower  # noqa: PLC0415 - likewise
 
+    settings = load_settings()
     run_dir = run.job.run_dir
     if run.is_done:
-        _say("this very run is complete; nothing is trained again")
-        return finish_run(run, resolved, load_settings().vcs_sha, ExitCode.DONE)
-    follower = Follower(run_dir / FILE, _show())
+        say("this very run is complete; nothing is trained again")
+        return finish_run(run, resolved, settings.vcs_sha, ExitCode.DONE, settings.backend)
+    follower = Follower(run_dir / FILE, show_updates())
     try:
         code = run_child(
             MODULE, run.job_path, training_environment(), follower.poll, _GRACE_SECONDS, run_dir / "child.log"
         )
     except KeyboardInterrupt:
-        _say("interrupted; run the same command to go on from the newest checkpoint")
+        say("interrupted; run the same command to go on from the newest checkpoint")
         raise typer.Exit(_INTERRUPTED) from None
-    return finish_run(run, resolved, load_settings().vcs_sha, code)
-
-
-def _show() -> Callable[[dict[str, Any]], None]:
-    """Prints a line for each update, at most one a second."""
-    shown = 0.0
-
-    def show(line: dict[str, Any]) -> None:
-        nonlocal shown
-        step = line["payload"]
-        if line["event"] == "train_start":
-            _say(f"training from update {step['resumed_from'] or 0} of {step['planned_steps']}")
-        elif line["event"] == "step" and (time.monotonic() - shown > 1 or step["step"] == step["max_steps"]):
-            shown = time.monotonic()
-            progress = f"update {step['step']}/{step['max_steps']}  loss {step['loss']:.3f}"
-            speed = f"gradient {step['grad_norm']:.2f}  {step['tokens_per_second']:.0f} tokens/s"
-            _say(f"{progress}  {speed}  {step['seconds'] / 60:.1f} min, {step['eta_seconds'] / 60:.1f} min to go")
-
-    return show
+    return finish_run(run, resolved, settings.vcs_sha, code, settings.backend)
 
 
 def _summary(manifest: dict[str, Any], run_dir: Path) -> str:
@@ -242,7 +235,3 @@ def _summary(manifest: dict[str, Any], run_dir: Path) -> str:
         f"{result['num_changed_matrices']}/{result['num_adapter_matrices']} adapter matrices changed, base unchanged\n"
         f"adapter in {run_dir / 'adapter'}"
     )
-
-
-def _say(line: str) -> None:
-    typer.echo(line, err=True)

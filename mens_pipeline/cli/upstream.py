@@ -37,7 +37,6 @@ CORPUS_COMMANDS: Final[Mapping[str, str]] = {
 
 _ALWAYS: Final = "It is always so, and there is no option for it."
 TRAIN_OPTIONS: Final[Mapping[str, str]] = {
-    "--native": "The scratch model has a command of its own: mens training native.",
     "--native-lora": "Leave it out: QLoRA is what `mens train` does.",
     "--context-filter": "Write --domain NAME; config/domains.yaml chooses rows by category and difficulty.",
     "--adapter-tag": "Set VCS_SHA: adapters are named after it.",

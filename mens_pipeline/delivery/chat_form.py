@@ -1,10 +1,15 @@
 """How others put a request to the model: the chat template of the merged folder, and the file that Ollama reads."""
 
+import re
 from typing import Final
 
 from mens_pipeline.training.chat import IM_END, IM_START, TEMPLATE
 
 MODELFILE: Final = "Modelfile"
+
+_HEAD: Final = "{% if not messages or messages[0]['role'] != 'system' %}" + f"{{{{ '{IM_START}system\\n"
+_TAIL: Final = f"{IM_END}\\n' }}}}" + "{% endif %}" + TEMPLATE
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
 def template_with(system: str) -> str:
@@ -19,12 +24,21 @@ def template_with(system: str) -> str:
         A Jinja template; one request gives the text of `render_prompt`.
     """
     literal = system.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-    head = (
-        "{% if not messages or messages[0]['role'] != 'system' %}"
-        f"{{{{ '{IM_START}system\\n{literal}{IM_END}\\n' }}}}"
-        "{% endif %}"
-    )
-    return head + TEMPLATE
+    return _HEAD + literal + _TAIL
+
+
+def system_of(template: str) -> str | None:
+    """The system prompt that a chat template of ours begins with.
+
+    Args:
+        template: A Jinja template; it is compared, and never rendered.
+
+    Returns:
+        None when it is none that `template_with` gives.
+    """
+    literal = template.removeprefix(_HEAD).removesuffix(_TAIL)
+    system = _ESCAPED.sub(lambda match: "\n" if match[1] == "n" else match[1], literal)
+    return system if template_with(system) == template else None
 
 
 def modelfile(gguf: str, system: str, context_length: int) -> str:

@@ -66,7 +66,8 @@ def merge_source(run: Path | None, store: ArtifactStore) -> MergeSource:
     folder = champion.path if champion is not None else run
     assert folder is not None, "one of the two is there"  # noqa: S101 - our own impossibility
     if lane_of(folder) == SCRATCH:
-        advice = f"It has no adapter and no base. Run: mens merge-weights --run-dir {folder}"
+        mean = f"The mean of its checkpoints: mens merge-weights {folder} --output-dir DIR"
+        advice = f"It has no adapter and no base: it is whole as it is. {mean}"
         raise RefusedError(f"{folder}: a model of the scratch lane. {advice}")
     manifest = manifest_of(folder)
     if manifest.get("backend") != METHOD:

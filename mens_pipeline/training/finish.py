@@ -11,7 +11,9 @@ from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.presets import ResolvedRecipe
 
 
-def finish_run(run: PreparedRun, resolved: ResolvedRecipe, vcs_sha: str | None, code: int) -> dict[str, Any]:
+def finish_run(
+    run: PreparedRun, resolved: ResolvedRecipe, vcs_sha: str | None, code: int, backend: str | None = None
+) -> dict[str, Any]:
     """The manifest of a complete run, written beside its adapter.
 
     Args:
@@ -19,6 +21,7 @@ def finish_run(run: PreparedRun, resolved: ResolvedRecipe, vcs_sha: str | None, 
         resolved: Its recipe.
         vcs_sha: What the adapter is named after.
         code: How the training process ended.
+        backend: What VOX_BACKEND says; None when it says nothing.
 
     Raises:
         RefusedError: It did not come to its end; the message says why.
@@ -28,6 +31,6 @@ def finish_run(run: PreparedRun, resolved: ResolvedRecipe, vcs_sha: str | None, 
     if not (run_dir / RESULT).is_file():
         raise RefusedError(f"{run_dir}: the training process left no {RESULT}. Run the same again.")
     result = json.loads((run_dir / RESULT).read_text(encoding="utf-8"))
-    manifest = training_manifest(run, resolved, result, vcs_sha)
+    manifest = training_manifest(run, resolved, result, vcs_sha, backend)
     write_manifest(run_dir, manifest)
     return manifest

@@ -19,7 +19,7 @@ METHOD: Final = "qlora"
 
 
 def training_manifest(
-    run: PreparedRun, resolved: ResolvedRecipe, result: dict[str, Any], vcs_sha: str | None
+    run: PreparedRun, resolved: ResolvedRecipe, result: dict[str, Any], vcs_sha: str | None, backend: str | None = None
 ) -> dict[str, Any]:
     """The manifest of an adapter.
 
@@ -28,6 +28,7 @@ def training_manifest(
         resolved: The recipe, and where its values came from.
         result: What the training process left.
         vcs_sha: What the adapter is named after.
+        backend: What VOX_BACKEND says; None when it says nothing.
     """
     base = run.base
     return {
@@ -36,6 +37,7 @@ def training_manifest(
         "tokenizer": "hf",
         "name": f"lora-adapter-{vcs_sha}" if vcs_sha else "lora-adapter",
         "vcs_sha": vcs_sha,
+        "vox_backend": backend,
         "base_model": base.as_json(),
         "recipe": resolved.recipe.model_dump(mode="json"),
         "recipe_origins": resolved.origins,

@@ -95,7 +95,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     digest = key_of(contract)
     run_dir = folder if isinstance(folder, Path) else folder(digest)
     run_dir.mkdir(parents=True, exist_ok=True)
-    _refuse_another_run(run_dir, digest)
+    refuse_another_run(run_dir, digest)
     check_disk(run_dir, checkpoint_megabytes(memory))
     preflight = preflight_document(digest, base, device, examples, plan, memory)
     job = TrainingJob(
@@ -116,7 +116,16 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     return PreparedRun(job, job_path, base, preflight, contract, (run_dir / RESULT).is_file())
 
 
-def _refuse_another_run(run_dir: Path, digest: str) -> None:
+def refuse_another_run(run_dir: Path, digest: str) -> None:
+    """Nothing, unless a folder holds a run of another contract.
+
+    Args:
+        run_dir: The folder of the run.
+        digest: The contract as a hash.
+
+    Raises:
+        RefusedError: It does.
+    """
     path = run_dir / CONTRACT
     if not path.is_file():
         return

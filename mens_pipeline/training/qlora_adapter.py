@@ -28,12 +28,13 @@ def work_folder(store: ArtifactStore, digest: str) -> Path:
     return store.root / KIND / f".work-{digest}"
 
 
-def build_qlora_adapter(
+def build_qlora_adapter(  # noqa: PLR0913, PLR0917 - what an adapter is made of and recorded with
     run: PreparedRun,
     resolved: ResolvedRecipe,
     store: ArtifactStore,
     launch: Callable[[PreparedRun], int],
     vcs_sha: str | None,
+    backend: str | None = None,
 ) -> tuple[Artifact, bool]:
     """Train an adapter, unless the very same was trained before.
 
@@ -43,6 +44,7 @@ def build_qlora_adapter(
         store: Where adapters are kept.
         launch: Runs the training process and returns its exit code.
         vcs_sha: What the adapter is named after.
+        backend: What VOX_BACKEND says, for the manifest.
 
     Returns:
         The adapter, and whether it was reused. The folder holds `adapter/` as PEFT reads it, `telemetry.jsonl`,
@@ -56,7 +58,7 @@ def build_qlora_adapter(
 
     def write(folder: Path) -> dict[str, Any]:
         code = 0 if run.is_done else launch(run)
-        manifest = finish_run(run, resolved, vcs_sha, code)
+        manifest = finish_run(run, resolved, vcs_sha, code, backend)
         shutil.copytree(run_dir / ADAPTER, folder / ADAPTER)
         for name in _KEPT:
             shutil.copy2(run_dir / name, folder / name)

@@ -49,7 +49,7 @@ _REFUSED: tuple[tuple[str, int, str], ...] = (
     ("vox mens train --backend lora", 1, "Write --backend qlora"),
     ("vox mens train --qlora-allow-partial-proxy-stack", 1, "All targeted layers are always trained"),
     ("vox train --provider local", 1, "Run: mens train --backend qlora"),
-    ("vox train --provider together", 1, "Training elsewhere is not part of this"),
+    ("vox train --provider together", 1, "no remote service trains"),
     ("vox train --native", 1, "mens training native"),
     ("vox mens corpus merge", 2, "write `mens corpus mix`"),
     ("vox mens corpus extract-docs docs/src", 2, "Write `mens corpus extract DIR -o FILE`"),

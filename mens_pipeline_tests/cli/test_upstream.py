@@ -79,8 +79,8 @@ def test_fields_that_are_written_instead_are_fields() -> None:
     [
         (("--backend", "lora"), "--backend lora is not offered. Write --backend qlora"),
         (("--tokenizer", "vox"), "Write --tokenizer hf"),
-        (("--provider", "local"), "--provider local is gone. Run: mens train --backend qlora"),
-        (("--provider", "together"), "Training elsewhere is not part of this"),
+        (("--provider", "local"), "--provider local is gone: training is local. Run: mens train --backend qlora"),
+        (("--provider", "together"), "no remote service trains. Train here: mens train"),
         (("--qlora-allow-partial-proxy-stack",), "All targeted layers are always trained"),
         (("--qlora-lm-head-only",), "All targeted layers are always trained"),
         (("--qlora-proxy-max-layers", "2"), "All targeted layers are always trained"),

@@ -2,9 +2,11 @@
 
 import jinja2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mens_pipeline.delivery.chat_form import modelfile, template_with
-from mens_pipeline.training.chat import render_prompt
+from mens_pipeline.delivery.chat_form import modelfile, system_of, template_with
+from mens_pipeline.training.chat import TEMPLATE, render_prompt
 
 
 def _rendered(system: str, *messages: tuple[str, str]) -> str:
@@ -19,6 +21,18 @@ def _rendered(system: str, *messages: tuple[str, str]) -> str:
 def test_a_lone_request_gets_the_system_prompt(system: str) -> None:
     """The text that the model was trained with, to the letter."""
     assert _rendered(system, ("user", "Write `f`.")) == render_prompt(system, "Write `f`.")
+
+
+@given(st.text())
+def test_a_template_tells_its_system_prompt(system: str) -> None:
+    """Whatever is in it."""
+    assert system_of(template_with(system)) == system
+
+
+@pytest.mark.parametrize("template", ["", TEMPLATE, "{{ messages }}", template_with("s")[1:], template_with("s") + " "])
+def test_another_template_tells_none(template: str) -> None:
+    """Not even one that differs in a letter."""
+    assert system_of(template) is None
 
 
 def test_a_system_prompt_of_the_client_is_kept() -> None:

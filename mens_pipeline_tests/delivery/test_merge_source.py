@@ -10,7 +10,6 @@ import pytest
 from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.delivery.merge_prompts import prompts_of
 from mens_pipeline.delivery.merge_source import lane_of, merge_source
-from mens_pipeline.delivery.merge_weights import refuse_merge_weights
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.history import HISTORY, champion_key
 from mens_pipeline.evaluation.history import KIND as PROMOTED
@@ -93,9 +92,8 @@ def test_a_scratch_model_is_told_by_its_lane(tmp_path: Path, name: str, manifest
     (tmp_path / name).write_text(json.dumps(manifest))
 
     assert lane_of(tmp_path) == "scratch"
-    with pytest.raises(RefusedError, match=r"a model of the scratch lane\. .*mens merge-weights --run-dir"):
+    with pytest.raises(RefusedError, match=r"a model of the scratch lane\. .*mens merge-weights"):
         merge_source(tmp_path, ArtifactStore(tmp_path))
-    assert "nothing to merge" in str(refuse_merge_weights(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -114,13 +112,6 @@ def test_what_is_no_run_is_refused(tmp_path: Path, content: str | None, message:
 
     with pytest.raises(RefusedError, match=f"{message}.*"):
         merge_source(tmp_path, ArtifactStore(tmp_path))
-
-
-def test_weights_of_an_adapter_are_merged_by_another_command(trained: Path, tmp_path: Path) -> None:
-    """Upstream's name says so, and refuses what is no run."""
-    assert str(refuse_merge_weights(trained)).endswith(f"Run: mens merge --run-dir {trained}")
-    with pytest.raises(RefusedError, match="Name the folder of a complete run"):
-        refuse_merge_weights(tmp_path)
 
 
 def test_requests_are_those_that_it_was_judged_by(trained: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from mens_pipeline.delivery.merge_source import merge_source
 from mens_pipeline.delivery.merged_model import KIND, manifest_in, report_in
 from mens_pipeline.delivery.schemas import DOCUMENTS
 from mens_pipeline.delivery.serving_handoff import Delivery, build_serving_handoff, write_folder
-from mens_pipeline.errors import MensError, RefusedError
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.schemas import schema_of
 from mens_pipeline_tests.delivery.delivered import promoted_run
 
@@ -255,11 +255,3 @@ def test_a_folder_of_others_is_left_alone(
     assert isinstance(result.exception, RefusedError)
     assert "holds what no hand-off wrote (letters.txt). Name an empty folder" in str(result.exception)
     assert (tmp_path / "letters.txt").read_text() == "dear"
-
-
-def test_merging_weights_names_the_command(trained: Path) -> None:
-    """Upstream's name for another model."""
-    result = _invoke("merge-weights", "--run-dir", trained)
-
-    assert isinstance(result.exception, MensError)
-    assert f"Run: mens merge --run-dir {trained}" in str(result.exception)

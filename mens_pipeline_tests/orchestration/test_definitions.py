@@ -44,6 +44,7 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
         "mixed_train_set",
         "promoted_adapter",
         "qlora_adapter",
+        "scratch_model",
         "serving_handoff",
         "synthetic_corpus",
         "telemetry_source",
@@ -65,13 +66,15 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
         "mixed_train_set:shares_as_asked",
         "qlora_adapter:loss_fell",
         "qlora_adapter:only_the_adapter_changed",
+        "scratch_model:scratch_loss_fell",
+        "scratch_model:scratch_parameters_as_declared",
         "serving_handoff:handed_files_as_written",
         "synthetic_corpus:as_many_as_asked",
         "validated_pairs:rows_accounted_for",
         "vox_sources:source_parse_rate",
     ]
     jobs = sorted(job.name for job in location.resolve_all_job_defs() if not job.name.startswith("__"))
-    assert jobs == ["deliver", "maintenance", "train_set", "whole_graph"]
+    assert jobs == ["deliver", "maintenance", "scratch", "train_set", "whole_graph"]
     repository = location.get_repository_def()
     assert sorted(schedule.name for schedule in repository.schedule_defs) == ["nightly", "weekly_maintenance"]
     assert sorted(sensor.name for sensor in repository.sensor_defs) == [

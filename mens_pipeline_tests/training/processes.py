@@ -3,13 +3,19 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from mens_pipeline.training.job import MODULE
+
 _PROCESSES = Path("/proc")
 
 
-def training_children() -> list[int]:
-    """Ids of the live training processes below this one; processes of other kinds, and dead ones, are no concern."""
+def training_children(module: str = MODULE) -> list[int]:
+    """Ids of the live training processes below this one; processes of other kinds, and dead ones, are no concern.
+
+    Args:
+        module: What runs in them.
+    """
     listings = Path("/proc/self/task").glob("*/children")
-    return _training(number for listing in listings for number in listing.read_text().split())
+    return _training((number for listing in listings for number in listing.read_text().split()), module=module)
 
 
 def training_processes(folder: Path) -> list[int]:
@@ -22,7 +28,7 @@ def training_processes(folder: Path) -> list[int]:
     return _training(numbers, str(folder).encode())
 
 
-def _training(numbers: Iterable[str], argument: bytes = b"") -> list[int]:
+def _training(numbers: Iterable[str], argument: bytes = b"", module: str = MODULE) -> list[int]:
     found = []
     for number in numbers:
         try:
@@ -30,6 +36,6 @@ def _training(numbers: Iterable[str], argument: bytes = b"") -> list[int]:
             command = (_PROCESSES / number / "cmdline").read_bytes()
         except OSError:
             continue
-        if b"mens_pipeline.training.child" in command and argument in command:
+        if module.encode() in command and argument in command:
             found.append(int(number))
     return found

@@ -46,6 +46,8 @@ def test_the_manifest_says_all_that_made_the_adapter(run: PreparedRun) -> None:
     assert manifest["recipe"]["lora_r"] == 4
     assert (manifest["recipe_origins"]["lora_r"], manifest["recipe_origins"]["seed"]) == ("flag", "default")
     assert (manifest["preset"], manifest["domain"]) == (None, None)
+    assert manifest["vox_backend"] is None
+    assert training_manifest(run, resolved(run.job.base_path), RESULT, None, "cpu")["vox_backend"] == "cpu"
     assert manifest["contract_digest"] == run.job.contract_digest
     assert manifest["train_sha256"] == run.contract["train_sha256"]
     assert manifest["base_model"]["sha256"] == run.base.sha256

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.delivery.chat_form import system_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.generation import JudgedModel
 from mens_pipeline.evaluation.history import champion_of
@@ -22,7 +23,6 @@ ALIAS: Final = "mens"
 """The name that whatever is served answers to, so that clients need not follow the adapter of the night."""
 
 _SHOWN: Final = 12
-_FILE_TOLD: Final = "system_prompt.json"
 _FILE_TEMPLATE: Final = "chat_template.jinja"
 _FILE_TOKENIZER: Final = "tokenizer_config.json"
 
@@ -123,7 +123,9 @@ def merged_model(folder: Path, device: Device) -> ServedModel:
     path = folder.resolve()
     base = described(path.name, None, path, "folder", None)
     _check_control_tokens(path)
-    if _template_of(path) != TEMPLATE:
+    template = _template_of(path)
+    system_prompt = SYSTEM_PROMPT if template == TEMPLATE else system_of(template or "")
+    if system_prompt is None:
         advice = "Serve a model that `mens merge` wrote; this server shows every model the form that ours learn."
         raise RefusedError(f"{path}: its chat template is not the one that this project trains with. {advice}")
     return ServedModel(
@@ -139,7 +141,7 @@ def merged_model(folder: Path, device: Device) -> ServedModel:
             device=device.kind,
             compute_dtype=computed_in(device),
         ),
-        system_prompt=_told(path),
+        system_prompt=system_prompt,
         max_context=_max_context(path),
         architecture=base.architecture,
         num_values=base.num_values,
@@ -167,12 +169,6 @@ def _template_of(path: Path) -> str | None:
         return file.read_text(encoding="utf-8")
     template = _read(path / _FILE_TOKENIZER).get("chat_template") if (path / _FILE_TOKENIZER).is_file() else None
     return template if isinstance(template, str) else None
-
-
-def _told(path: Path) -> str:
-    """What the model was told before every request; ours when the folder does not say."""
-    file = path / _FILE_TOLD
-    return str(_read(file)["system_prompt"]) if file.is_file() else SYSTEM_PROMPT
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ _DELIVERED: Final = dg.AssetSelection.assets("merged_model", "serving_handoff")
 
 whole_graph = dg.define_asset_job(
     "whole_graph",
-    selection=dg.AssetSelection.all(include_sources=True) - _DELIVERED,
+    selection=dg.AssetSelection.all(include_sources=True) - _DELIVERED - dg.AssetSelection.groups("scratch"),
     tags=WRITES_STORE,
     description="Everything from the sources to the adapter in use, with all checks.",
 )
@@ -30,4 +30,11 @@ train_set = dg.define_asset_job(
     selection=dg.AssetSelection.groups("sources", "corpus", include_sources=True),
     tags=WRITES_STORE,
     description="From the sources to the train set, with all checks; nothing is trained.",
+)
+
+scratch = dg.define_asset_job(
+    "scratch",
+    selection=dg.AssetSelection.groups("scratch"),
+    tags=WRITES_STORE,
+    description="The side branch: a small model made from scratch on the train set that is there; never promoted.",
 )

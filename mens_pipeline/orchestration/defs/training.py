@@ -81,8 +81,10 @@ def qlora_adapter(
     resolved, run = _prepared(config, compute, store, context)
     if config.force_train:
         store.open().drop(KIND, {"contract": run.contract})
-    sha = load_settings().vcs_sha
-    adapter, reused = build_qlora_adapter(run, resolved, store.open(), lambda r: trainer.run(context, r), sha)
+    settings = load_settings()
+    adapter, reused = build_qlora_adapter(
+        run, resolved, store.open(), lambda r: trainer.run(context, r), settings.vcs_sha, settings.backend
+    )
     return dg.MaterializeResult(
         data_version=dg.DataVersion(adapter.manifest["outputs"][WEIGHTS]["sha256"]),
         metadata={"reused": reused, **_metadata(adapter.manifest["training"], adapter.path)},

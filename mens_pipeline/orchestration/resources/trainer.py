@@ -1,13 +1,22 @@
 """How a training process is started and watched: the seam for other launchers."""
 
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import dagster as dg
 
 from mens_pipeline.orchestration.pipes import run_in_child
 from mens_pipeline.training.job import MODULE
-from mens_pipeline.training.prepare import PreparedRun
+
+
+class Prepared(Protocol):
+    """What is needed of a run that may begin."""
+
+    @property
+    def job_path(self) -> Path:
+        """Its job as JSON."""
+        ...
 
 
 class Trainer(dg.ConfigurableResource[None]):
@@ -21,18 +30,19 @@ class Trainer(dg.ConfigurableResource[None]):
     grace_seconds: int = 120
     report_seconds: float = 5.0
 
-    def run(self, context: dg.AssetExecutionContext, prepared: PreparedRun) -> int:
+    def run(self, context: dg.AssetExecutionContext, prepared: Prepared, module: str = MODULE) -> int:
         """Train, showing progress as observations of the asset.
 
         Args:
             context: Of the asset.
             prepared: What to train.
+            module: What runs in the process.
 
         Returns:
             The exit code of the process.
         """
         watch = _Watcher(context, self.report_seconds).watch
-        return run_in_child(context, MODULE, prepared.job_path, self.grace_seconds, watch)
+        return run_in_child(context, module, prepared.job_path, self.grace_seconds, watch)
 
 
 class _Watcher:

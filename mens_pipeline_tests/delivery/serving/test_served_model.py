@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.delivery.chat_form import template_with
 from mens_pipeline.delivery.serving.engine import Limits
 from mens_pipeline.delivery.serving.load import load
 from mens_pipeline.delivery.serving.served_model import champion_model, merged_model, run_model
@@ -107,9 +108,9 @@ def test_the_champion_is_served(run: Path, tmp_path: Path) -> None:
 
 
 def test_a_merged_model_is_served(copy: Path) -> None:
-    """Under the name of its folder; it says itself what it was told in training."""
+    """Under the name of its folder; its template says what it was told in training."""
     plain = merged_model(copy, CPU)
-    (copy / "system_prompt.json").write_text('{"system_prompt": "Be brief."}')
+    (copy / "chat_template.jinja").write_text(template_with("Be brief."))
     told = merged_model(copy, CPU)
 
     assert plain.names == ("copy", "mens")

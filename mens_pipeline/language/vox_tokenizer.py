@@ -1,0 +1,86 @@
+"""VoxTokenizer: 133 ids for ASCII text, of which 35 are pieces of Vox; the tokenizer of the model made from scratch.
+
+Three control ids, the 95 printable characters of ASCII, 35 compounds. At each place the longest compound that matches
+is taken, else one character. End of line and tab are compounds, so text of ASCII without other control characters comes
+back as it went in; any other character gives one `UNK`, which `num_unknown` counts and `decode` shows as U+FFFD.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+PAD: Final = 0
+UNK: Final = 1
+EOS: Final = 2
+CONTROLS: Final = ("[PAD]", "[UNK]", "[EOS]")
+"""Names of the ids 0 to 2; in a text they are characters like any other."""
+
+CHARACTERS: Final = "".join(map(chr, range(32, 127)))
+"""Ids 3 to 97: the printable characters of ASCII in their order."""
+
+COMPOUNDS: Final = (
+    "workflow", "actor", "fn", "component",
+    "<|im_start|>", "<|im_end|>",
+    "\n", "\t", "    ", "\n    ", "\n}\n",
+    "in", ": ", "return ", ", ", "str", "on", ") to ", " {", "or", "and ", "type", "@endpoint", " with ", "assert",
+    "true", " is ", " = ", "let ", ": int", " => ", " + ", "table", "Result", "is",
+)  # fmt: skip
+"""Ids 98 to 132: four named words, the two markers of ChatML, layout, and then, in the order in which they shorten the
+golden programs most, words and signs of Vox, some with their blanks."""
+
+VOCABULARY: Final[tuple[str, ...]] = (*CONTROLS, *CHARACTERS, *COMPOUNDS)
+"""Every token at the place of its id."""
+
+_FIRST_COMPOUND: Final = len(CONTROLS) + len(CHARACTERS)
+_STAND_IN: Final = 0x80
+"""Compounds are written as single characters from here on while a text becomes ids; ASCII has none of them."""
+
+_COMPOUND: Final = re.compile("|".join(map(re.escape, sorted(COMPOUNDS, key=len, reverse=True))))
+_STAND_INS: Final = {compound: chr(_STAND_IN + number) for number, compound in enumerate(COMPOUNDS)}
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
+_TEXTS: Final = ("", "\N{REPLACEMENT CHARACTER}", "", *CHARACTERS, *COMPOUNDS)
+
+
+def _id_of_byte(byte: int) -> int:
+    if 0 <= byte - _STAND_IN < len(COMPOUNDS):
+        return _FIRST_COMPOUND + byte - _STAND_IN
+    return byte - ord(" ") + len(CONTROLS) if chr(byte) in CHARACTERS else UNK
+
+
+_IDS: Final = bytes(map(_id_of_byte, range(256)))
+
+
+def encode(text: str) -> bytes:
+    """The ids of a text, one a byte; greedy, the longest compound first.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        Ids from 1 to 132, never `PAD` or `EOS`; one `UNK` for each character that is neither printable ASCII, nor an
+        end of line, nor a tab.
+    """
+    if not text.isascii():
+        text = _NOT_ASCII.sub("\0", text)
+    return _COMPOUND.sub(lambda found: _STAND_INS[found[0]], text).encode("latin-1").translate(_IDS)
+
+
+def decode(ids: Iterable[int]) -> str:
+    """The text of ids; `PAD` and `EOS` give none, `UNK` gives U+FFFD.
+
+    Args:
+        ids: Ids from 0 to 132.
+
+    Raises:
+        IndexError: An id is beyond the table.
+    """
+    return "".join(map(_TEXTS.__getitem__, ids))
+
+
+def num_unknown(ids: bytes) -> int:
+    """How many characters of a text have no id of their own.
+
+    Args:
+        ids: What `encode` gave.
+    """
+    return ids.count(UNK)

@@ -1,0 +1,122 @@
+"""The side branch: a small model made from scratch on the train set, and the checks that it learnt."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
+from mens_pipeline.corpus.mixed_train_set import TRAIN
+from mens_pipeline.evaluation.policy import load_gate_policy
+from mens_pipeline.orchestration.charts import line_chart
+from mens_pipeline.orchestration.defs.mix import mixed_train_set
+from mens_pipeline.orchestration.defs.training import quarters_of
+from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.resources.compute import Compute
+from mens_pipeline.orchestration.resources.trainer import Trainer
+from mens_pipeline.settings import GATE_POLICY, load_settings
+from mens_pipeline.training.devices import Device
+from mens_pipeline.training.scratch.architecture import SHAPES, ScratchConfig
+from mens_pipeline.training.scratch.finish import KIND
+from mens_pipeline.training.scratch.job import MODEL, MODULE, WEIGHTS
+from mens_pipeline.training.scratch.prepare import prepare_scratch
+from mens_pipeline.training.scratch.recipe import ScratchRecipe
+from mens_pipeline.training.scratch.scratch_model import build_scratch_model, scratch_folder
+from mens_pipeline.training.telemetry_log import FILE, steps_of
+
+
+class ScratchTrainConfig(dg.Config):
+    """What a person may choose for one run."""
+
+    config: str = Field(default="auto", description="default, small, or auto: the full model on a card, else small.")
+    overrides: dict[str, str] = Field(default={}, description="Fields of the recipe.")
+    force_train: bool = Field(default=False, description="Train although nothing has changed.")
+
+
+@dg.asset(group_name="scratch", deps=[mixed_train_set], kinds={"pytorch", "huggingface"}, code_version="1", pool="gpu")
+def scratch_model(
+    context: dg.AssetExecutionContext,
+    config: ScratchTrainConfig,
+    compute: Compute,
+    trainer: Trainer,
+    store: ArtifactStoreResource,
+) -> dg.MaterializeResult[Any]:
+    """A VoxTransformer on VoxTokenizer, trained from random weights in a process of its own; never promoted.
+
+    An unchanged contract (recipe, train set, device, versions) is not trained again; an interrupted run goes on.
+    """
+    settings = load_settings()
+    device = compute.resolve()
+    run = prepare_scratch(
+        _recipe(config, device),
+        store.latest(MIXED).path / TRAIN,
+        partial(scratch_folder, store.open()),
+        device,
+        cache=settings.cache_root,
+        min_rows=load_gate_policy(GATE_POLICY).min_pairs,
+        backend=settings.backend,
+        strict=settings.strict_jsonl,
+    )
+    if config.force_train:
+        store.open().drop(KIND, {"contract": run.contract})
+    model, reused = build_scratch_model(
+        run, store.open(), lambda prepared: trainer.run(context, prepared, MODULE), settings.vcs_sha
+    )
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(model.manifest["outputs"][WEIGHTS]["sha256"]),
+        metadata={"reused": reused, **_metadata(model.manifest["training"], model.path)},
+    )
+
+
+@dg.asset_check(asset=scratch_model)
+def scratch_loss_fell(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """The loss of the last quarter of updates is below that of the first quarter; otherwise a warning."""
+    losses = [step["loss"] for step in steps_of(store.latest(KIND).path / FILE)]
+    first, last = quarters_of(losses)
+    return dg.AssetCheckResult(
+        passed=last < first,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"first_quarter": first, "last_quarter": last, "num_updates": len(losses)},
+    )
+
+
+@dg.asset_check(asset=scratch_model, blocking=True)
+def scratch_parameters_as_declared(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """The model that was trained has as many values as the shape of its configuration says."""
+    manifest = store.latest(KIND).manifest["training"]
+    declared, found = SHAPES[ScratchConfig(manifest["config"])].num_parameters, manifest["num_parameters"]
+    return dg.AssetCheckResult(passed=declared == found, metadata={"declared": declared, "found": found})
+
+
+def _recipe(config: ScratchTrainConfig, device: Device) -> ScratchRecipe:
+    auto = ScratchConfig.DEFAULT if device.kind == "cuda" else ScratchConfig.SMALL
+    chosen = auto if config.config == "auto" else config.config
+    return ScratchRecipe.from_values({**config.overrides, "config": chosen})
+
+
+def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
+    result = manifest["result"]
+    losses = {step["step"]: step["loss"] for step in steps_of(path / FILE)}
+    first, last = quarters_of(list(losses.values()))
+    return {
+        "model": dg.MetadataValue.path(path / MODEL),
+        "curve": dg.MetadataValue.md(line_chart("loss by update", losses)),
+        "config": manifest["config"],
+        "num_parameters": manifest["num_parameters"],
+        "train/loss": result["train_loss"],
+        "first_loss": first,
+        "last_loss": last,
+        **({} if result["validation_loss"] is None else {"validation_loss": result["validation_loss"]}),
+        "train/seconds": result["seconds"],
+        "train/tokens": result["trained_tokens"],
+        "train/tokens_per_second": result["trained_tokens"] / result["seconds"],
+        "num_updates": result["num_steps"],
+        "num_rows": result["num_train"],
+        "skipped": dg.MetadataValue.table(
+            [dg.TableRecord({"reason": reason, "rows": rows}) for reason, rows in result["skipped"].items()]
+        ),
+        "contract": manifest["contract_digest"],
+        "recipe": dg.MetadataValue.json(manifest["recipe"]),
+    }

@@ -1,0 +1,225 @@
+"""`JsonlDataLoader`: the rows of a train set for the model from scratch, read from the file when they are needed."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mens_pipeline.corpus.jsonl import open_rows
+from mens_pipeline.corpus.split import group_of
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.validate import Quarantined, read_row
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.language.vox_tokenizer import EOS, PAD, UNK, encode
+from mens_pipeline.training.chat import Encoded
+from mens_pipeline.training.chat import encode as encode_chat
+
+if TYPE_CHECKING:
+    import torch
+
+IGNORED: Final = -100
+"""The label of what is given, and of padding."""
+
+
+class Skipped(StrEnum):
+    """Why a row of the train set is not shown to the model."""
+
+    NOT_A_PAIR = "not_a_pair"
+    LOW_RATING = "low_rating"
+    NOT_ASCII = "not_ascii"
+    """Its answer holds a character that the model could never write."""
+    TOO_LONG = "too_long"
+    """Cut, it would lose its end; so it is left out as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is remembered of a row that is shown.
+
+    Attributes:
+        offset: Where its line begins, in bytes.
+        line: Its line, from 1.
+        num_prompt: Tokens that are given.
+        num_completion: Tokens that carry the loss.
+        num_unknown: Tokens of the prompt that stand for a character without an id.
+        difficulty: 1 to 10.
+        category: Its construct or its task.
+        group: Its source file; None when it has none.
+    """
+
+    offset: int
+    line: int
+    num_prompt: int
+    num_completion: int
+    num_unknown: int
+    difficulty: int
+    category: str
+    group: str | None
+
+    def __len__(self) -> int:
+        """Tokens."""
+        return self.num_prompt + self.num_completion
+
+
+class JsonlDataLoader:
+    """The rows of a train set in the order of the file, without those that are skipped.
+
+    It goes through the file once to see what there is, keeps a few numbers of each row, and reads a row again when it
+    is asked for: the file may be larger than memory. A row is a conversation in ChatML and the end of the row.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        max_length: int = 512,
+        system_prompt: str = SYSTEM_PROMPT,
+        min_rating: int = 0,
+        strict: bool = False,
+    ) -> None:
+        """Go through a train set.
+
+        Args:
+            path: Pairs, one a line.
+            max_length: Tokens of a row; longer rows are skipped.
+            system_prompt: What the model is told before every request.
+            min_rating: Rows with a lower rating are skipped; 0 takes all.
+            strict: Stop at a line that is no pair, where it would be skipped.
+
+        Raises:
+            SourceNotFoundError: The file cannot be read.
+            RefusedError: A line is no pair, and `strict` is asked for.
+        """
+        self._path = path
+        self._max_length = max_length
+        self._system_prompt = system_prompt
+        self._min_rating = min_rating
+        self.seen = 0
+        self.skipped: Counter[Skipped] = Counter()
+        self.entries: tuple[Entry, ...] = tuple(self._scan(strict=strict))
+        assert self.adds_up(), "every row is shown or skipped"  # noqa: S101 - our own impossibility
+
+    def __len__(self) -> int:
+        """Rows that are shown."""
+        return len(self.entries)
+
+    def __getitem__(self, number: int) -> Encoded:
+        """A row, read from the file.
+
+        Args:
+            number: Its place among the rows that are shown.
+
+        Raises:
+            RefusedError: The file changed since it was gone through.
+        """
+        entry = self.entries[number]
+        with open_rows(self._path) as lines:
+            lines.seek(entry.offset)
+            row = read_row(lines.readline(), entry.line)
+        encoded = self._encoded(row) if isinstance(row, TrainingPair) else None
+        if encoded is None or (len(encoded.prompt), len(encoded.completion)) != (
+            entry.num_prompt,
+            entry.num_completion,
+        ):
+            raise RefusedError(f"{self._path}:{entry.line}: changed while it was in use. Run the same again.")
+        return encoded
+
+    def __iter__(self) -> Iterator[Encoded]:
+        """The rows in the order of the file, one at a time."""
+        return (self[number] for number in range(len(self)))
+
+    def adds_up(self) -> bool:
+        """Whether nothing disappeared."""
+        return self.seen == len(self.entries) + self.skipped.total()
+
+    def account(self) -> dict[str, Any]:
+        """The counts in JSON types."""
+        return {
+            "num_rows": self.seen,
+            "num_shown": len(self.entries),
+            "skipped": {str(reason): self.skipped[reason] for reason in Skipped},
+            "num_unknown_characters": sum(entry.num_unknown for entry in self.entries),
+            "longest": max(map(len, self.entries), default=0),
+        }
+
+    def _scan(self, *, strict: bool) -> "list[Entry]":
+        entries: list[Entry] = []
+        offset = 0
+        with open_rows(self._path) as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    self.seen += 1
+                    entry = self._entry(line, number, offset, strict=strict)
+                    if isinstance(entry, Skipped):
+                        self.skipped[entry] += 1
+                    else:
+                        entries.append(entry)
+                offset += len(line)
+        return entries
+
+    def _entry(self, line: bytes, number: int, offset: int, *, strict: bool) -> Entry | Skipped:
+        row = read_row(line, number)
+        if not isinstance(row, TrainingPair):
+            if strict:
+                detail = row.detail if isinstance(row, Quarantined) else "a record without a request"
+                advice = "Run `mens corpus validate` on the file, or unset VOX_MENS_TRAIN_JSONL_STRICT."
+                raise RefusedError(f"{self._path}:{number}: no pair ({detail}). {advice}")
+            return Skipped.NOT_A_PAIR
+        if row.rating < self._min_rating:
+            return Skipped.LOW_RATING
+        encoded = self._encoded(row)
+        if UNK in encoded.completion:
+            return Skipped.NOT_ASCII
+        if len(encoded) > self._max_length:
+            return Skipped.TOO_LONG
+        return Entry(
+            offset=offset,
+            line=number,
+            num_prompt=len(encoded.prompt),
+            num_completion=len(encoded.completion),
+            num_unknown=encoded.prompt.count(UNK),
+            difficulty=row.difficulty,
+            category=row.category,
+            group=group_of(row),
+        )
+
+    def _encoded(self, pair: TrainingPair) -> Encoded:
+        encoded = encode_chat(_Ids(), self._system_prompt, pair.prompt, pair.response)
+        return Encoded(encoded.prompt, (*encoded.completion, EOS))
+
+
+class _Ids:
+    """The table as the one place that writes ChatML takes a tokenizer."""
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """The ids of a text; there are none to add."""
+        del add_special_tokens
+        return list(encode(text))
+
+
+def collate(rows: Sequence[Encoded]) -> "dict[str, torch.Tensor]":
+    """A micro-batch: rows padded on the right to the longest; padding is neither attended to nor learnt.
+
+    Args:
+        rows: Its rows.
+
+    Returns:
+        `input_ids`, `attention_mask`, `labels` (rows, length), int64; prompt and padding are -100 in the last.
+    """
+    import torch
+
+    length = max(map(len, rows))
+    batch = {
+        "input_ids": torch.full((len(rows), length), PAD),
+        "attention_mask": torch.zeros((len(rows), length), dtype=torch.long),
+        "labels": torch.full((len(rows), length), IGNORED),
+    }
+    for number, row in enumerate(rows):
+        end = len(row)
+        batch["input_ids"][number, :end] = torch.tensor(row.prompt + row.completion)
+        batch["attention_mask"][number, :end] = 1
+        batch["labels"][number, len(row.prompt) : end] = torch.tensor(row.completion)
+    return batch

@@ -1,0 +1,95 @@
+"""What becomes of a run of the scratch lane when its process has ended: a manifest, and a card for people."""
+
+import json
+from typing import Any, Final
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.language.vox_tokenizer import VOCABULARY
+from mens_pipeline.training.job import RESULT, as_document
+from mens_pipeline.training.launch import refuse_failure
+from mens_pipeline.training.manifest import CARD, MANIFEST
+from mens_pipeline.training.scratch.job import MODEL
+from mens_pipeline.training.scratch.prepare import PreparedScratch
+
+KIND: Final = "scratch_model"
+LANE: Final = "scratch"
+SCHEMA_VERSION: Final = 1
+
+
+def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> dict[str, Any]:
+    """The manifest of a complete run, written beside its model.
+
+    Args:
+        run: What was prepared.
+        vcs_sha: What the model is named after.
+        code: How the training process ended.
+
+    Raises:
+        RefusedError: It did not come to its end; the message says why.
+    """
+    run_dir = run.job.run_dir
+    refuse_failure(run_dir, code, "training")
+    if not (run_dir / RESULT).is_file():
+        raise RefusedError(f"{run_dir}: the training process left no {RESULT}. Run the same again.")
+    result = json.loads((run_dir / RESULT).read_text(encoding="utf-8"))
+    manifest = scratch_manifest(run, result, vcs_sha)
+    (run_dir / MANIFEST).write_text(as_document(manifest), encoding="utf-8")
+    (run_dir / MODEL / CARD).write_text(card_of(manifest), encoding="utf-8")
+    return manifest
+
+
+def scratch_manifest(run: PreparedScratch, result: dict[str, Any], vcs_sha: str | None) -> dict[str, Any]:
+    """The manifest of a model that was made from scratch.
+
+    Args:
+        run: What was prepared.
+        result: What the training process left.
+        vcs_sha: What the model is named after.
+    """
+    recipe = run.job.recipe
+    return {
+        "manifest_schema_version": SCHEMA_VERSION,
+        "kind": KIND,
+        "lane": LANE,
+        "name": f"scratch-model-{vcs_sha}" if vcs_sha else "scratch-model",
+        "vcs_sha": vcs_sha,
+        "vox_backend": run.backend,
+        "config": str(recipe.config),
+        "shape": recipe.shape.as_json(),
+        "num_parameters": result["num_parameters"],
+        "tokenizer": {"name": "VoxTokenizer", "vocab_size": len(VOCABULARY), "rules": run.contract["tokenizer"]},
+        "recipe": {**recipe.model_dump(mode="json"), "learning_rate": recipe.rate},
+        "seed": recipe.seed,
+        "contract_digest": run.job.contract_digest,
+        "train_file": str(run.job.train_path),
+        "train_sha256": run.contract["train_sha256"],
+        "model_sha256": result["model_sha256"],
+        "system_prompt": run.job.system_prompt,
+        "libraries": run.contract["libraries"],
+        "result": result,
+    }
+
+
+def card_of(manifest: dict[str, Any]) -> str:
+    """The card of a model, for people and for the Hub.
+
+    Args:
+        manifest: What `scratch_manifest` gave.
+    """
+    shape, result, validation = manifest["shape"], manifest["result"], manifest["result"]["validation_loss"]
+    blocks = f"{shape['num_hidden_layers']} layers, {shape['num_attention_heads']} heads, {shape['hidden_size']} wide"
+    rows = [
+        ("shape", f"{manifest['config']}: {blocks}, {manifest['num_parameters']:,} values"),
+        ("tokenizer", f"VoxTokenizer, {manifest['tokenizer']['vocab_size']} ids"),
+        ("rows", f"{result['num_train']} of {result['num_rows']}, longest {result['longest']} tokens"),
+        ("updates", f"{result['num_steps']}, {result['trained_tokens']} tokens in {result['seconds']:.0f} s"),
+        ("loss", f"{result['train_loss']:.4f} on average while training"),
+        ("loss on other files", f"{validation:.4f}" if validation is not None else "not measured"),
+        ("train set", f"SHA-256 `{manifest['train_sha256'][:12]}`"),
+        ("contract", f"`{manifest['contract_digest'][:12]}`"),
+    ]
+    table = "\n".join(f"| {name} | {value} |" for name, value in rows)
+    head = "---\nlibrary_name: transformers\ntags: [vox, scratch]\n---\n"
+    use = "Load it with `mens_pipeline.training.scratch.auto.load_scratch_model`; it was trained from random weights."
+    title = f"# {manifest['name']}\n\nA small model of Vox, made from scratch."
+    return f"{head}\n{title}\n\n| what | |\n|---|---|\n{table}\n\n{use}\n"

@@ -1,0 +1,148 @@
+"""Checkpoints of the scratch lane as one model: the mean of their weights.
+
+Source:
+    Averaging the last checkpoints of a run, Vaswani et al. 2017 (Attention Is All You Need), section 6.1; of several
+    runs, Wortsman et al. 2022 (Model soups).
+"""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.corpus.store import digest_of
+from mens_pipeline.errors import RefusedError, SourceNotFoundError
+from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, COMPLETE, as_document
+from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.training.scratch.architecture import MODEL_TYPE
+from mens_pipeline.training.scratch.finish import KIND, LANE
+from mens_pipeline.training.scratch.job import MODEL
+
+MERGE_MANIFEST: Final = "merge_manifest.json"
+_CONFIG: Final = "config.json"
+_FILE: Final = "model.safetensors"
+_NOT_OF_A_MODEL: Final = (
+    *("optimizer.*", "scheduler.*", "rng_state*", "scaler.*", "trainer_state.json", "training_args.bin"),
+    *(COMPLETE, _FILE),
+)
+"""What a checkpoint holds besides a model, and its weights, which are written anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A model that was made of others.
+
+    Attributes:
+        path: Its folder.
+        sources: The folders whose weights were averaged, in order.
+        manifest: What `merge_manifest.json` says.
+    """
+
+    path: Path
+    sources: tuple[Path, ...]
+    manifest: dict[str, Any]
+
+
+def scratch_sources(folders: Sequence[Path], last: int) -> tuple[Path, ...]:
+    """The models and checkpoints that some folders stand for.
+
+    Args:
+        folders: Models, checkpoints, or runs; a run stands for its newest complete checkpoints and its final model.
+        last: How many checkpoints of each run.
+
+    Raises:
+        SourceNotFoundError: A folder is not there.
+        RefusedError: A folder is none of these, or belongs to a QLoRA run.
+    """
+    return tuple(source for folder in folders for source in _sources_of(folder, last))
+
+
+def merge_scratch(sources: Sequence[Path], output: Path) -> Merged:
+    """Average the weights of some models into a model of the same shape.
+
+    Args:
+        sources: Folders of models, at least one; what `scratch_sources` gave.
+        output: The folder of the new model; made when it is not there, and must be empty.
+
+    Raises:
+        RefusedError: The models have different shapes, or the folder is not empty.
+    """
+    import torch
+    from safetensors.torch import load_file, save_file  # noqa: PLC0415 - comes with the deep learning stack
+
+    _refuse_other_shapes(sources)
+    if output.exists() and any(output.iterdir()):
+        raise RefusedError(f"{output}: not empty. Name a folder that is not there yet.")
+    weights: dict[str, Any] = {}
+    for source in sources:
+        for name, tensor in load_file(source / _FILE).items():
+            share = tensor.to(torch.float64) / len(sources)
+            weights[name] = weights[name] + share if name in weights else share
+    shutil.copytree(sources[-1], output, ignore=shutil.ignore_patterns(*_NOT_OF_A_MODEL), dirs_exist_ok=True)
+    save_file(
+        {name: tensor.to(torch.float32).contiguous() for name, tensor in weights.items()},
+        output / _FILE,
+        metadata={"format": "pt"},
+    )
+    manifest = {
+        "kind": KIND,
+        "lane": LANE,
+        "method": "mean of weights",
+        "sources": [{"path": str(source), "sha256": digest_of(source / _FILE)} for source in sources],
+        "model_sha256": digest_of(output / _FILE),
+    }
+    (output / MERGE_MANIFEST).write_text(as_document(manifest), encoding="utf-8")
+    return Merged(output, tuple(sources), manifest)
+
+
+def _sources_of(folder: Path, last: int) -> list[Path]:
+    if not folder.is_dir():
+        raise SourceNotFoundError(f"{folder}: no such folder. Name a run of `mens scratch train`, or a model of one.")
+    _refuse_qlora(folder)
+    if _is_scratch_model(folder):
+        return [folder]
+    complete = (path.parent for path in (folder / CHECKPOINTS).glob(f"checkpoint-*/{COMPLETE}"))
+    models = [path for path in sorted(complete, key=_step_of) if _is_scratch_model(path)]
+    final = folder / MODEL
+    if _is_scratch_model(final) and not (models and digest_of(models[-1] / _FILE) == digest_of(final / _FILE)):
+        models.append(final)
+    if not models:
+        advice = "Name a run of `mens scratch train`, one of its checkpoints, or its model folder."
+        raise RefusedError(f"{folder}: no checkpoint of the scratch lane. {advice}")
+    return models[-last:]
+
+
+def _step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.rsplit("-", 1)[1])
+
+
+def _refuse_qlora(folder: Path) -> None:
+    """Say where the merge of adapters is, if a folder is a QLoRA run or an adapter."""
+    manifest = folder / MANIFEST
+    lane = json.loads(manifest.read_text(encoding="utf-8")).get("lane") if manifest.is_file() else None
+    is_adapter = (folder / ADAPTER).is_dir() or (folder / "adapter_config.json").is_file()
+    if is_adapter and lane != LANE:
+        advice = f"Run: mens merge --run-dir {folder}"
+        raise RefusedError(f"{folder}: a QLoRA run; its adapter is merged into its base. {advice}")
+
+
+def _is_scratch_model(folder: Path) -> bool:
+    config = folder / _CONFIG
+    if not config.is_file() or not (folder / _FILE).is_file():
+        return False
+    return bool(json.loads(config.read_text(encoding="utf-8")).get("model_type") == MODEL_TYPE)
+
+
+def _refuse_other_shapes(sources: Sequence[Path]) -> None:
+    from safetensors import safe_open  # noqa: PLC0415 - comes with the deep learning stack
+
+    shapes = []
+    for source in sources:
+        with safe_open(source / _FILE, framework="pt") as tensors:
+            shapes.append({name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()})  # noqa: SIM118
+    for source, shape in zip(sources, shapes, strict=True):
+        if shape != shapes[0]:
+            advice = "Only models of one --config have a mean."
+            raise RefusedError(f"{source}: not of the shape of {sources[0]}. {advice}")

@@ -1,0 +1,64 @@
+"""Which rows train, which measure, and in which order: laid down before a run of the scratch lane begins."""
+
+from dataclasses import dataclass
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.training.plan import plan_run
+from mens_pipeline.training.scratch.data import JsonlDataLoader
+from mens_pipeline.training.scratch.recipe import ScratchRecipe
+from mens_pipeline.training.validation import is_validation_group
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The rows of a run by their place in the loader.
+
+    Attributes:
+        train: Rows that train.
+        validation: Rows of other source files, for the loss on what is not trained.
+        batches: Rows of each micro-batch in order.
+        num_steps: Updates.
+    """
+
+    train: tuple[int, ...]
+    validation: tuple[int, ...]
+    batches: tuple[tuple[int, ...], ...]
+    num_steps: int
+
+
+def lay_down(loader: JsonlDataLoader, recipe: ScratchRecipe) -> Order:
+    """The order of a run; the same arguments give the same order on every machine.
+
+    Args:
+        loader: The rows.
+        recipe: Sizes of micro-batches, epochs, seed, share of validation.
+
+    Raises:
+        RefusedError: No row is left to train on.
+    """
+    share, seed = recipe.validation_split_ratio, recipe.seed
+    measures = [is_validation_group(entry.group, share, seed) for entry in loader.entries]
+    train = tuple(row for row, is_measured in enumerate(measures) if not is_measured)
+    validation = tuple(row for row, is_measured in enumerate(measures) if is_measured)
+    plan = plan_run([loader.entries[row] for row in train], recipe.plan())
+    if not plan.batches:
+        left_out = ", ".join(f"{count} {reason}" for reason, count in loader.skipped.items()) or "none"
+        raise RefusedError(f"no row trains (left out: {left_out}). Raise max_length, or extract more data.")
+    batches = tuple(tuple(train[row] for row in batch) for batch in plan.batches)
+    return Order(train, validation, batches, plan.num_steps)
+
+
+def account_of(loader: JsonlDataLoader, order: Order) -> dict[str, object]:
+    """What is shown, in JSON types.
+
+    Args:
+        loader: The rows.
+        order: What becomes of them.
+    """
+    return {
+        **loader.account(),
+        "num_train": len(order.train),
+        "num_validation": len(order.validation),
+        "num_tokens": sum(len(loader.entries[row]) for row in order.train),
+        "num_supervised_tokens": sum(loader.entries[row].num_completion for row in order.train),
+    }

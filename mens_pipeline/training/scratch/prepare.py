@@ -1,0 +1,143 @@
+"""From a recipe and a train set to a job: everything is looked at before anything is trained."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.corpus.store import digest_of, key_of
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.language import vox_tokenizer
+from mens_pipeline.language.fingerprint import rules_fingerprint
+from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.training.devices import Device
+from mens_pipeline.training.job import CONTRACT, JOB, PREFLIGHT, RESULT, as_document
+from mens_pipeline.training.preflight import check_disk
+from mens_pipeline.training.prepare import refuse_another_run
+from mens_pipeline.training.scratch.data import JsonlDataLoader
+from mens_pipeline.training.scratch.job import ScratchJob
+from mens_pipeline.training.scratch.order import account_of, lay_down
+from mens_pipeline.training.scratch.recipe import ScratchRecipe
+
+LIBRARIES: Final = ("torch", "transformers", "accelerate")
+"""Whose versions are recorded, and decide what a run gives."""
+
+_TRAINER: Final = (
+    *("chat.py", "plan.py", "progress.py", "validation.py"),
+    *(f"scratch/{name}.py" for name in ("data", "order", "tokenizer", "train", "transformer")),
+)
+"""The files that decide what a recipe does."""
+
+_NOT_OF_THE_RUN: Final = frozenset(("save_steps", "save_total_limit"))
+"""Fields that do not change the model."""
+
+_CHECKPOINT_BYTES: Final = 12
+"""Bytes of a value in a checkpoint: itself and two moments, in float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedScratch:
+    """A run that may begin.
+
+    Attributes:
+        job: What the training process is told.
+        job_path: Where it stands as JSON.
+        preflight: What was looked at.
+        contract: What the run is.
+        backend: What VOX_BACKEND says; None when it says nothing.
+        is_done: Whether the run folder holds its result already.
+    """
+
+    job: ScratchJob
+    job_path: Path
+    preflight: dict[str, Any]
+    contract: dict[str, Any]
+    backend: str | None
+    is_done: bool
+
+
+def prepare_scratch(  # noqa: PLR0913 - all that decides a run
+    recipe: ScratchRecipe,
+    train_path: Path,
+    folder: Path | Callable[[str], Path],
+    device: Device,
+    *,
+    cache: Path,
+    min_rows: int,
+    backend: str | None = None,
+    strict: bool = False,
+) -> PreparedScratch:
+    """Look at everything a run needs, and write its job, its contract and its preflight.
+
+    Args:
+        recipe: The recipe.
+        train_path: The train set.
+        folder: Where everything of the run goes, perhaps by the hash of its contract; made when it is not there.
+        device: What it trains on.
+        cache: Where locks are kept.
+        min_rows: Rows without which training does not begin.
+        backend: What VOX_BACKEND says, for the manifest.
+        strict: Whether a line that is no pair ends the run.
+
+    Raises:
+        RefusedError: Something is not as it must be, or the folder holds another run.
+        SourceNotFoundError: There is no train set.
+    """
+    loader = JsonlDataLoader(
+        train_path,
+        max_length=recipe.max_length,
+        system_prompt=SYSTEM_PROMPT,
+        min_rating=recipe.min_rating,
+        strict=strict,
+    )
+    order = lay_down(loader, recipe)
+    if len(order.train) < min_rows:
+        others = [*loader.skipped.items(), ("for measuring", len(order.validation))]
+        left_out = ", ".join(f"{count} {reason}" for reason, count in others if count) or "none"
+        advice = "Extract more data."
+        raise RefusedError(f"{len(order.train)} rows train, {min_rows} are needed (left out: {left_out}). {advice}")
+    dtype = "bfloat16" if device.has_bfloat16 else "float32"
+    contract = {
+        "lane": "scratch",
+        "recipe": recipe.model_dump(mode="json", exclude=set(_NOT_OF_THE_RUN)) | {"learning_rate": recipe.rate},
+        "shape": recipe.shape.as_json(),
+        "train_sha256": digest_of(train_path),
+        "device": device.kind,
+        "compute_dtype": dtype,
+        "system_prompt": SYSTEM_PROMPT,
+        "tokenizer": rules_fingerprint(Path(vox_tokenizer.__file__).parent, ("vox_tokenizer.py",)),
+        "trainer": rules_fingerprint(Path(__file__).parents[1], _TRAINER),
+        "libraries": {name: version(name) for name in LIBRARIES},
+    }
+    digest = key_of(contract)
+    run_dir = folder if isinstance(folder, Path) else folder(digest)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    refuse_another_run(run_dir, digest)
+    num_parameters = recipe.shape.num_parameters
+    check_disk(run_dir, num_parameters * _CHECKPOINT_BYTES * (recipe.save_total_limit + 1) / 2**20)
+    preflight = {
+        "schema_version": "mens.scratch.preflight.v1",
+        "contract_digest": digest,
+        "device": {"kind": device.kind, "name": device.name, "memory_gb": device.memory_gb},
+        "num_parameters": num_parameters,
+        "data": account_of(loader, order),
+        "num_steps": order.num_steps,
+        "num_micro_batches": len(order.batches),
+    }
+    job = ScratchJob(
+        recipe=recipe,
+        train_path=train_path.resolve(),
+        device=device.kind,
+        compute_dtype=dtype,
+        run_dir=run_dir.resolve(),
+        system_prompt=SYSTEM_PROMPT,
+        strict=strict,
+        contract_digest=digest,
+        lock_path=(cache / f"{device.kind}.lock").resolve(),
+    )
+    for file, content in ((CONTRACT, {"digest": digest, **contract}), (PREFLIGHT, preflight)):
+        (run_dir / file).write_text(as_document(content), encoding="utf-8")
+    job_path = run_dir / JOB
+    job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return PreparedScratch(job, job_path, preflight, contract, backend, (run_dir / RESULT).is_file())

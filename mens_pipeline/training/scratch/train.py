@@ -1,0 +1,215 @@
+"""One run of the scratch lane, from a job to a saved model. For a training process alone."""
+# ruff: noqa: TID253 - see above
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch.utils.data import DataLoader
+from transformers import GenerationConfig, Trainer, TrainingArguments, set_seed
+
+from mens_pipeline.corpus.store import digest_of
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.language.vox_tokenizer import EOS, PAD, encode
+from mens_pipeline.training.chat import IM_END
+from mens_pipeline.training.job import CHECKPOINTS, RESULT, as_document, newest_checkpoint
+from mens_pipeline.training.progress import Progress, StopRequest
+from mens_pipeline.training.scratch.data import IGNORED, JsonlDataLoader, collate
+from mens_pipeline.training.scratch.job import MODEL, WEIGHTS, ScratchJob
+from mens_pipeline.training.scratch.order import Order, account_of, lay_down
+from mens_pipeline.training.scratch.tokenizer import VoxTokenizer
+from mens_pipeline.training.scratch.transformer import VoxTransformer, config_of
+from mens_pipeline.training.telemetry_log import FILE, TelemetryLog, steps_of
+
+_VALIDATED_AT_ONCE: Final = 8
+_WARMUP_SHARE: Final = 10
+"""The warmup takes at most this part of all updates."""
+
+
+def train(job: ScratchJob, listen: Callable[[dict[str, Any]], None]) -> bool:
+    """Train, from the newest checkpoint on if there is one.
+
+    Args:
+        job: What to train.
+        listen: Takes each line of telemetry.
+
+    Returns:
+        Whether the run is complete; then `model/` and `result.json` are there. Otherwise it was asked to stop, and its
+        newest checkpoint is a whole model as well.
+
+    Raises:
+        RefusedError: The run cannot be, or went wrong in a way that more of it would not mend.
+    """
+    recipe = job.recipe
+    stop = StopRequest()
+    set_seed(recipe.seed)
+    # Numbers next to zero slow a processor down a hundredfold, and teach nothing.
+    torch.set_flush_denormal(True)
+    loader = JsonlDataLoader(
+        job.train_path,
+        max_length=recipe.max_length,
+        system_prompt=job.system_prompt,
+        min_rating=recipe.min_rating,
+        strict=job.strict,
+    )
+    order = lay_down(loader, recipe)
+    log = TelemetryLog(job.run_dir / FILE, listen)
+    progress = Progress(log, stop, recipe.max_minutes, _seconds_trained(job.run_dir / FILE))
+    trainer = _trainer(job, loader, order, progress)
+    about = {**account_of(loader, order), **_about(job, order, trainer)}
+    checkpoint = newest_checkpoint(job.run_dir)
+    log.write("train_start", {**about, "resumed_from": None if checkpoint is None else checkpoint.name})
+    output = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    if stop.is_asked and trainer.state.global_step < order.num_steps:
+        log.write("train_interrupted", {"step": trainer.state.global_step})
+        return False
+    validation = _validation_loss(trainer, loader, order.validation)
+    trainer.model.save_pretrained(job.run_dir / MODEL)
+    trainer.processing_class.save_pretrained(job.run_dir / MODEL)
+    result = {
+        **about,
+        "num_steps": trainer.state.global_step,
+        "train_loss": output.training_loss,
+        "validation_loss": validation,
+        "seconds": progress.seconds,
+        "trained_tokens": sum(step["num_tokens"] for step in steps_of(job.run_dir / FILE)),
+        "model_sha256": digest_of(job.run_dir / WEIGHTS),
+    }
+    (job.run_dir / RESULT).write_text(as_document(result), encoding="utf-8")
+    log.write("train_complete", result)
+    return True
+
+
+class ScratchTrainer(Trainer):  # type: ignore[misc]
+    """A Trainer that follows an order and refuses gradients that teach nothing."""
+
+    def __init__(self, *, batches: Sequence[Sequence[int]], loader: JsonlDataLoader, **named: Any) -> None:
+        """Take up an order.
+
+        Args:
+            batches: Rows of each micro-batch in order.
+            loader: The rows.
+            named: Of Trainer.
+        """
+        super().__init__(train_dataset=loader, data_collator=collate, **named)
+        self._batches = [list(batch) for batch in batches]
+        self._loader = loader
+        self.num_tokens = 0
+        self.num_supervised = 0
+
+    def get_train_dataloader(self) -> "DataLoader[Any]":
+        """The micro-batches of the order, read from the file one by one."""
+        batches: DataLoader[Any] = DataLoader(self._loader, batch_sampler=self._batches, collate_fn=collate)
+        return self.accelerator.prepare(batches)
+
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,  # noqa: FBT001, FBT002 - the library's own
+        num_items_in_batch: Any = None,
+    ) -> Any:
+        """The mean negative log-likelihood of the labelled positions of an update.
+
+        Args:
+            model: The model.
+            inputs: What `collate` gave.
+            return_outputs: Never asked for here.
+            num_items_in_batch: Labelled positions of the whole update, all micro-batches together.
+        """
+        if model.training:
+            self.num_tokens += int(inputs["attention_mask"].sum())
+            self.num_supervised += int((inputs["labels"] != IGNORED).sum())
+        loss = model(**inputs, num_items_in_batch=num_items_in_batch, use_cache=False).loss
+        return (loss, {}) if return_outputs else loss
+
+    def _clip_grad_norm(self, model: Any) -> Any:
+        """Clip, and stop before an update that would teach nothing or spoil everything."""
+        norm = super()._clip_grad_norm(model)
+        value = float(norm)
+        if not math.isfinite(value) or value == 0.0:
+            advice = "Lower learning_rate, and look at the rows of this update."
+            raise RefusedError(f"update {self.state.global_step + 1}: the gradient norm is {value}. {advice}")
+        return norm
+
+
+def _trainer(job: ScratchJob, loader: JsonlDataLoader, order: Order, progress: Progress) -> ScratchTrainer:
+    model = VoxTransformer(config_of(job.recipe.shape))
+    # A row ends with both; whoever asks for an answer has it when its turn is over.
+    model.generation_config = GenerationConfig(pad_token_id=PAD, eos_token_id=[EOS, *encode(IM_END)])
+    trainer = ScratchTrainer(
+        model=model,
+        args=_arguments(job, order),
+        processing_class=VoxTokenizer(),
+        callbacks=[progress],
+        batches=order.batches,
+        loader=loader,
+    )
+    progress.trainer = trainer
+    return trainer
+
+
+def _arguments(job: ScratchJob, order: Order) -> TrainingArguments:
+    recipe = job.recipe
+    is_cpu = job.device == "cpu"
+    return TrainingArguments(
+        output_dir=str(job.run_dir / CHECKPOINTS),
+        use_cpu=is_cpu,
+        bf16=job.compute_dtype == "bfloat16",
+        remove_unused_columns=False,
+        per_device_train_batch_size=1,  # the order decides
+        gradient_accumulation_steps=recipe.gradient_accumulation_steps,
+        num_train_epochs=1,  # the order holds all epochs
+        max_steps=order.num_steps,
+        learning_rate=recipe.rate,
+        lr_scheduler_type="cosine",
+        warmup_steps=min(recipe.warmup_steps, max(1, order.num_steps // _WARMUP_SHARE)),
+        weight_decay=recipe.weight_decay,
+        max_grad_norm=recipe.max_grad_norm,
+        optim="adamw_torch" if is_cpu else "adamw_torch_fused",
+        save_strategy="steps",
+        save_steps=recipe.save_steps,
+        save_total_limit=recipe.save_total_limit,
+        logging_strategy="steps",
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        disable_tqdm=True,
+        report_to="none",
+        seed=recipe.seed,
+        data_seed=recipe.seed,
+        dataloader_num_workers=0,
+        dataloader_pin_memory=not is_cpu,
+    )
+
+
+def _about(job: ScratchJob, order: Order, trainer: ScratchTrainer) -> dict[str, Any]:
+    return {
+        "contract_digest": job.contract_digest,
+        "device": job.device,
+        "compute_dtype": job.compute_dtype,
+        "planned_steps": order.num_steps,
+        "num_parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
+    }
+
+
+def _validation_loss(trainer: ScratchTrainer, loader: JsonlDataLoader, rows: Sequence[int]) -> float | None:
+    """The mean loss of a token on rows that did not train; None without such rows."""
+    if not rows:
+        return None
+    trainer.model.eval()
+    total = count = 0.0
+    with torch.no_grad():
+        for start in range(0, len(rows), _VALIDATED_AT_ONCE):
+            batch = collate([loader[row] for row in rows[start : start + _VALIDATED_AT_ONCE]])
+            batch = {name: tensor.to(trainer.model.device) for name, tensor in batch.items()}
+            labels = int((batch["labels"] != IGNORED).sum())
+            total += float(trainer.compute_loss(trainer.model, batch)) * labels
+            count += labels
+    return total / count
+
+
+def _seconds_trained(path: Path) -> float:
+    """Seconds that earlier processes of a run trained."""
+    return max((step["seconds"] for step in steps_of(path)), default=0.0) if path.is_file() else 0.0

@@ -1,0 +1,65 @@
+"""How fast VoxTokenizer is beside the tokenizer of the base model, on the golden programs, on one core, in one run.
+
+`python -m mens_pipeline_tests.bench.vox_tokenizer`
+"""
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+from mens_pipeline.language import vox_tokenizer
+from mens_pipeline.settings import load_settings
+from mens_pipeline.training.base_model import find_base_model
+from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
+from mens_pipeline_tests.bench.machine import machine_name
+from mens_pipeline_tests.language.examples import golden_programs
+
+_SECONDS_A_ROW = 3.0
+
+
+def main() -> None:
+    """Measure and print."""
+    from tokenizers import Tokenizer  # noqa: PLC0415 - of the library, without the deep learning stack
+
+    from mens_pipeline.training.scratch.tokenizer import VoxTokenizer  # noqa: PLC0415 - loads the stack
+
+    texts = [text for text in golden_programs().values() if text.isascii()]
+    base = find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models")
+    of_base, wrapped = Tokenizer.from_file(str(base.path / "tokenizer.json")), VoxTokenizer()
+    size = sum(map(len, texts)) / 1e6
+    print(f"{machine_name()}, one core, best of several runs; {len(texts)} golden programs, {size:.2f} MB")
+    print()
+    print(f"{'tokenizer':<44}{'tokens':>9}{'chars/token':>13}{'tokens/s':>13}{'MB/s':>8}")
+    rows: list[tuple[str, Callable[[str], Sequence[int]]]] = [
+        ("VoxTokenizer, encode", vox_tokenizer.encode),
+        ("VoxTokenizer as one of transformers, encode", lambda text: wrapped(text)["input_ids"]),
+        (f"{base.name.split('/')[-1]}, encode", lambda text: of_base.encode(text, add_special_tokens=False).ids),
+    ]
+    for name, encode in rows:
+        _row(name, encode, texts, size)
+    ours, others = ([encode(text) for text in texts] for encode in (rows[0][1], rows[2][1]))
+    _row("VoxTokenizer, decode", _back(vox_tokenizer.decode), ours, size)
+    _row(f"{base.name.split('/')[-1]}, decode", _back(of_base.decode), others, size)
+
+
+def _back(decode: Callable[[Any], str]) -> Callable[[Any], Any]:
+    """Decodes, and hands the ids on to be counted."""
+
+    def work(ids: Any) -> Any:
+        decode(ids)
+        return ids
+
+    return work
+
+
+def _row(name: str, work: Callable[[Any], Sequence[int]], inputs: Sequence[Any], size: float) -> None:
+    started, best, tokens = perf_counter(), float("inf"), 0
+    while perf_counter() - started < _SECONDS_A_ROW:
+        before = perf_counter()
+        tokens = sum(len(work(item)) for item in inputs)
+        best = min(best, perf_counter() - before)
+    print(f"{name:<44}{tokens:>9,}{size * 1e6 / tokens:>13.2f}{tokens / best:>13,.0f}{size / best:>8.2f}")
+
+
+if __name__ == "__main__":
+    main()

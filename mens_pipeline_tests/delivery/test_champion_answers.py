@@ -1,0 +1,50 @@
+"""The whole way of an adapter: trained, promoted, merged, proved, served, and asked by everybody's client."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.delivery.merged_model import report_in
+from mens_pipeline.delivery.serving.engine import Limits
+from mens_pipeline.evaluation.prepare import manifest_of
+from mens_pipeline_tests.delivery.delivered import promoted_run
+from mens_pipeline_tests.delivery.serving.running import Running, running
+
+pytestmark = pytest.mark.slow
+
+_LIMITS = Limits(2, 20_000, 60.0, 400)
+_REQUESTS = ("Write a Vox function `f9`.", "Write a table `Book` with a title.")
+
+
+def _answers(server: Running) -> list[str]:
+    with server.openai() as client:
+        return [
+            client.chat.completions.create(model="mens", max_tokens=24, messages=[{"role": "user", "content": request}])
+            .choices[0]
+            .message.content
+            or ""
+            for request in _REQUESTS
+        ]
+
+
+def test_a_champion_answers_merged_as_it_answered_before(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Merged it is the model that was judged, says so with a proof, and gives the same answers over HTTP."""
+    run, store = promoted_run(trained, tmp_path)
+    monkeypatch.setenv("MENS_STORE_ROOT", str(store.root))
+    monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
+    result = CliRunner().invoke(app, ["merge", "-o", str(tmp_path / "model"), "--device", "cpu"])
+    with running(run, _LIMITS) as server:
+        before = _answers(server)
+    with running(tmp_path / "model", _LIMITS) as server:
+        after = _answers(server)
+        told = server.served.system_prompt
+
+    assert result.exit_code == 0, result.stderr
+    assert report_in(tmp_path / "model").passed
+    assert after == before
+    assert all(after)
+    assert told == manifest_of(run)["system_prompt"]

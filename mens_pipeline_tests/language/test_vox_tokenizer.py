@@ -1,0 +1,104 @@
+"""VoxTokenizer: its table, its way of matching, and what comes back."""
+
+import runpy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mens_pipeline.language import vox_tokenizer_page
+from mens_pipeline.language.vox_tokenizer import (
+    CHARACTERS,
+    COMPOUNDS,
+    EOS,
+    PAD,
+    UNK,
+    VOCABULARY,
+    decode,
+    encode,
+    num_unknown,
+)
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.language.examples import golden_programs
+
+_SUPPORTED = st.text(alphabet=CHARACTERS + "\n\t")
+_PIECES = st.lists(st.sampled_from([*COMPOUNDS, *CHARACTERS, "[PAD]", "[UNK]", "[EOS]"])).map("".join)
+
+
+def _longest_first(text: str) -> list[int]:
+    """Matching as it is described: at each place the longest compound, else one character."""
+    ids, place = [], 0
+    while place < len(text):
+        fitting = [compound for compound in COMPOUNDS if text.startswith(compound, place)]
+        token = max(fitting, key=len, default=text[place])
+        ids.append(VOCABULARY.index(token) if token in VOCABULARY else UNK)
+        place += len(token)
+    return ids
+
+
+def test_there_are_133_ids_in_their_places() -> None:
+    """Three control ids, 95 characters of which each is its byte less 29, 35 compounds, none twice."""
+    assert VOCABULARY[:3] == ("[PAD]", "[UNK]", "[EOS]")
+    assert (PAD, UNK, EOS) == (0, 1, 2)
+    assert [VOCABULARY[byte - 32 + 3] for byte in range(32, 127)] == [chr(byte) for byte in range(32, 127)]
+    assert VOCABULARY[98:] == COMPOUNDS
+    assert len(COMPOUNDS) == 35
+    assert len(VOCABULARY) == len(set(VOCABULARY)) == 133
+    assert {"workflow", "actor", "fn", "component", "\n", "\t"} <= set(COMPOUNDS)
+
+
+@given(_SUPPORTED | _PIECES)
+def test_what_is_supported_comes_back(text: str) -> None:
+    """Printable ASCII, ends of line and tabs, whatever they spell; control names in a text are characters."""
+    ids = encode(text)
+
+    assert decode(ids) == text
+    assert num_unknown(ids) == 0
+    assert PAD not in ids
+    assert EOS not in ids
+
+
+@given(st.text() | _PIECES)
+def test_matching_is_greedy(text: str) -> None:
+    """The fast way gives what the described way gives, for any text."""
+    assert list(encode(text)) == _longest_first(text)
+
+
+@given(st.text())
+def test_every_other_character_is_one_unknown(text: str) -> None:
+    """Nothing is dropped, and each is counted and shown."""
+    ids = encode(text)
+    foreign = [sign for sign in text if sign not in CHARACTERS + "\n\t"]
+
+    assert num_unknown(ids) == len(foreign)
+    assert decode(ids) == "".join("\N{REPLACEMENT CHARACTER}" if sign in foreign else sign for sign in text)
+
+
+def test_the_end_and_the_padding_give_no_text() -> None:
+    """They stand behind what a model writes."""
+    assert decode([*encode("fn"), EOS, PAD, PAD]) == "fn"
+
+
+def test_the_longest_compound_wins() -> None:
+    """An end of line with its indentation before the end of line alone; words have no borders."""
+    assert [VOCABULARY[number] for number in encode("\n    \n}\n\n")] == ["\n    ", "\n}\n", "\n"]
+    assert [VOCABULARY[number] for number in encode("fnord: int")] == ["fn", "or", "d", ": int"]
+
+
+def test_golden_programs_get_shorter() -> None:
+    """Every character has an id, and a token is 1.29 characters of Vox on average."""
+    texts = [text for text in golden_programs().values() if text.isascii()]
+    tokens = [encode(text) for text in texts]
+
+    assert sum(map(num_unknown, tokens)) == 0
+    assert sum(map(len, texts)) / sum(map(len, tokens)) > 1.28
+
+
+def test_the_page_holds_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """`docs/vox-tokenizer.md` is what the code writes; a line for each id."""
+    page = (PROJECT_ROOT / "docs" / "vox-tokenizer.md").read_text(encoding="utf-8")
+    runpy.run_path(vox_tokenizer_page.__file__, run_name="__main__")
+
+    assert page == vox_tokenizer_page.vocabulary_page() == capsys.readouterr().out
+    assert sum(line.split(" | ")[0].removeprefix("| ").isdecimal() for line in page.splitlines()) == len(VOCABULARY)
+    assert "| 98 | `workflow` | compound |" in page

@@ -1,0 +1,34 @@
+"""The shapes and their sizes."""
+
+from mens_pipeline.training.scratch.architecture import SHAPES, ScratchConfig, Shape
+
+
+def test_the_full_model_is_what_was_asked_for() -> None:
+    """Twelve layers of eight heads, 512 wide, 2,048 inside, a tenth left out, 512 places, 133 ids: 38.2 million."""
+    assert SHAPES[ScratchConfig.DEFAULT].as_json() == {
+        "num_hidden_layers": 12,
+        "num_attention_heads": 8,
+        "hidden_size": 512,
+        "intermediate_size": 2048,
+        "dropout": 0.1,
+        "max_position_embeddings": 512,
+        "vocab_size": 133,
+    }
+    assert SHAPES[ScratchConfig.DEFAULT].num_parameters == 38_227_968
+
+
+def test_the_small_model_is_small() -> None:
+    """Less than a million values, as many places and ids."""
+    small = SHAPES[ScratchConfig.SMALL]
+
+    assert small.num_parameters == 892_928
+    assert (small.max_position_embeddings, small.vocab_size) == (512, 133)
+
+
+def test_values_are_counted_part_by_part() -> None:
+    """By hand, for one layer two wide and three inside, five places, seven ids."""
+    attention, feed_forward, norms = 4 * (4 + 2), (6 + 3) + (6 + 2), 2 * 4
+    embeddings, last_norm, head = 7 * 2 + 5 * 2, 4, 7 * 2
+    shape = Shape(1, 1, 2, 3, 0.0, 5, 7)
+
+    assert shape.num_parameters == attention + feed_forward + norms + embeddings + last_norm + head

@@ -1,0 +1,37 @@
+"""Training from scratch on a card; skipped where there is none."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.settings import training_environment
+from mens_pipeline.training.devices import DeviceChoice
+from mens_pipeline.training.job import RESULT, ExitCode
+from mens_pipeline.training.launch import run_child
+from mens_pipeline.training.scratch.job import MODULE
+from mens_pipeline.training.telemetry_log import FILE, steps_of
+from mens_pipeline_tests.training.scratch.runs import prepared
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def _card() -> None:
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("this machine has no CUDA device")
+
+
+def test_a_card_trains_the_full_model(tmp_path: Path) -> None:
+    """In bfloat16, with weights in float32; the loss falls."""
+    run = prepared(tmp_path, choice=DeviceChoice.CUDA, config="default", num_train_epochs=10, save_steps=1000)
+    code = run_child(MODULE, run.job_path, training_environment(), lambda: None, 60, tmp_path / "child.log")
+    assert code == ExitCode.DONE, (tmp_path / "child.log").read_text()[-2000:]
+    result = json.loads((run.job.run_dir / RESULT).read_text())
+    losses = [step["loss"] for step in steps_of(run.job.run_dir / FILE)]
+
+    assert (result["device"], result["compute_dtype"]) == ("cuda", "bfloat16")
+    assert result["num_parameters"] == 38_227_968
+    assert losses[-1] < losses[0] / 2

@@ -1,0 +1,130 @@
+"""The mean of checkpoints, and what is not merged."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch  # noqa: TID253 - weights are tensors
+
+from mens_pipeline.corpus.store import digest_of
+from mens_pipeline.errors import RefusedError, SourceNotFoundError
+from mens_pipeline.training.job import CHECKPOINTS, COMPLETE
+from mens_pipeline.training.scratch.architecture import Shape
+from mens_pipeline.training.scratch.merge import merge_scratch, scratch_sources
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+_TINY = Shape(1, 2, 16, 16, 0.0, 32)
+
+
+def _model(folder: Path, seed: int, shape: Shape = _TINY) -> Path:
+    from mens_pipeline.training.scratch.tokenizer import VoxTokenizer  # noqa: PLC0415 - loads the stack
+    from mens_pipeline.training.scratch.transformer import VoxTransformer, config_of  # noqa: PLC0415 - likewise
+
+    torch.manual_seed(seed)
+    VoxTransformer(config_of(shape)).save_pretrained(folder)
+    VoxTokenizer().save_pretrained(folder)
+    return folder
+
+
+def _run(folder: Path, *steps: int, final: int | None = None) -> Path:
+    """A run with checkpoints, and a final model with the weights of a seed."""
+    for step in steps:
+        checkpoint = _model(folder / CHECKPOINTS / f"checkpoint-{step}", step)
+        (checkpoint / "optimizer.pt").write_bytes(b"moments")
+        (checkpoint / COMPLETE).touch()
+    if final is not None:
+        _model(folder / "model", final)
+    return folder
+
+
+def _weights(folder: Path) -> dict[str, Any]:
+    from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
+
+    tensors: dict[str, Any] = load_file(folder / "model.safetensors")
+    return tensors
+
+
+def test_the_mean_is_the_mean(tmp_path: Path) -> None:
+    """Every tensor of three models, in a folder that loads like any of them and says what it was made of."""
+    from mens_pipeline.training.scratch.auto import load_scratch_model  # noqa: PLC0415 - loads the stack
+
+    models = [_model(tmp_path / str(seed), seed) for seed in (1, 2, 3)]
+    merged = merge_scratch(scratch_sources(models, 1), tmp_path / "out")
+    parts, mean = [_weights(model) for model in models], _weights(tmp_path / "out")
+    loaded, tokenizer = load_scratch_model(tmp_path / "out")
+
+    for name, tensor in mean.items():
+        torch.testing.assert_close(tensor, torch.stack([part[name] for part in parts]).mean(0), rtol=1e-6, atol=1e-7)
+    assert mean.keys() == parts[0].keys()
+    assert torch.equal(loaded.state_dict()["head.weight"], mean["head.weight"])
+    assert len(tokenizer) == 133
+    assert json.loads((tmp_path / "out" / "merge_manifest.json").read_text()) == merged.manifest
+    assert [source["sha256"] for source in merged.manifest["sources"]] == [
+        digest_of(model / "model.safetensors") for model in models
+    ]
+
+
+def test_one_model_stays_as_it_is(tmp_path: Path) -> None:
+    """Its weights, without what only training needs."""
+    run = _run(tmp_path / "run", 5)
+    merge_scratch(scratch_sources([run], 3), tmp_path / "out")
+    source, merged = (_weights(folder) for folder in (run / CHECKPOINTS / "checkpoint-5", tmp_path / "out"))
+
+    assert all(torch.equal(tensor, merged[name]) for name, tensor in source.items())
+    assert not (tmp_path / "out" / "optimizer.pt").exists()
+    assert not (tmp_path / "out" / COMPLETE).exists()
+
+
+def test_a_run_stands_for_its_newest_checkpoints(tmp_path: Path) -> None:
+    """By number, not by name; its final model counts once; a checkpoint that is not whole does not."""
+    run = _run(tmp_path / "run", 9, 10, 11, final=12)
+    same = _run(tmp_path / "same", 9, 10, final=10)
+    (run / CHECKPOINTS / "checkpoint-11" / COMPLETE).unlink()
+
+    assert [path.name for path in scratch_sources([run], 2)] == ["checkpoint-10", "model"]
+    assert [path.name for path in scratch_sources([same], 5)] == ["checkpoint-9", "checkpoint-10"]
+    assert [path.name for path in scratch_sources([run, same], 1)] == ["model", "checkpoint-10"]
+
+
+def test_an_adapter_is_not_averaged(tmp_path: Path) -> None:
+    """A QLoRA run and an adapter's folder are refused with the command that merges them."""
+    run = tmp_path / "qlora"
+    (run / "adapter").mkdir(parents=True)
+    (run / "training_manifest.json").write_text('{"backend": "qlora"}')
+    (run / "adapter" / "adapter_config.json").write_text("{}")
+    for folder in (run, run / "adapter"):
+        with pytest.raises(RefusedError, match=r"a QLoRA run; its adapter is merged into its base\. Run: mens merge"):
+            scratch_sources([folder], 1)
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+    """A missing folder, an empty one, and a model of another kind."""
+    (tmp_path / "empty").mkdir()
+    other = _model(tmp_path / "other", 1)
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**config, "model_type": "llama"}))
+
+    with pytest.raises(SourceNotFoundError, match=r"missing: no such folder\. Name a run of `mens scratch train`"):
+        scratch_sources([tmp_path / "missing"], 1)
+    for folder in (tmp_path / "empty", other):
+        with pytest.raises(RefusedError, match=r"no checkpoint of the scratch lane\. Name a run of `mens scratch tr"):
+            scratch_sources([folder], 1)
+
+
+def test_models_of_different_shapes_have_no_mean(tmp_path: Path) -> None:
+    """And nothing is written."""
+    models = [_model(tmp_path / "a", 1), _model(tmp_path / "b", 1, Shape(1, 2, 16, 24, 0.0, 32))]
+
+    with pytest.raises(RefusedError, match=r"b: not of the shape of .*a\. Only models of one --config have a mean"):
+        merge_scratch(models, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    """A folder with something in it is refused."""
+    model = _model(tmp_path / "a", 1)
+
+    with pytest.raises(RefusedError, match=r"a: not empty\. Name a folder that is not there yet"):
+        merge_scratch([model], model)
