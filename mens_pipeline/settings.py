@@ -31,6 +31,11 @@ def _num_processors() -> int:
 
 _RECIPE: Final = "MENS_TRAIN_"
 _SHORTEST_SECRET: Final = 16
+_SECRETS: Final = (
+    *("AUTH", "CREDENTIAL", "CREDENTIALS", "KEY", "PASS", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "SECRETS"),
+    *("TOKEN", "DSN", "PROXY", "URL"),
+)
+"""How words in the name of a variable end that may hold a secret, or an address with a password in it."""
 
 
 class Settings(BaseSettings):
@@ -217,9 +222,12 @@ def recipe_variables() -> dict[str, str]:
 
 
 def training_environment() -> dict[str, str]:
-    """The environment of a training process: this one's, without the network and without chatter."""
+    """The environment of a training process: this one's, without secrets, the network and chatter.
+
+    What loads a model of somebody else's needs no password, so it is given none.
+    """
     return {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not _may_be_secret(name)},
         "HF_HUB_OFFLINE": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "TOKENIZERS_PARALLELISM": "false",
@@ -252,3 +260,7 @@ def secret_of(variable: str) -> SecretStr:
         advice = "Set it to a secret, such as `openssl rand -hex 32` prints."
         raise ConfigurationError(f"{variable}: {found}, a token needs {_SHORTEST_SECRET}. {advice}")
     return SecretStr(value)
+
+
+def _may_be_secret(name: str) -> bool:
+    return any(word.endswith(_SECRETS) for word in name.upper().split("_"))

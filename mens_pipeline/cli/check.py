@@ -12,15 +12,20 @@ import typer
 
 from mens_pipeline.cli.check_stream import check_stream
 from mens_pipeline.cli.diagnostic_text import render
+from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.corpus.shares import share_text
 from mens_pipeline.corpus.sources import vox_files
 from mens_pipeline.language.front_end import Analysis, analyze_bytes
 from mens_pipeline.language.parser.modules import Mode, mode_of
 from mens_pipeline.language.source_text import SourceText
 from mens_pipeline.language.verdict import verdict_record
+from mens_pipeline.language.visible_text import visible_text
 
 REFUSED: Final = 1
 MISUSE: Final = 2
+MAX_BYTES: Final = 67_108_864
+"""Of a file; a larger one is no program."""
+
 _STDIN: Final = Path("-")
 
 
@@ -92,7 +97,7 @@ def _check_lines(path: Path, mode: ModeOption) -> int:
             with path.open("rb") as lines:
                 summary = check_stream(lines, sys.stdout, default)
         except OSError as error:
-            raise typer.BadParameter(f"{path}: {error.strerror}. Name a readable file.") from error
+            raise typer.BadParameter(visible_text(f"{path}: {error.strerror}. Name a readable file.")) from error
     typer.echo(summary.text, err=True)
     if summary.malformed:
         return MISUSE
@@ -101,9 +106,9 @@ def _check_lines(path: Path, mode: ModeOption) -> int:
 
 def _check_file(path: Path, mode: ModeOption) -> CheckedFile:
     try:
-        data = sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
+        data = sys.stdin.buffer.read() if path == _STDIN else read_regular(path, MAX_BYTES)
     except OSError as error:
-        raise typer.BadParameter(f"{path}: {error.strerror}. Name a readable file.") from error
+        raise typer.BadParameter(visible_text(f"{path}: {error.strerror}. Name a readable file.")) from error
     chosen = mode_of(path.name) if mode is ModeOption.AUTO else Mode(mode)
     return CheckedFile("<stdin>" if path == _STDIN else str(path), data, analyze_bytes(data, chosen))
 

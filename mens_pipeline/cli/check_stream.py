@@ -1,14 +1,17 @@
 """JSON lines in, verdicts out, one line in memory at a time."""
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any, BinaryIO, Final, TextIO
 
+from mens_pipeline.corpus.bounded_lines import bounded_lines
 from mens_pipeline.corpus.shares import share_text
 from mens_pipeline.language.front_end import analyze
 from mens_pipeline.language.parser.modules import Mode
 from mens_pipeline.language.verdict import verdict_record
+
+MAX_REQUEST_BYTES: Final = 67_108_864
+"""Of a line; a longer one is answered as malformed, and never held as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +36,16 @@ class StreamSummary:
         return f"accepted {share}, rejected {self.rejected}, malformed lines {self.malformed}"
 
 
-def check_stream(lines: Iterable[bytes], out: TextIO, default: Mode) -> StreamSummary:
+def check_stream(lines: BinaryIO, out: TextIO, default: Mode) -> StreamSummary:
     """Answer each request with one line, in order, at once.
 
     Args:
-        lines: JSON objects with `id`, `source` and perhaps `mode`; blank lines are passed over.
+        lines: Holds JSON objects with `id`, `source` and perhaps `mode`; blank lines are passed over.
         out: Where the answers go; a malformed line is answered too, with a null `id` and an `error`.
         default: The mode of a request that names none.
     """
     seen = rejected = malformed = 0
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(bounded_lines(lines, MAX_REQUEST_BYTES), start=1):
         if not line.strip():
             continue
         seen += 1
@@ -55,6 +58,8 @@ def check_stream(lines: Iterable[bytes], out: TextIO, default: Mode) -> StreamSu
 
 
 def _answer(line: bytes, number: int, default: Mode) -> dict[str, Any]:
+    if len(line) > MAX_REQUEST_BYTES:
+        return _malformed(None, number, f"has more than {MAX_REQUEST_BYTES} bytes")
     try:
         request = json.loads(line)
     except (ValueError, RecursionError) as error:

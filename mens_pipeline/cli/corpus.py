@@ -9,6 +9,7 @@ import typer
 
 from mens_pipeline.cli.corpus_evol import evol
 from mens_pipeline.cli.corpus_mix import mix, stats
+from mens_pipeline.cli.terminal import say
 from mens_pipeline.cli.upstream import CorpusGroup
 from mens_pipeline.corpus.drops import Drop, Tally, Unit, account, drop_fields
 from mens_pipeline.corpus.shares import share_text
@@ -63,7 +64,7 @@ def extract(
 
     written = write_lines(output, lines()) - len(carried)
     if carried:
-        typer.echo(f"{len(carried)} records of other folders of {workspace} stay in {output}", err=True)
+        say(f"{len(carried)} records of other folders of {workspace} stay in {output}", err=True)
     assert tally.adds_up(), "something was neither kept nor dropped"  # noqa: S101 - our own impossibility
     counts = account(tally, written)
     if report is not None:
@@ -73,7 +74,7 @@ def extract(
         typer.echo(json.dumps(counts, indent=2))
     else:
         for line in _lines(tally, written, output):
-            typer.echo(line)
+            say(line)
 
 
 def _lines(tally: Tally, written: int, output: Path) -> Iterator[str]:
@@ -131,9 +132,9 @@ def validate(  # noqa: PLR0913 - one parameter an option
     if as_json:
         typer.echo(json.dumps(counts.as_json(), indent=2))
         return
-    typer.echo(f"kept {share_text(counts.kept, counts.seen)}, recheck {'on' if recheck else 'off'}")
+    say(f"kept {share_text(counts.kept, counts.seen)}, recheck {'on' if recheck else 'off'}")
     for reason, count in counts.rejected.items():
-        typer.echo(f"{count:>6}  {reason}")
+        say(f"{count:>6}  {reason}")
 
 
 @app.command()
@@ -159,7 +160,7 @@ def pairs(
     known = {record.source.blob for record in extracted}
     extracted += page_records(docs or [], known)
     written = write_jsonl(output, make_pairs(extracted))
-    typer.echo(f"{written} pairs in {output}, from {len(extracted)} records")
+    say(f"{written} pairs in {output}, from {len(extracted)} records")
 
 
 @app.command(name="eval")
@@ -182,10 +183,10 @@ def evaluate(
         figures = evaluate_data(lines).as_json()
     write_text(output, json.dumps(figures, indent=2) + "\n")
     if print_summary:
-        typer.echo(f"measured: {figures['measured']}")
-        typer.echo(f"parse rate {share_text(figures['num_parsed'], figures['num_code_rows'])}")
+        say(f"measured: {figures['measured']}")
+        say(f"parse rate {share_text(figures['num_parsed'], figures['num_code_rows'])}")
         for lane, counts in figures["lanes"].items():
-            typer.echo(f"  {lane} {share_text(counts['num_parsed'], counts['num_code_rows'])}")
-        typer.echo(f"coverage {share_text(figures['construct_coverage'], figures['construct_total'])}")
-        typer.echo(f"missing {', '.join(figures['missing_constructs']) or 'none'}")
-        typer.echo(f"prose rows {figures['num_prose_rows']}, unreadable rows {figures['num_unreadable_rows']}")
+            say(f"  {lane} {share_text(counts['num_parsed'], counts['num_code_rows'])}")
+        say(f"coverage {share_text(figures['construct_coverage'], figures['construct_total'])}")
+        say(f"missing {', '.join(figures['missing_constructs']) or 'none'}")
+        say(f"prose rows {figures['num_prose_rows']}, unreadable rows {figures['num_unreadable_rows']}")

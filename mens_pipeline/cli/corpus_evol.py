@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from mens_pipeline.cli.terminal import say
 from mens_pipeline.corpus.shares import share_text
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.training.devices import DeviceChoice
@@ -186,4 +187,4 @@ def _summary(account: dict[str, Any], output: Path) -> str:
 
 
 def _say(line: str) -> None:
-    typer.echo(line, err=True)
+    say(line, err=True)

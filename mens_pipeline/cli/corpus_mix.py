@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mens_pipeline.cli.terminal import say
 from mens_pipeline.corpus.shares import share_text
 
 
@@ -69,16 +70,16 @@ def mix(
 
 def _print_mix(report: dict[str, Any], output: Path) -> None:
     split = report["split"]
-    typer.echo(f"held out {share_text(split['num_heldout_groups'], split['num_groups'])} source files")
-    typer.echo(f"held out {split['heldout']} pairs; set aside:")
+    say(f"held out {share_text(split['num_heldout_groups'], split['num_groups'])} source files")
+    say(f"held out {split['heldout']} pairs; set aside:")
     for reason, count in split["aside"].items():
         if count:
-            typer.echo(f"{count:>6}  {reason}")
+            say(f"{count:>6}  {reason}")
     for source in report["sources"]:
         shares = f"share {source['share_of_output']:.3f} of {source['requested_share']:.3f} requested"
         note = f"  {source['skipped_reason']}" if source["skipped_reason"] else ""
-        typer.echo(f"{source['path']:<20} {source['distinct_lines']:>6} distinct, {shares}{note}")
-    typer.echo(f"{report['total_emitted']} rows in {output}, {report['total_distinct']} of them distinct")
+        say(f"{source['path']:<20} {source['distinct_lines']:>6} distinct, {shares}{note}")
+    say(f"{report['total_emitted']} rows in {output}, {report['total_distinct']} of them distinct")
 
 
 def stats(
@@ -98,13 +99,11 @@ def stats(
     if as_json:
         typer.echo(json.dumps(figures, indent=2))
         return
-    typer.echo(f"rows {figures['num_rows']}, distinct {share_text(figures['num_distinct'], figures['num_rows'])}")
-    typer.echo(f"source files {figures['num_sources']}, unreadable rows {figures['num_unreadable_rows']}")
+    say(f"rows {figures['num_rows']}, distinct {share_text(figures['num_distinct'], figures['num_rows'])}")
+    say(f"source files {figures['num_sources']}, unreadable rows {figures['num_unreadable_rows']}")
     for name, lengths in figures["characters"].items():
-        typer.echo(
-            f"{name} characters: median {lengths['median']}, 95 % {lengths['p95']}, longest {lengths['longest']}"
-        )
+        say(f"{name} characters: median {lengths['median']}, 95 % {lengths['p95']}, longest {lengths['longest']}")
     for name, counts in figures["counts"].items():
-        typer.echo(name)
+        say(name)
         for value, count in counts.items():
-            typer.echo(f"{count:>8}  {value}")
+            say(f"{count:>8}  {value}")

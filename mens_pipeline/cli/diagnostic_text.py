@@ -7,6 +7,7 @@ import typer
 
 from mens_pipeline.language.diagnostics import Diagnostic, Severity
 from mens_pipeline.language.source_text import SourceText
+from mens_pipeline.language.visible_text import visible_text
 
 _MOST_COLUMNS: Final = 100
 _COLOURS: Final = {Severity.ERROR: typer.colors.RED, Severity.WARNING: typer.colors.YELLOW}
@@ -30,12 +31,12 @@ def render(path: str, source: SourceText, diagnostic: Diagnostic) -> str:
     marks = "^" * max(1, sum(map(_cells, line[column : column + width])))
     gutter = " " * len(str(place.line))
     lines = [
-        f"{path}:{place.line}:{place.column + 1}: {label}: {diagnostic.message}",
+        f"{visible_text(path)}:{place.line}:{place.column + 1}: {label}: {visible_text(diagnostic.message)}",
         f" {place.line} | {_printable(line)}",
         f" {gutter} | {indent}{typer.style(marks, fg=_COLOURS[diagnostic.severity], bold=True)}",
     ]
     if diagnostic.advice:
-        lines.append(f" {gutter} = help: {diagnostic.advice}")
+        lines.append(f" {gutter} = help: {visible_text(diagnostic.advice)}")
     return "\n".join(lines)
 
 

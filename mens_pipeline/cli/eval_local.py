@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from mens_pipeline.cli.terminal import say
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.training.devices import DeviceChoice
 
@@ -88,7 +89,10 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     write_page(run_dir / PAGE, evaluation.path, run_dir, None)
     results = read_results(run_dir / RESULTS)
     assert results is not None, "what was just written can be read"  # noqa: S101 - our own impossibility
-    typer.echo(results.model_dump_json(indent=2) if as_json else _summary(results, run_dir / PAGE))
+    if as_json:
+        typer.echo(results.model_dump_json(indent=2))
+    else:
+        say(_summary(results, run_dir / PAGE))
     if reused:
         _say("nothing has changed since this was judged before")
 
@@ -163,4 +167,4 @@ def _summary(results: "EvalResults", page: Path) -> str:
 
 
 def _say(line: str) -> None:
-    typer.echo(line, err=True)
+    say(line, err=True)

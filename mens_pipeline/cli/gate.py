@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from mens_pipeline.cli.terminal import say
+
 if TYPE_CHECKING:
     from mens_pipeline.evaluation.receipt import Receipt
 
@@ -37,12 +39,13 @@ def gate(
     from mens_pipeline.evaluation.prepare import adapter_digest  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.receipt import FAILED, RECEIPT  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.run_folder import remember, remembered  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.run_folder import refuse_links, remember, remembered  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings, thresholds_of  # noqa: PLC0415 - likewise
 
     settings = load_settings()
     settings = settings.model_copy(update={"eval_policy": policy or settings.eval_policy})
     store = ArtifactStore(settings.store_root.resolve())
+    refuse_links(run_dir)
     advice = f"Run `mens eval-local --run-dir {run_dir}` first."
     evaluation = remembered(run_dir, eval_results.KIND, RESULTS, store, advice)
     rival = rival_of(store, adapter_digest(run_dir))
@@ -63,7 +66,10 @@ def gate(
             shutil.copy2(judged.path / name, run_dir / name)
     remember(run_dir, judged)
     receipt = receipt_in(judged.path)
-    typer.echo(receipt.model_dump_json(indent=2) if as_json else _lines(receipt))
+    if as_json:
+        typer.echo(receipt.model_dump_json(indent=2))
+    else:
+        say(_lines(receipt))
     raise typer.Exit(0 if receipt.overall_passed else REFUSED)
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from mens_pipeline.cli.terminal import say
 from mens_pipeline.corpus.shares import share_text
 
 
@@ -41,14 +42,14 @@ def generate_data(  # noqa: PLR0913 - one parameter an option
     if report is not None:
         write_text(report, text + "\n")
     if as_json:
-        typer.echo(text)
+        say(text)
         return
     for kind, share in account["kinds"].items():
-        typer.echo(f"{kind:<12} {share_text(share['count'], limit)}")
-    typer.echo("construct         before  made")
+        say(f"{kind:<12} {share_text(share['count'], limit)}")
+    say("construct         before  made")
     for name, share in account["constructs"].items():
-        typer.echo(f"{name:<16} {share['before']:>7}  {share_text(share['count'], limit)}")
+        say(f"{name:<16} {share['before']:>7}  {share_text(share['count'], limit)}")
     if account["failing_tests"]:
         num_failing = sum(account["failing_tests"].values())
-        typer.echo(f"{num_failing} more were not kept: a test of their own does not pass", err=True)
-    typer.echo(f"{account['num_pairs']} pairs in {output}")
+        say(f"{num_failing} more were not kept: a test of their own does not pass", err=True)
+    say(f"{account['num_pairs']} pairs in {output}")

@@ -16,6 +16,7 @@ from mens_pipeline.cli.promote import override, promote
 from mens_pipeline.cli.push import push
 from mens_pipeline.cli.run import run
 from mens_pipeline.cli.serve import serve
+from mens_pipeline.cli.terminal import say
 from mens_pipeline.cli.test import run_files
 from mens_pipeline.cli.train import train
 from mens_pipeline.cli.upstream import AdvisingGroup, TrainCommand
@@ -96,15 +97,15 @@ def main() -> None:
     try:
         app()
     except RefusedError as error:
-        typer.echo(f"mens: {error}", err=True)
+        say(f"mens: {error}", err=True)
         sys.exit(REFUSED)
     except MensError as error:
-        typer.echo(f"mens: {error}", err=True)
+        say(f"mens: {error}", err=True)
         sys.exit(MISUSE)
     except ModuleNotFoundError as error:
         extra = next((extra for extra, names in _EXTRAS.items() if error.name in names), None)
         if extra is None:
             raise
         advice = f'Run: pip install -c constraints.txt -e ".[{extra}]"'
-        typer.echo(f"mens: {error.name}: not installed. {advice}", err=True)
+        say(f"mens: {error.name}: not installed. {advice}", err=True)
         sys.exit(MISUSE)

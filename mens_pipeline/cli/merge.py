@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from mens_pipeline.cli.terminal import say
 from mens_pipeline.training.devices import DeviceChoice
 
 if TYPE_CHECKING:
@@ -105,11 +106,11 @@ def merge(  # noqa: PLR0913 - one parameter an option
         typer.echo(handoff.read_text(encoding="utf-8"), nl=False)
         return
     verdict = "promoted" if source.promoted is not None else "not promoted"
-    typer.echo(f"{prepared.source.manifest['name']}, {verdict}: {report.summary}")
-    typer.echo(f"model    {output or merged.path}")
+    say(f"{prepared.source.manifest['name']}, {verdict}: {report.summary}")
+    say(f"model    {output or merged.path}")
     if gguf_model is not None:
-        typer.echo(f"gguf     {_gguf_file(output or gguf_model.path)}")
-    typer.echo(f"hand-off {handoff}")
+        say(f"gguf     {_gguf_file(output or gguf_model.path)}")
+    say(f"hand-off {handoff}")
 
 
 def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
@@ -172,4 +173,4 @@ def _gguf_file(folder: Path) -> Path:
 
 
 def _say(line: str) -> None:
-    typer.echo(line, err=True)
+    say(line, err=True)

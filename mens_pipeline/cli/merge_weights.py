@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from mens_pipeline.cli.terminal import say
+
 
 def merge_weights(
     sources: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Scratch runs, checkpoints or models.")],
@@ -25,9 +27,9 @@ def merge_weights(
 
     merged = merge_scratch(scratch_sources(sources, last), output_dir)
     for source in merged.sources:
-        typer.echo(f"from {source}", err=True)
+        say(f"from {source}", err=True)
     if as_json:
         typer.echo(json.dumps(merged.manifest, indent=2))
     else:
         digest = merged.manifest["model_sha256"][:12]
-        typer.echo(f"mean of {len(merged.sources)} models in {merged.path}, SHA-256 {digest}")
+        say(f"mean of {len(merged.sources)} models in {merged.path}, SHA-256 {digest}")

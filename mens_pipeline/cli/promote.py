@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mens_pipeline.cli.terminal import say
 from mens_pipeline.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def promote(
     from mens_pipeline.corpus.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.evaluation import promotion  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.history import history_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.run_folder import refuse_links  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings, present_of  # noqa: PLC0415 - likewise
 
     settings = load_settings()
@@ -43,21 +45,22 @@ def promote(
     if history:
         events = history_of(store)
         if not events:
-            typer.echo("no adapter was promoted yet", err=True)
+            say("no adapter was promoted yet", err=True)
         for event in events:
             when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(event.timestamp_unix))
-            typer.echo(f"{when}  {event.action:<8}  {event.key[:12]}  {event.reason}")
+            say(f"{when}  {event.action:<8}  {event.key[:12]}  {event.reason}")
         return
     if rollback:
         done = promotion.roll_back(store, now=int(time.time()), reason=reason)
     else:
+        refuse_links(run_dir)
         gate = _gate_of(run_dir, store)
         record = _read(override_file, settings) if override_file is not None else None
         present = present_of(settings, None)
         done = promotion.promote(gate, run_dir, store, present, now=int(time.time()), override=record)
     before = f", before it {done.previous[:12]}" if done.previous and done.changed else ""
     note = "" if done.changed else " already"
-    typer.echo(f"champion{note}: {done.champion.key[:12]} in {done.champion.path}{before}")
+    say(f"champion{note}: {done.champion.key[:12]} in {done.champion.path}{before}")
 
 
 def override(
@@ -80,9 +83,11 @@ def override(
     from mens_pipeline.evaluation.override import OVERRIDE, Override, signed  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.prepare import adapter_digest  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.receipt import RECEIPT  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.run_folder import refuse_links  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
 
     settings = load_settings()
+    refuse_links(run_dir)
     gate = _gate_of(run_dir, ArtifactStore(settings.store_root.resolve()))
     try:
         record = Override(
@@ -96,7 +101,7 @@ def override(
         raise ConfigurationError(f"{mistakes_in(error)}.") from error
     path = run_dir / OVERRIDE
     path.write_text(signed(record, _key(settings)).model_dump_json(indent=2) + "\n", encoding="utf-8")
-    typer.echo(f"{path} signed. Use it: mens promote --run-dir {run_dir} --override {path}")
+    say(f"{path} signed. Use it: mens promote --run-dir {run_dir} --override {path}")
 
 
 def _gate_of(run_dir: Path, store: "ArtifactStore") -> "Artifact":

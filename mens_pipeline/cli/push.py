@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mens_pipeline.cli.terminal import say
+
 if TYPE_CHECKING:
     from mens_pipeline.delivery.hub import PushPlan
 
@@ -35,12 +37,12 @@ def push(
     source = merge_source(run_dir, ArtifactStore(settings.store_root.resolve()))
     with tempfile.TemporaryDirectory(prefix="mens-push-") as staging:
         plan = hub.plan_push(source, repo, revision, settings.data_licence, Path(staging))
-        typer.echo(_lines(plan))
+        say(_lines(plan))
         if not yes:
-            typer.echo("dry run: nothing was sent. Send it with --yes.", err=True)
+            say("dry run: nothing was sent. Send it with --yes.", err=True)
             return
         pushed = hub.push(plan, settings.hub_token)
-    typer.echo(f"commit {pushed.commit}\n{pushed.url}")
+    say(f"commit {pushed.commit}\n{pushed.url}")
 
 
 def _lines(plan: "PushPlan") -> str:

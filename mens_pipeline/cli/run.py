@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from mens_pipeline.cli.run_summary import summary_of
+from mens_pipeline.cli.terminal import say
+from mens_pipeline.language.visible_text import visible_text
 
 REFUSED = 1
 
@@ -58,19 +60,26 @@ def run(  # noqa: PLR0913 - one parameter an option
         typer.echo(json.dumps(asdict(outcome), indent=2))
     else:
         for check in outcome.checks:
-            typer.echo(f"{'passed ' if check.passed else 'FAILED ' if check.blocks else 'warning'}  {check.name}")
+            say(f"{'passed ' if check.passed else 'FAILED ' if check.blocks else 'warning'}  {check.name}")
             for key, value in check.figures.items() if not check.passed else ():
-                typer.echo(f"         {key}: {value}")
+                say(f"         {key}: {value}")
         for line in summary_of(outcome.figures):
-            typer.echo(line)
+            say(line)
         verdict = "promoted" if outcome.is_promoted else "passed" if is_good else "refused"
-        typer.echo(f"{verdict} in {outcome.seconds:.1f} s, run {outcome.run_id}")
+        say(f"{verdict} in {outcome.seconds:.1f} s, run {outcome.run_id}")
     raise typer.Exit(0 if is_good else REFUSED)
+
+
+class _Line(logging.Formatter):
+    """A line of progress; a message may quote what a program or a model wrote."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible_text(super().format(record))
 
 
 def _show_progress(logger_name: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", "%H:%M:%S"))
+    handler.setFormatter(_Line("%(asctime)s  %(message)s", "%H:%M:%S"))
     logger = logging.getLogger(logger_name)
     logger.setLevel(logging.INFO)
     logger.propagate = False

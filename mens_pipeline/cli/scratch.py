@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from mens_pipeline.cli.train import Resume
-from mens_pipeline.cli.training_progress import say, show_updates
+from mens_pipeline.cli.training_progress import show_updates, tell
 from mens_pipeline.training.devices import DeviceChoice
 from mens_pipeline.training.scratch.architecture import ScratchConfig
 
@@ -105,7 +105,7 @@ def _prepare(
     recipe = ScratchRecipe.from_values(values)
     settings = load_settings()
     device = resolve_device(choice, force_cpu=settings.backend == "cpu")
-    say(f"device {device.kind}: {device.name}")
+    tell(f"device {device.kind}: {device.name}")
     if is_new and (output_dir / JOB).is_file():
         shutil.rmtree(output_dir)
     train_path = data_dir / "train.jsonl"
@@ -121,10 +121,10 @@ def _prepare(
     )
     data = run.preflight["data"]
     skipped = ", ".join(f"{count} {reason}" for reason, count in data["skipped"].items() if count)
-    say(f"train set {train_path}, SHA-256 {run.contract['train_sha256'][:12]}")
-    say(f"{recipe.config}: {run.preflight['num_parameters']:,} values, 133 ids, from random weights")
-    say(f"{data['num_shown']}/{data['num_rows']} rows are shown" + (f", skipped {skipped}" if skipped else ""))
-    say(f"{data['num_train']} rows train, {data['num_tokens']} tokens, {run.preflight['num_steps']} updates")
+    tell(f"train set {train_path}, SHA-256 {run.contract['train_sha256'][:12]}")
+    tell(f"{recipe.config}: {run.preflight['num_parameters']:,} values, 133 ids, from random weights")
+    tell(f"{data['num_shown']}/{data['num_rows']} rows are shown" + (f", skipped {skipped}" if skipped else ""))
+    tell(f"{data['num_train']} rows train, {data['num_tokens']} tokens, {run.preflight['num_steps']} updates")
     return run
 
 
@@ -138,14 +138,14 @@ def _train(run: "PreparedScratch") -> dict[str, Any]:
 
     run_dir, vcs_sha = run.job.run_dir, load_settings().vcs_sha
     if run.is_done:
-        say("this very run is complete; nothing is trained again")
+        tell("this very run is complete; nothing is trained again")
         return finish_scratch(run, vcs_sha, ExitCode.DONE)
     follower = Follower(run_dir / FILE, show_updates())
     log = run_dir / "child.log"
     try:
         code = run_child(MODULE, run.job_path, training_environment(), follower.poll, _GRACE_SECONDS, log)
     except KeyboardInterrupt:
-        say("interrupted; run the same command to go on from the newest checkpoint")
+        tell("interrupted; run the same command to go on from the newest checkpoint")
         raise typer.Exit(_INTERRUPTED) from None
     return finish_scratch(run, vcs_sha, code)
 

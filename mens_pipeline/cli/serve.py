@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from mens_pipeline.cli.terminal import say
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.training.devices import DeviceChoice
 
@@ -83,4 +84,4 @@ def _served(run_dir: Path | None, folder: Path | None, settings: "Settings", dev
 
 
 def _say(line: str) -> None:
-    typer.echo(line, err=True)
+    say(line, err=True)

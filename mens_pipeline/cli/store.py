@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mens_pipeline.cli.terminal import say
+
 if TYPE_CHECKING:
     from mens_pipeline.delivery.retention import Decision, Plan
 
@@ -31,7 +33,7 @@ def prune(
     from mens_pipeline.settings import RETENTION, load_settings  # noqa: PLC0415 - likewise
 
     def show(plan: "Plan") -> None:
-        typer.echo(_json(plan, applied=apply) if as_json else _text(plan, applied=apply))
+        say(_json(plan, applied=apply) if as_json else _text(plan, applied=apply))
 
     store = ArtifactStore(load_settings().store_root.resolve())
     pruning.prune(store, load_retention(RETENTION), time.time(), apply=apply, show=show)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mens_pipeline.cli.terminal import say
 from mens_pipeline.corpus.shares import share_text
 from mens_pipeline.errors import ConfigurationError, RefusedError
 
@@ -77,8 +78,8 @@ def import_rows(  # noqa: PLR0913 - one parameter an option
         typer.echo(json.dumps(counts, indent=2))
         return
     for line in _lines(tally):
-        typer.echo(line)
-    typer.echo(f"{written} pairs in {output}")
+        say(line)
+    say(f"{written} pairs in {output}")
 
 
 def _query(url: str | None, **parts: Any) -> "TelemetryQuery":

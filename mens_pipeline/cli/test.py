@@ -8,8 +8,9 @@ from typing import Annotated, Final
 
 import typer
 
-from mens_pipeline.cli.check import MISUSE, REFUSED, ModeOption
+from mens_pipeline.cli.check import MAX_BYTES, MISUSE, REFUSED, ModeOption
 from mens_pipeline.cli.diagnostic_text import render
+from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.corpus.sources import vox_files
 from mens_pipeline.language.front_end import analyze_bytes
 from mens_pipeline.language.interpreter import (
@@ -23,6 +24,7 @@ from mens_pipeline.language.interpreter import (
 )
 from mens_pipeline.language.parser.modules import Mode, mode_of
 from mens_pipeline.language.source_text import SourceText
+from mens_pipeline.language.visible_text import visible_text
 
 _COLOURS: Final = {Outcome.UNSUPPORTED: typer.colors.YELLOW}
 
@@ -67,9 +69,9 @@ def run_files(  # noqa: PLR0913 - each option is a parameter
 def _tested(paths: Sequence[Path], mode: ModeOption, sandbox: Sandbox) -> Iterator[TestedFile]:
     for path in paths:
         try:
-            data = path.read_bytes()
+            data = read_regular(path, MAX_BYTES)
         except OSError as error:
-            raise typer.BadParameter(f"{path}: {error.strerror}. Name a readable file.") from error
+            raise typer.BadParameter(visible_text(f"{path}: {error.strerror}. Name a readable file.")) from error
         chosen = mode_of(path.name) if mode is ModeOption.AUTO else Mode(mode)
         try:
             source = data.decode("utf-8")
@@ -112,17 +114,19 @@ def _findings(file: TestedFile) -> Iterator[str]:
     for diagnostic in report.diagnostics:
         yield render(file.path, SourceText(file.source), diagnostic)
     if report.message and report.status is not ProgramStatus.NO_TESTS:
-        yield f"{file.path}:1:1: {_label(Outcome.FAILED, report.limit or report.status)}: {report.message}"
+        label = _label(Outcome.FAILED, report.limit or report.status)
+        yield f"{visible_text(file.path)}:1:1: {label}: {visible_text(report.message)}"
     for result in report.tests:
         if not result.passed:
             yield _finding(file.path, result)
-    yield from (f"{file.path}: note: {note}" for note in report.notes)
+    yield from (visible_text(f"{file.path}: note: {note}") for note in report.notes)
 
 
 def _finding(path: str, result: CaseResult) -> str:
     label = _label(result.outcome, result.reason or result.error_class or "")
-    message = f"{path}:{result.line}:{result.column + 1}: {label}: {result.name}: {result.message}"
-    return "\n".join((message, *(f" | {line}" for line in result.output.splitlines())))
+    place, found = f"{path}:{result.line}:{result.column + 1}", f"{result.name}: {result.message}"
+    message = f"{visible_text(place)}: {label}: {visible_text(found)}"
+    return "\n".join((message, *(f" | {visible_text(line)}" for line in result.output.splitlines())))
 
 
 def _label(outcome: Outcome, reason: str) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mens_pipeline.cli.training_progress import say, show_updates
+from mens_pipeline.cli.terminal import say
+from mens_pipeline.cli.training_progress import show_updates, tell
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.training.devices import DeviceChoice
 
@@ -120,7 +121,7 @@ def train(  # noqa: PLR0913 - one parameter an option
         typer.echo(json.dumps(run.preflight, indent=2))
         return
     manifest = _train(run, resolved)
-    typer.echo(json.dumps(manifest, indent=2) if as_json else _summary(manifest, run.job.run_dir))
+    say(json.dumps(manifest, indent=2) if as_json else _summary(manifest, run.job.run_dir))
 
 
 def _refuse_old_spellings(provider: str | None, data_dir: Path, output_dir: Path, *, native: bool) -> None:
@@ -179,7 +180,7 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
     settings = load_settings()
     presets, domains = load_named(PRESETS), load_named(DOMAINS)
     device = resolve_device(choice, force_cpu=settings.backend == "cpu")
-    say(f"device {device.kind}: {device.name}")
+    tell(f"device {device.kind}: {device.name}")
     resolved = resolve_recipe(
         presets,
         domains,
@@ -195,11 +196,11 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
     train_path = data_dir / "train.jsonl"
     run = prepare_run(resolved, train_path, output_dir, device, cache=settings.cache_root, min_rows=min_rows, say=say)
     data = run.preflight["data"]
-    say(f"train set {train_path}, SHA-256 {run.contract['train_sha256'][:12]}")
-    say(f"base model {run.base.name} from {run.base.origin}, SHA-256 {run.base.sha256[:12]}")
-    say(f"{data['num_train']} rows, {data['num_tokens']} tokens, {run.preflight['num_steps']} updates")
+    tell(f"train set {train_path}, SHA-256 {run.contract['train_sha256'][:12]}")
+    tell(f"base model {run.base.name} from {run.base.origin}, SHA-256 {run.base.sha256[:12]}")
+    tell(f"{data['num_train']} rows, {data['num_tokens']} tokens, {run.preflight['num_steps']} updates")
     for note in run.preflight["notes"]:
-        say(f"warning: {note}")
+        tell(f"warning: {note}")
     return run, resolved
 
 
@@ -213,7 +214,7 @@ def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
     settings = load_settings()
     run_dir = run.job.run_dir
     if run.is_done:
-        say("this very run is complete; nothing is trained again")
+        tell("this very run is complete; nothing is trained again")
         return finish_run(run, resolved, settings.vcs_sha, ExitCode.DONE, settings.backend)
     follower = Follower(run_dir / FILE, show_updates())
     try:
@@ -221,7 +222,7 @@ def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
             MODULE, run.job_path, training_environment(), follower.poll, _GRACE_SECONDS, run_dir / "child.log"
         )
     except KeyboardInterrupt:
-        say("interrupted; run the same command to go on from the newest checkpoint")
+        tell("interrupted; run the same command to go on from the newest checkpoint")
         raise typer.Exit(_INTERRUPTED) from None
     return finish_run(run, resolved, settings.vcs_sha, code, settings.backend)
 

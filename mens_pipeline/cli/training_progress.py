@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import typer
+from mens_pipeline.cli.terminal import say
 
 
 def show_updates() -> Callable[[dict[str, Any]], None]:
@@ -15,20 +15,20 @@ def show_updates() -> Callable[[dict[str, Any]], None]:
         nonlocal shown
         step = line["payload"]
         if line["event"] == "train_start":
-            say(f"training from update {step['resumed_from'] or 0} of {step['planned_steps']}")
+            tell(f"training from update {step['resumed_from'] or 0} of {step['planned_steps']}")
         elif line["event"] == "step" and (time.monotonic() - shown > 1 or step["step"] == step["max_steps"]):
             shown = time.monotonic()
             progress = f"update {step['step']}/{step['max_steps']}  loss {step['loss']:.3f}"
             speed = f"gradient {step['grad_norm']:.2f}  {step['tokens_per_second']:.0f} tokens/s"
-            say(f"{progress}  {speed}  {step['seconds'] / 60:.1f} min, {step['eta_seconds'] / 60:.1f} min to go")
+            tell(f"{progress}  {speed}  {step['seconds'] / 60:.1f} min, {step['eta_seconds'] / 60:.1f} min to go")
 
     return show
 
 
-def say(line: str) -> None:
+def tell(line: str) -> None:
     """Print a line for a person, beside the results.
 
     Args:
         line: What is done.
     """
-    typer.echo(line, err=True)
+    say(line, err=True)

@@ -29,7 +29,7 @@ class DropReason(StrEnum):
     SKIP_MARKER = "skip_marker"
     BAD_FRONTMATTER = "bad_frontmatter"
     LINK = "link"
-    """A symbolic link; what it points to is read where it lies."""
+    """A symbolic link, whose file is read where it lies; or a pipe or device, which is no file."""
     TOO_LARGE = "too_large"
     NOT_TEXT = "not_text"
     UNREADABLE = "unreadable"

@@ -14,9 +14,10 @@ from mens_pipeline.corpus.extract_vox import extract_vox
 from mens_pipeline.corpus.file_outcome import FileOutcome
 from mens_pipeline.corpus.includes import has_include
 from mens_pipeline.corpus.records import ExtractedRecord, SourceKind
+from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.corpus.source_file import SourceFile
 from mens_pipeline.corpus.source_roots import SourceRoots, find_source_roots
-from mens_pipeline.corpus.sources import PAGE_SUFFIXES, VOX_SUFFIXES, files_below
+from mens_pipeline.corpus.sources import PAGE_SUFFIXES, VOX_SUFFIXES, files_below, is_out_of_place, shown_name
 from mens_pipeline.errors import SourceNotFoundError
 
 MAX_FILE_BYTES: Final = 1_048_576
@@ -106,16 +107,18 @@ def read_source(path: Path, root: Path, unit: Unit, roots: SourceRoots, commit: 
         roots: The roots that govern it.
         commit: Git commit of the workspace, where there is one.
     """
-    name = path.relative_to(root).as_posix()
-    if path.is_symlink():
-        return Drop(unit, name, 1, DropReason.LINK, "a symbolic link")
-    if roots.is_negative(path):
-        return Drop(unit, name, 1, DropReason.NEGATIVE_ROOT, "below a negative root")
+    name = shown_name(path, root)
+    if is_out_of_place(path):
+        return Drop(unit, name, 1, DropReason.LINK, "a symbolic link, a pipe or a device")
+    if name != path.relative_to(root).as_posix():
+        return Drop(unit, name, 1, DropReason.NOT_TEXT, "a name that is not UTF-8")
     try:
+        if roots.is_negative(path):
+            return Drop(unit, name, 1, DropReason.NEGATIVE_ROOT, "below a negative root")
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
             return Drop(unit, name, 1, DropReason.TOO_LARGE, f"{size} bytes, more than {MAX_FILE_BYTES}")
-        data = path.read_bytes()
+        data = read_regular(path, MAX_FILE_BYTES, follow=False)
     except OSError as error:
         return Drop(unit, name, 1, DropReason.UNREADABLE, error.strerror or type(error).__name__)
     if b"\0" in data:

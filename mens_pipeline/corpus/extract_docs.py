@@ -5,21 +5,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from mens_pipeline.corpus.code_record import code_record
 from mens_pipeline.corpus.drops import Drop, DropReason, Unit
 from mens_pipeline.corpus.frontmatter import FrontmatterError, comment_header, jsonable, objection, weight_of
-from mens_pipeline.corpus.includes import IncludeError, resolve_includes
+from mens_pipeline.corpus.includes import MAX_INCLUDED_BYTES, Allowance, IncludeError, resolve_includes
 from mens_pipeline.corpus.metadata_comments import has_skip_marker, strip_metadata
 from mens_pipeline.corpus.page import Block, Page, Section, parse_page
-from mens_pipeline.corpus.records import MAX_CONTEXT, MAX_TEXT, ExtractedRecord, Lane, Source, SourceKind
+from mens_pipeline.corpus.records import (
+    MAX_CONTEXT,
+    MAX_FILE_RECORDS,
+    MAX_TEXT,
+    ExtractedRecord,
+    Lane,
+    Source,
+    SourceKind,
+)
+from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.corpus.source_file import SourceFile
 from mens_pipeline.language import SourceText, analyze
 from mens_pipeline.language.taxonomy import DEFAULT_DIFFICULTY
 
 MIN_PROSE: Final = 100
 """Characters of prose that make a section worth a record."""
+
+Piece = TypeVar("Piece", Block, Section)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +89,28 @@ class _Extraction:
         self.starts = tuple(accumulate((len(line) + 1 for line in text.text.split("\n")), initial=0))
         self.weight = weight
         self.metadata = {key: jsonable(value) for key, value in page.header.items()}
+        self.allowance = Allowance()
+        self.room = MAX_FILE_RECORDS
 
     def run(self) -> PageExtraction:
-        results = [self._block(block) for block in self.page.blocks]
-        results += [self._section(section) for section in self.page.sections]
+        results = [self._fitting(Unit.BLOCK, block, self._block) for block in self.page.blocks]
+        results += [self._fitting(Unit.SECTION, section, self._section) for section in self.page.sections]
         return PageExtraction(
             tuple(result for result in results if isinstance(result, ExtractedRecord)),
             tuple(result for result in results if isinstance(result, Drop)),
         )
+
+    def _fitting(
+        self, unit: Unit, piece: Piece, made_of: Callable[[Piece], ExtractedRecord | Drop]
+    ) -> ExtractedRecord | Drop:
+        """What a piece gives, as long as the page has room for it."""
+        result = made_of(piece) if self.room > 0 else None
+        if isinstance(result, ExtractedRecord):
+            self.room -= len(result.text) + len(str(self.metadata))
+        if result is None or (isinstance(result, ExtractedRecord) and self.room < 0):
+            detail = f"the records of the page have more than {MAX_FILE_RECORDS} characters"
+            return Drop(unit, self.file.path, piece.first_line + 1, DropReason.TOO_LARGE, detail)
+        return result
 
     def _block(self, block: Block) -> ExtractedRecord | Drop:
         def drop(reason: DropReason, detail: str, line: int = 0) -> Drop:
@@ -94,7 +119,7 @@ class _Extraction:
         if block.is_skipped or has_skip_marker(block.text):
             return drop(DropReason.SKIP_MARKER, "vox:skip")
         try:
-            resolved, files = resolve_includes(block.text, self.root / self.file.path, self.root)
+            resolved, files = resolve_includes(block.text, self.root / self.file.path, self.root, self.allowance)
             refusal = self._objection_to_includes(files)
             code = strip_metadata(resolved)
         except IncludeError as error:
@@ -127,7 +152,7 @@ class _Extraction:
         for path in files:
             if not self.may_include(path):
                 return DropReason.NEGATIVE_ROOT, f"{path.name} lies below a negative root"
-            text = path.read_text(encoding="utf-8")
+            text = read_regular(path, MAX_INCLUDED_BYTES).decode("utf-8")
             refusal = objection(comment_header(text).values, must_opt_in=False)
             if refusal is not None:
                 return refusal

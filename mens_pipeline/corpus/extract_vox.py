@@ -1,5 +1,6 @@
 """A `.vox` file to records: one for the file, one for each of its declarations."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from mens_pipeline.corpus.code_record import code_record
@@ -7,7 +8,7 @@ from mens_pipeline.corpus.dependencies import BETWEEN, Dependencies
 from mens_pipeline.corpus.drops import Drop, DropReason, Unit
 from mens_pipeline.corpus.frontmatter import FrontmatterError, comment_header, jsonable, objection, weight_of
 from mens_pipeline.corpus.metadata_comments import has_skip_marker, is_directive, strip_metadata, training_prompt
-from mens_pipeline.corpus.records import MAX_CONTEXT, MAX_TEXT, ExtractedRecord, SourceKind
+from mens_pipeline.corpus.records import MAX_CONTEXT, MAX_FILE_RECORDS, MAX_TEXT, ExtractedRecord, SourceKind
 from mens_pipeline.corpus.source_file import SourceFile
 from mens_pipeline.language import DeclarationSpan, SourceText, analyze, declaration_spans
 from mens_pipeline.language.ast.declarations import Module
@@ -24,7 +25,8 @@ def extract_vox(file: SourceFile) -> tuple[ExtractedRecord, ...] | Drop:
 
     Returns:
         A record for the whole file, then one for each declaration that with all it needs is less than the file. The
-        front end accepts every text. What is longer than `MAX_TEXT` gives no record.
+        front end accepts every text. What is longer than `MAX_TEXT` gives no record, nor what comes after records of
+        `MAX_FILE_RECORDS` characters.
     """
     try:
         source = file.data.decode("utf-8")
@@ -79,8 +81,18 @@ class _Extraction:
         self.metadata = {key: jsonable(value) for key, value in header.items()}
 
     def records(self, stated: str | None) -> tuple[ExtractedRecord, ...]:
-        pieces = (self._piece(index) for index in range(len(self.spans)))
-        return tuple(record for record in (self._whole(stated), *pieces) if record is not None)
+        whole = self._whole(stated)
+        return ((whole,) if whole is not None else ()) + tuple(self._pieces())
+
+    def _pieces(self) -> Iterator[ExtractedRecord]:
+        room, header = MAX_FILE_RECORDS, len(str(self.metadata))
+        for index in range(len(self.spans)):
+            record = self._piece(index)
+            room -= 0 if record is None else len(record.text) + header
+            if room < 0:
+                return
+            if record is not None:
+                yield record
 
     def _whole(self, stated: str | None) -> ExtractedRecord | None:
         text = strip_metadata(self.source)

@@ -43,7 +43,7 @@ _EXTRACTOR: Final = (
         "frontmatter.py",
         "includes.py",
     ),
-    *("metadata_comments.py", "page.py", "records.py", "source_*.py", "sources.py"),
+    *("metadata_comments.py", "page.py", "plain_yaml.py", "records.py", "regular_file.py", "source_*.py", "sources.py"),
 )
 """The files that decide what an extraction gives."""
 

@@ -2,21 +2,20 @@
 
 import re
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Final
 
 import yaml
 from pydantic import JsonValue
 
 from mens_pipeline.corpus.drops import DropReason
+from mens_pipeline.corpus.plain_yaml import YamlLimitError, parse_yaml
 
 MAX_FRONTMATTER: Final = 16_384
 """Characters of frontmatter that are read; a larger header is refused."""
 
 MAX_BRACKETS: Final = 200
 """Opening brackets and braces that a header may have; YAML takes quadratic time on nested ones."""
-
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The loader on libyaml, ten times as fast, where PyYAML was built with it."""
 
 _FENCE: Final = "// ---"
 _ENTRY: Final = re.compile(r"^(?P<key>[A-Za-z_][\w-]*):\s*(?P<value>.*)$")
@@ -76,8 +75,10 @@ def parse_header(text: str) -> dict[str, Any]:
     if brackets > MAX_BRACKETS:
         raise FrontmatterError(f"the header has {brackets} opening brackets, more than {MAX_BRACKETS}")
     try:
-        values = _load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
+        values = parse_yaml(text, allow_aliases=False)
+    except YamlLimitError as error:
+        raise FrontmatterError(f"the header is refused: {error}") from error
+    except yaml.YAMLError:
         values = _load_line_by_line(text)
     if values is None:
         return {}
@@ -121,7 +122,7 @@ def weight_of(values: dict[str, Any]) -> float:
 
 
 def jsonable(value: Any) -> JsonValue:
-    """A YAML value in JSON types; dates and other scalars as text.
+    """A YAML value in JSON types; dates, endless numbers and other scalars as text.
 
     Args:
         value: What YAML gave.
@@ -130,13 +131,9 @@ def jsonable(value: Any) -> JsonValue:
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, list):
         return [jsonable(item) for item in value]
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
     return value if isinstance(value, str | int | float | bool | None) else str(value)
-
-
-def _load(text: str) -> Any:
-    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=_LOADER)):
-        raise FrontmatterError("the header uses YAML aliases")
-    return yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe loader either way
 
 
 def _load_line_by_line(text: str) -> dict[str, Any]:
@@ -149,8 +146,10 @@ def _load_line_by_line(text: str) -> dict[str, Any]:
                 raise FrontmatterError(f"the header is no YAML at {line.strip()[:40]!r}")
             continue
         try:
-            values[match["key"]] = _load(match["value"])
-        except (yaml.YAMLError, ValueError, RecursionError):
+            values[match["key"]] = parse_yaml(match["value"], allow_aliases=False)
+        except YamlLimitError as error:
+            raise FrontmatterError(f"the header is refused: {error}") from error
+        except yaml.YAMLError:
             values[match["key"]] = match["value"]
     return values
 

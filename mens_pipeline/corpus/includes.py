@@ -1,32 +1,68 @@
 """Include directives of pages, resolved inside the workspace only."""
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from mens_pipeline.corpus.regular_file import read_regular
 
 _DIRECTIVE: Final = re.compile(r"^\s*\{\{#include\s+(?P<path>[^\s:}]+)(?::(?P<anchor>[A-Za-z0-9_-]+))?\s*\}\}\s*$")
 _ANCHOR: Final = r"^\s*(?://|#)\s*ANCHOR{end}:\s*{name}\s*$"
 MAX_INCLUDED_BYTES: Final = 1_048_576
+"""Of a file that is included."""
+
+MAX_INCLUDED_BY_PAGE: Final = 4 * MAX_INCLUDED_BYTES
+"""Of all that the blocks of a page include: a line of twenty characters may ask for a file of a million."""
 
 
 class IncludeError(Exception):
     """An include that cannot be resolved; never leaves this package."""
 
 
-def resolve_includes(block: str, page: Path, root: Path) -> tuple[str, tuple[Path, ...]]:
+@dataclass
+class Allowance:
+    """What a page may still include.
+
+    Attributes:
+        num_bytes: Of the files that are read for it.
+    """
+
+    num_bytes: int = MAX_INCLUDED_BY_PAGE
+
+    def spend(self, num_bytes: int) -> None:
+        """Count a file.
+
+        Args:
+            num_bytes: Its size.
+
+        Raises:
+            IncludeError: It is one too many.
+        """
+        self.num_bytes -= num_bytes
+        if self.num_bytes < 0:
+            raise IncludeError(f"the page includes more than {MAX_INCLUDED_BY_PAGE} bytes")
+
+
+def resolve_includes(
+    block: str, page: Path, root: Path, allowance: Allowance | None = None
+) -> tuple[str, tuple[Path, ...]]:
     """A fenced block with its include directives replaced by what they name.
 
     Args:
         block: The text of the block.
         page: The page it stands on; directives are relative to its folder.
         root: The workspace; nothing outside it is read, not even through a link.
+        allowance: What the page may still include; by default what a page may that includes nothing else.
 
     Returns:
         The text, and the files it was taken from.
 
     Raises:
-        IncludeError: A file is missing, outside, too large or no text, or has no such anchor.
+        IncludeError: A file is missing, outside, too large or no text, or has no such anchor, or the page includes too
+            much.
     """
+    allowance = allowance or Allowance()
     lines: list[str] = []
     files: list[Path] = []
     for line in block.splitlines():
@@ -35,7 +71,7 @@ def resolve_includes(block: str, page: Path, root: Path) -> tuple[str, tuple[Pat
             lines.append(line)
             continue
         path = _inside(page.parent / match["path"], root)
-        text = _read(path)
+        text = _read(path, allowance)
         lines.append(_anchored(text, match["anchor"], path) if match["anchor"] else text.rstrip("\n"))
         files.append(path)
     return "\n".join(lines) + "\n", tuple(files)
@@ -60,11 +96,13 @@ def _inside(path: Path, root: Path) -> Path:
     return resolved
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, allowance: Allowance) -> str:
     try:
         if path.stat().st_size > MAX_INCLUDED_BYTES:
             raise IncludeError(f"{path.name} is larger than {MAX_INCLUDED_BYTES} bytes")
-        return path.read_text(encoding="utf-8")
+        data = read_regular(path, MAX_INCLUDED_BYTES)
+        allowance.spend(len(data))
+        return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise IncludeError(f"{path.name} cannot be read as text") from error
 

@@ -4,16 +4,20 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TextIO, TypeVar
+from typing import BinaryIO, Final, TextIO, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from mens_pipeline.corpus.bounded_lines import MAX_LINE_BYTES, bounded_lines, placed_lines
 from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.corpus.records import ExtractedRecord
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
 
 Model = TypeVar("Model", bound=BaseModel)
+
+_MAX_OWN_LINE_BYTES: Final = 67_108_864
+"""Of a row that this project wrote, which may hold several texts."""
 
 
 def write_jsonl(path: Path, records: Iterable[BaseModel]) -> int:
@@ -73,7 +77,8 @@ def _replacing(path: Path) -> Iterator[TextIO]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        target = temporary.open("w", encoding="utf-8", newline="\n")
+        temporary.unlink(missing_ok=True)  # of a process with the same id that was killed, or a link laid out for us
+        target = temporary.open("x", encoding="utf-8", newline="\n")
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}. Name a file in a folder you may write.") from error
     try:
@@ -87,8 +92,24 @@ def _replacing(path: Path) -> Iterator[TextIO]:
         temporary.unlink(missing_ok=True)
 
 
-def open_rows(path: Path) -> BinaryIO:
-    """A JSONL file for reading.
+@contextmanager
+def open_rows(path: Path, most: int = MAX_LINE_BYTES) -> Iterator[Iterator[bytes]]:
+    """The lines of a JSONL file, one in memory at a time.
+
+    Args:
+        path: The file.
+        most: Bytes of a line; of a longer one comes the beginning, one byte longer than this, which is no JSON.
+
+    Raises:
+        SourceNotFoundError: It is not there or cannot be read.
+    """
+    with _opened(path) as content:
+        yield bounded_lines(content, most)
+
+
+@contextmanager
+def open_placed_rows(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
+    """The same with the place of each line, for `row_at`.
 
     Args:
         path: The file.
@@ -96,6 +117,26 @@ def open_rows(path: Path) -> BinaryIO:
     Raises:
         SourceNotFoundError: It is not there or cannot be read.
     """
+    with _opened(path) as content:
+        yield placed_lines(content, MAX_LINE_BYTES)
+
+
+def row_at(path: Path, offset: int) -> bytes:
+    """One line of a file.
+
+    Args:
+        path: The file.
+        offset: Where the line begins, in bytes.
+
+    Raises:
+        SourceNotFoundError: It is not there or cannot be read.
+    """
+    with _opened(path) as content:
+        content.seek(offset)
+        return content.readline(MAX_LINE_BYTES + 1)
+
+
+def _opened(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
     except OSError as error:
@@ -140,7 +181,7 @@ def read_models(path: Path, model: type[Model]) -> Iterator[Model]:
         SourceNotFoundError: It is not there or cannot be read.
         RefusedError: A line is not what it should be.
     """
-    with open_rows(path) as lines:
+    with open_rows(path, _MAX_OWN_LINE_BYTES) as lines:
         yield from _models(lines, path, model, model.__name__, "Delete the folder it stands in, and run again.")
 
 

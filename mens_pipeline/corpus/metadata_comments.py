@@ -10,7 +10,7 @@ _DIRECTIVE: Final = re.compile(r"^(?://|#)\s*(?:@training_prompt:|ANCHOR(?:_END)
 _LOOKS_LIKE_ONE: Final = re.compile(r"^[ \t]*(?://|#)\s*(?:@training_prompt:|ANCHOR|vox:)", re.MULTILINE)
 """Found in every text with a directive, and sometimes in a string; texts without it need not be tokenised."""
 
-_PROMPT: Final = re.compile(r"^(?://|#)\s*@training_prompt:\s*(?P<prompt>.*\S)\s*$")
+_PROMPT: Final = re.compile(r"^(?://|#)\s*@training_prompt:(?P<prompt>.*)$")
 _SKIP: Final = re.compile(r"^(?://|#)\s*vox:skip\b")
 
 
@@ -53,7 +53,7 @@ def training_prompt(source: str) -> str | None:
     if "@training_prompt:" not in source:
         return None
     matches = (_PROMPT.match(comment) for _, comment in _whole_line_comments(source))
-    return next((match["prompt"] for match in matches if match), None)
+    return next((prompt for match in matches if match and (prompt := match["prompt"].strip())), None)
 
 
 def has_skip_marker(source: str) -> bool:

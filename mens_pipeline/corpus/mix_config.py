@@ -1,10 +1,10 @@
 """What is mixed, and how much of each: `config/mix.yaml`, with upstream's keys."""
 
 from enum import StrEnum
-from pathlib import Path
-from typing import Final
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from mens_pipeline.corpus.records import Lane
 from mens_pipeline.corpus.yaml_file import load_model
@@ -22,12 +22,23 @@ class RecordFormat(StrEnum):
     WORKFLOW_TRACE = "workflow_trace"
 
 
+def _below(path: str) -> str:
+    pure = PurePosixPath(path)
+    if "\0" in path or "\\" in path or pure.is_absolute() or ".." in pure.parts:
+        raise ValueError("expected a path below the data folder, with forward slashes and without `..`")
+    return path
+
+
+FilePath = Annotated[str, AfterValidator(_below)]
+"""A file of a mix; one that a stranger wrote reads and writes nothing outside the data folder."""
+
+
 class MixSource(BaseModel):
     """One file of rows."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    path: str = Field(min_length=1, description="JSON lines, relative to the data folder.")
+    path: FilePath = Field(min_length=1, description="JSON lines, relative to the data folder.")
     weight: float = Field(default=1.0, ge=0, allow_inf_nan=False, description="Its share, beside other weights; 0 out.")
     optional: bool = Field(default=False, description="Whether it may be missing or empty.")
     sample_rate: float = Field(default=1.0, gt=0, le=1, description="Share of its rows that is used at all; seeded.")
@@ -40,7 +51,7 @@ class MixConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     sources: tuple[MixSource, ...] = Field(min_length=1, description="In the order of the report.")
-    output: str = Field(
+    output: FilePath = Field(
         default="train.jsonl", pattern=r"\.jsonl$", description="The train set, relative to the data folder."
     )
     include_lanes: tuple[Lane, ...] = Field(default=(), description="Lanes that train; none means vox_codegen alone.")

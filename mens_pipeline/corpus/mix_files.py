@@ -1,6 +1,5 @@
 """The files of a mix: sources read, train set and report written."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from mens_pipeline.corpus.jsonl import open_rows, write_jsonl, write_text
 from mens_pipeline.corpus.mix import Mix, SourceRows
 from mens_pipeline.corpus.mix_config import MixConfig, MixSource
 from mens_pipeline.corpus.record_formats import pair_reader
+from mens_pipeline.corpus.store import digest_of
 from mens_pipeline.corpus.training_pair import Lineage, TrainingPair
 
 REPORT_SUFFIX: Final = ".mix_report.json"
@@ -40,17 +40,15 @@ def _read(source: MixSource, folder: Path) -> SourceRows:
     read = pair_reader(source.record_format)
     pairs: list[TrainingPair] = []
     unreadable = 0
-    digest = hashlib.sha256()
     with open_rows(path) as lines:
         for line in lines:
-            digest.update(line)
             if not line.strip():
                 continue
             try:
                 pairs.append(read(from_json(line)))
             except ValueError:  # pydantic's ValidationError is a ValueError
                 unreadable += 1
-    return SourceRows(pairs, unreadable, digest.hexdigest())
+    return SourceRows(pairs, unreadable, digest_of(path))
 
 
 def write_mix(mix: Mix, output: Path, about: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic_core import from_json
 
 from mens_pipeline.corpus.mix_config import RecordFormat
 from mens_pipeline.corpus.records import Lane
@@ -113,6 +114,6 @@ def _prose(prompt: str, response: str, category: str, lane: Lane, rating: int) -
 def _parsed(text: str) -> object:
     """The JSON value in a string, or the string when it holds none."""
     try:
-        return json.loads(text)
+        return from_json(text)
     except ValueError:
         return text

@@ -8,6 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 MAX_TEXT: Final = 65_536
 """Characters of a request or an answer; longer ones would never fit a context."""
 
+MAX_FILE_RECORDS: Final = 8_388_608
+"""Characters of all records of a file, metadata included; every record repeats the header and what it needs."""
+
 MAX_CONTEXT: Final = 400
 """Characters of what a text is about."""
 

@@ -8,6 +8,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 from mens_pipeline.corpus.yaml_file import load_model
+from mens_pipeline.errors import ConfigurationError
 
 FILE_NAME: Final = "examples.ssot.v1.yaml"
 _EXAMPLES: Final = "examples"
@@ -63,7 +64,7 @@ def find_source_roots(folder: Path) -> SourceRoots:
         The roots; none when no file is found, so nothing is negative.
 
     Raises:
-        ConfigurationError: The file that governs the folder is no YAML or does not fit.
+        ConfigurationError: The file that governs the folder is no YAML or does not fit, or is a link.
     """
     start = folder.resolve()
     for place in (start, *start.parents):
@@ -75,5 +76,16 @@ def find_source_roots(folder: Path) -> SourceRoots:
 
 
 def _load(path: Path, workspace: Path) -> SourceRoots:
+    if path.is_symlink():
+        raise ConfigurationError(f"{path}: a link, which may lead anywhere. Put the file itself in its place.")
     roots = load_model(path, _Roots)
-    return SourceRoots(workspace, tuple((workspace / root).resolve() for root in roots.negative_roots))
+    return SourceRoots(workspace, tuple(_resolved(root, workspace, path) for root in roots.negative_roots))
+
+
+def _resolved(root: str, workspace: Path, path: Path) -> Path:
+    try:
+        os.fsencode(root)
+        return (workspace / root).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links; a NUL or half a character
+        advice = "Name a folder relative to the workspace."
+        raise ConfigurationError(f"{path}: negative_roots: {root!r} is no path. {advice}") from error

@@ -2,10 +2,12 @@
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from mens_pipeline.corpus.regular_file import open_regular
 from mens_pipeline.errors import SourceNotFoundError
 
 VOX_SUFFIXES: Final = (".vox", ".vox.ui")
@@ -16,7 +18,7 @@ _SKIPPED_FOLDERS: Final = frozenset(("node_modules", "target", "__pycache__", "h
 
 
 def vox_files(root: Path) -> Iterator[Path]:
-    """The Vox programs below a folder, sorted, links and hidden, build or benchmark folders left out.
+    """The Vox programs below a folder, sorted; links, pipes and hidden, build or benchmark folders left out.
 
     Args:
         root: A folder, or a single file, which is taken whatever its name.
@@ -29,7 +31,7 @@ def vox_files(root: Path) -> Iterator[Path]:
     if root.is_file():
         yield root
     else:
-        yield from (path for path in files_below(root, VOX_SUFFIXES) if not path.is_symlink())
+        yield from (path for path in files_below(root, VOX_SUFFIXES) if not is_out_of_place(path))
 
 
 def files_below(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
@@ -41,14 +43,46 @@ def files_below(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
             missed by whoever reads it.
         suffixes: Ends of names, with their dots.
     """
-    unlisted: list[OSError] = []
-    for folder, folders, names in os.walk(root, onerror=unlisted.append):
-        if _CACHE_TAG in names:
-            folders.clear()
+    # One after the other, not one in the other: a tree may be deeper than Python can recurse.
+    pending = [root]
+    unlisted: list[Path] = []
+    while pending:
+        folder = pending.pop()
+        try:
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError:
+            unlisted.append(folder)
             continue
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
-        yield from (Path(folder, name) for name in sorted(names) if name.endswith(suffixes))
-    yield from sorted(Path(str(error.filename)) for error in unlisted)
+        if any(entry.name == _CACHE_TAG and not _is_folder(entry) for entry in entries):
+            continue
+        yield from (folder / e.name for e in entries if not _is_folder(e) and e.name.endswith(suffixes))
+        below = (e.name for e in reversed(entries) if _is_folder(e) and not e.is_symlink())
+        pending += (folder / name for name in below if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
+    yield from sorted(unlisted)
+
+
+def is_out_of_place(path: Path) -> bool:
+    """Whether something below a workspace is neither file nor folder: a link, a pipe, a device.
+
+    Args:
+        path: What `files_below` gave.
+    """
+    try:
+        kind = path.lstat().st_mode
+    except OSError:  # gone, or out of reach: whoever reads it says so
+        return False
+    return not stat.S_ISREG(kind) and not stat.S_ISDIR(kind)
+
+
+def shown_name(path: Path, root: Path) -> str:
+    """The path of a file relative to a folder, with forward slashes; bytes that are no UTF-8 as escapes.
+
+    Args:
+        path: The file.
+        root: A folder above it.
+    """
+    return path.relative_to(root).as_posix().encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def tree_fingerprint(root: Path, files: Iterable[Path]) -> str:
@@ -63,15 +97,25 @@ def tree_fingerprint(root: Path, files: Iterable[Path]) -> str:
     """
     digest = hashlib.sha256()
     for path in files:
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0")
-        digest.update(hashlib.sha256(_content(path)).digest())
+        digest.update(path.relative_to(root).as_posix().encode("utf-8", "surrogateescape") + b"\0")
+        digest.update(_digest(path))
     return digest.hexdigest()
 
 
-def _content(path: Path) -> bytes:
-    if path.is_symlink():
-        return b"a link"
+def _digest(path: Path) -> bytes:
+    """SHA-256 of a file of any size, or of what stands for one that is not read."""
+    if is_out_of_place(path):
+        return hashlib.sha256(b"a link").digest()
     try:
-        return path.read_bytes()
+        with open_regular(path, follow=False) as content:
+            return hashlib.file_digest(content, "sha256").digest()
     except OSError as error:
-        return f"unreadable: {error.errno}".encode()
+        return hashlib.sha256(f"unreadable: {error.errno}".encode()).digest()
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a folder or a link to one."""
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself
+        return False

@@ -1,12 +1,13 @@
 """A content-addressed store: `<root>/<kind>/<sha256>/...` with a manifest that is written last.
 
-A folder without a manifest is incomplete and as good as absent. Pointers such as `latest` are files beside the folders,
-replaced atomically.
+A folder without a manifest, or with that of another one, is as good as absent. Pointers such as `latest` are files
+beside the folders, replaced atomically.
 """
 
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import Any, Final
 from mens_pipeline.errors import ConfigurationError
 
 MANIFEST: Final = "manifest.json"
+_KEY: Final = re.compile(r"[0-9a-f]{64}")
 _CACHE_TAG: Final = "CACHEDIR.TAG"
 _TAG_TEXT: Final = (
     "Signature: 8a477f597d28d172789f06886806bc55\n# Outputs of mens-pipeline; not a source of anything.\n"
@@ -38,6 +40,14 @@ class Artifact:
     key: str
     path: Path
     manifest: dict[str, Any]
+
+    def changed(self) -> tuple[str, ...]:
+        """The outputs that are not as they were written."""
+        return tuple(name for name, output in self.manifest["outputs"].items() if not self._is_as_written(name, output))
+
+    def _is_as_written(self, name: str, output: dict[str, Any]) -> bool:
+        path = self.path / name
+        return path.is_file() and digest_of(path) == output["sha256"]
 
 
 class ArtifactStore:
@@ -65,13 +75,17 @@ class ArtifactStore:
 
         Args:
             kind: What it is.
-            key: SHA-256 over its inputs, hexadecimal.
+            key: SHA-256 over its inputs, hexadecimal; anything else, such as a path out of the store, names none.
         """
-        path = self.root / kind / key
-        manifest = path / MANIFEST
-        if not manifest.is_file():
+        if _KEY.fullmatch(key) is None:
             return None
-        return Artifact(kind, key, path, json.loads(manifest.read_text(encoding="utf-8")))
+        path = self.root / kind / key
+        try:
+            manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+            is_its_own = manifest["kind"] == kind and key_of(manifest["inputs"]) == key
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            return None
+        return Artifact(kind, key, path, manifest) if is_its_own else None
 
     @contextmanager
     def writing(self, kind: str, inputs: Mapping[str, Any]) -> Iterator["Draft"]:

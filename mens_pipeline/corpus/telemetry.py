@@ -192,9 +192,10 @@ def _text(value: object) -> str | TelemetryDrop:
     # What is not UTF-8 was read with surrogates in its place.
     if not isinstance(value, str) or any("\ud800" <= character <= "\udfff" for character in value):
         return TelemetryDrop.NOT_TEXT
-    text = value.strip()
-    if len(text) > MAX_TEXT:
+    # Nothing longer was read, so that what is longer is known to be cut.
+    if len(value) > MAX_TEXT:
         return TelemetryDrop.TOO_LONG
+    text = value.strip()
     return text or TelemetryDrop.EMPTY
 
 
@@ -335,14 +336,21 @@ def _selection(connection: sa.Connection, query: TelemetryQuery, url: sa.URL) ->
     """The statement that reads the rows, made from what the table really holds."""
     inspector = sa.inspect(connection)
     schema, name = _real_table(inspector, query.table, url)
-    existing = [found["name"] for found in inspector.get_columns(name, schema)]
+    types = {found["name"]: found["type"] for found in inspector.get_columns(name, schema)}
+    existing = list(types)
     wanted = [column for column in (query.query_column, query.response_column, query.rating_column) if column]
     _require(existing, [*wanted, *_ordering(query)], query, url)
     keys = inspector.get_pk_constraint(name, schema)["constrained_columns"]
     rows = sa.table(name, *(sa.column(column) for column in existing), schema=schema)
     # Of a table that grows, the last rows are those that a nightly import must not miss.
     order = [rows.c[column].desc().nulls_last() for column in (*_ordering(query), *(keys or wanted))]
-    return sa.select(*(rows.c[column] for column in wanted)).order_by(*order).limit(query.limit)
+    values = [_beginning(rows.c[column], types[column]) for column in wanted]
+    return sa.select(*values).order_by(*order).limit(query.limit)
+
+
+def _beginning(column: "sa.ColumnElement[Any]", kind: object) -> "sa.ColumnElement[Any]":
+    """A column without what is too long to train anyway: a value of a gigabyte stays in the database."""
+    return sa.func.substr(column, 1, MAX_TEXT + 1) if isinstance(kind, sa.String) else column
 
 
 def _ordering(query: TelemetryQuery) -> list[str]:

@@ -3,20 +3,18 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic_core import from_json
 
+from mens_pipeline.corpus.bounded_lines import MAX_LINE_BYTES
 from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.corpus.records import ExtractedRecord
 from mens_pipeline.corpus.reject_reasons import RejectReason
 from mens_pipeline.corpus.repetition import Repetition
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.language import Mode, analyze, mode_of
-
-MAX_LINE_BYTES: Final = 1_048_576
-"""A longer line is no row."""
 
 
 class Quarantined(BaseModel):
@@ -85,7 +83,7 @@ def read_row(line: bytes, number: int) -> ExtractedRecord | TrainingPair | Quara
         number: Its place in the file, from 1.
     """
     if len(line) > MAX_LINE_BYTES:
-        detail = f"{len(line)} bytes, more than {MAX_LINE_BYTES}"
+        detail = f"more than {MAX_LINE_BYTES} bytes"
         return Quarantined(line=number, reason=RejectReason.TOO_LARGE, detail=detail, record=None)
     try:
         content = from_json(line)

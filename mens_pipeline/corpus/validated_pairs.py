@@ -24,7 +24,7 @@ PAIRS: Final = "pairs.jsonl"
 QUARANTINE: Final = "quarantine.jsonl"
 
 _MAKERS: Final = (
-    *("near_duplicates.py", "pairs.py", "records.py", "reject_reasons.py", "repetition.py"),
+    *("bounded_lines.py", "near_duplicates.py", "pairs.py", "records.py", "reject_reasons.py", "repetition.py"),
     *("shingles.py", "training_pair.py", "validate.py"),
 )
 """The files that decide what pairs a corpus gives, beside the wording of requests."""

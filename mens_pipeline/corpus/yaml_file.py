@@ -7,6 +7,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from mens_pipeline.corpus.mistakes import mistakes_in
+from mens_pipeline.corpus.plain_yaml import MAX_CHARACTERS, YamlLimitError, parse_yaml
+from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.errors import ConfigurationError
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -39,8 +41,11 @@ def load_yaml(path: Path) -> Any:
         ConfigurationError: It is missing or is no YAML.
     """
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = read_regular(path, 4 * MAX_CHARACTERS).decode("utf-8")
+        return parse_yaml(text, allow_aliases=True)
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}. Restore the file, or name another one.") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # YAML reads dates, and nests without bound
+    except YamlLimitError as error:
+        raise ConfigurationError(f"{path}: not YAML of a configuration ({error}). Correct the file.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: not YAML ({error}). Correct the file.") from error

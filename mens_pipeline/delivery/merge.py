@@ -13,7 +13,7 @@ from mens_pipeline.corpus.jsonl import write_jsonl
 from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, MODEL, PROGRESS, MergeJob
 from mens_pipeline.delivery.writing import compared, largest_difference, led, speak
 from mens_pipeline.evaluation.model import load_judged
-from mens_pipeline.training.chat import encode_prompt, escape
+from mens_pipeline.training.chat import control_tokens, encode_prompt, escape
 from mens_pipeline.training.job import as_document
 from mens_pipeline.training.telemetry_log import TelemetryLog
 
@@ -52,7 +52,8 @@ def merge(job: MergeJob, listen: Callable[[dict[str, Any]], None]) -> None:
 
     merged = AutoModelForCausalLM.from_pretrained(folder).to(reference_job.device).eval()
     own_tokenizer = AutoTokenizer.from_pretrained(folder)
-    chats = {r.task: [{"role": "user", "content": escape(r.prompt)}] for r in reference_job.requests}
+    control = control_tokens(tokenizer)
+    chats = {r.task: [{"role": "user", "content": escape(r.prompt, control)}] for r in reference_job.requests}
     prompts = {
         task: tuple(own_tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False))
         for task, chat in chats.items()

@@ -3,8 +3,13 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 from mens_pipeline.corpus.records import MAX_TEXT
+from mens_pipeline.corpus.regular_file import read_regular
+
+_MAX_BYTES: Final = 4 * MAX_TEXT
+"""Of a text of the longest kind, in UTF-8."""
 
 
 def read_files(folder: Path, named: Iterable[tuple[str, str]], mistakes: list[str]) -> dict[str, str]:
@@ -48,7 +53,7 @@ def _text(folder: Path, name: str) -> str:
     if not path.resolve().is_relative_to(folder.resolve()):
         raise ValueError("found a link that leads out of the folder, expected a file in it. Copy the file here.")
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = read_regular(path, _MAX_BYTES).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(
             f"found bytes that are not UTF-8 ({error.reason}), expected text. Save it as UTF-8."

@@ -60,7 +60,7 @@ def read_override(path: Path, key: str) -> Override:
         raise ConfigurationError(f"{path}: {error.strerror}. Write one with `mens override`.") from error
     except ValidationError as error:
         raise ConfigurationError(f"{path}: {mistakes_in(error)}. Write one with `mens override`.") from error
-    if not hmac.compare_digest(override.signature, _signature(override, key)):
+    if not hmac.compare_digest(override.signature.encode(), _signature(override, key).encode()):
         raise RefusedError(f"{path}: the signature does not fit. Sign it again with the key in use.")
     return override
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
+import mens_pipeline.training
+from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of, key_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.generation import ANSWERS, Decoding, GenerationJob, JudgedModel, Request
+from mens_pipeline.evaluation.run_folder import refuse_links
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.language.fingerprint import rules_fingerprint
 from mens_pipeline.training.base_model import digest_of_folder
@@ -17,10 +19,11 @@ from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.job import ADAPTER, JOB
 from mens_pipeline.training.launch import refuse_failure
-from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.training.manifest import CARD, MANIFEST
 
 KIND: Final = "generations"
 WEIGHTS: Final = "adapter_model.safetensors"
+CONFIGURATION: Final = "adapter_config.json"
 
 _MAKERS: Final = (
     *("decode.py", "generate.py", "generation.py", "kv_cache.py", "model.py", "packed_linear.py", "sampling.py"),
@@ -121,6 +124,7 @@ def prepare_requests(
         "decoding": decoding.model_dump(exclude={"batch_tokens"}),
         "computed_on": [judged.device, judged.compute_dtype],
         "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
+        "form": rules_fingerprint(Path(mens_pipeline.training.__file__).parent, ("chat.py",)),
         "libraries": library_versions(),
     }
     shutil.rmtree(run_dir, ignore_errors=True)
@@ -227,18 +231,32 @@ def answer_fits(manifest: dict[str, Any], decoding: Decoding) -> Callable[[str],
 
 
 def adapter_digest(run: Path) -> str:
-    """SHA-256 of the weights of an adapter, hexadecimal.
+    """SHA-256 over all that an adapter does, hexadecimal: weights, configuration, tokenizer, templates; not its card.
 
     Args:
         run: The folder of its run.
 
     Raises:
-        RefusedError: There are none.
+        RefusedError: It has no weights, or something in its folder is a link.
     """
-    weights = run / ADAPTER / WEIGHTS
-    if not weights.is_file():
-        raise RefusedError(f"{weights}: not there. Name the folder of a complete run of `mens train`.")
-    return digest_of(weights)
+    folder = run / ADAPTER
+    refuse_links(folder)
+    if not (folder / WEIGHTS).is_file():
+        raise RefusedError(f"{folder / WEIGHTS}: not there. Name the folder of a complete run of `mens train`.")
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    digests = {name: _digest_of_part(path) for name, path in files.items() if name != CARD}
+    return key_of(digests)
+
+
+def _digest_of_part(path: Path) -> str:
+    """SHA-256 of a file; that of PEFT's configuration, which names layers in any order, is of its sorted values."""
+    if path.name != CONFIGURATION:
+        return digest_of(path)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return key_of({name: sorted(value) if isinstance(value, list) else value for name, value in values.items()})
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return digest_of(path)
 
 
 def manifest_of(run: Path) -> dict[str, Any]:
@@ -248,12 +266,13 @@ def manifest_of(run: Path) -> dict[str, Any]:
         run: Its folder.
 
     Raises:
-        RefusedError: There is none, or it is no JSON.
+        RefusedError: There is none, or it is no JSON; or something in the folder is a link.
     """
+    refuse_links(run)
     path = run / MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         found = (error.strerror or "not readable") if isinstance(error, OSError) else f"no JSON ({error})"
         raise RefusedError(f"{path}: {found}. Name the folder of a complete run of `mens train`.") from error
     return manifest

@@ -100,6 +100,7 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
         if before is not None and before.manifest["inputs"]["adapter_sha256"] == adapter_sha256:
             return Promotion(before, before.key, changed=False)
         champion = _stored(gate, run, store, override)
+        _refuse_changed(champion)
         event = HistoryEvent(
             timestamp_unix=now,
             action="promote" if override is None else "override",
@@ -132,6 +133,7 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
         if found is None:
             detail = f"the one before, {previous[:12]}, is gone" if previous else "it is the first one"
             raise RefusedError(f"champion {present.key[:12]}: {detail}. Promote another adapter instead.")
+        _refuse_changed(found)
         event = HistoryEvent(
             timestamp_unix=now,
             action="rollback",
@@ -157,7 +159,7 @@ def objections(
         present: What holds now.
         is_overridden: Whether a failing verdict is no reason.
     """
-    changed = [name for name, output in gate.manifest["outputs"].items() if not _is_as_written(gate, name, output)]
+    changed = gate.changed()
     if changed:
         yield f"Tampered with since it was written: {', '.join(changed)}; run the gate again."
         return
@@ -176,11 +178,6 @@ def objections(
     yield from _not_reproduced(receipt, gate)
     if not receipt.overall_passed and not is_overridden:
         yield f"The gate failed: {'; '.join(receipt.reasons)}."
-
-
-def _is_as_written(gate: Artifact, name: str, output: dict[str, Any]) -> bool:
-    path = gate.path / name
-    return path.is_file() and digest_of(path) == output["sha256"]
 
 
 def _out_of_date(receipt: Receipt, gate: Artifact, run: Path, store: ArtifactStore, present: Present) -> Iterator[str]:
@@ -238,12 +235,22 @@ def _objections_to_override(override: Override, gate: Artifact, run: Path) -> It
         yield "The override is for another verdict."
 
 
+def _refuse_changed(champion: Artifact) -> None:
+    """See that a champion of an earlier day is still what was promoted then."""
+    changed = champion.changed()
+    if changed:
+        advice = f"Remove {champion.path}, and promote the run again."
+        raise RefusedError(
+            f"champion {champion.key[:12]}: changed since it was promoted: {', '.join(changed)}. {advice}"
+        )
+
+
 def _stored(gate: Artifact, run: Path, store: ArtifactStore, override: Override | None) -> Artifact:
     """The adapter with all that speaks for it, complete in one folder."""
     inputs = {"adapter_sha256": adapter_digest(run), "receipt_sha256": digest_of(gate.path / RECEIPT)}
 
     def write(folder: Path) -> dict[str, Any]:
-        shutil.copytree(run / ADAPTER, folder / ADAPTER)
+        shutil.copytree(run / ADAPTER, folder / ADAPTER, symlinks=True)
         for name in _KEPT:
             shutil.copy2(run / name, folder / name)
         for name in (RECEIPT, RESULTS, PAGE):

@@ -1,13 +1,20 @@
 """Which artifacts of the store belong to the folder of a run: `artifacts.json` in it."""
 
 import json
+import os
 from pathlib import Path
 from typing import Final
 
+from pydantic import TypeAdapter, ValidationError
+
+from mens_pipeline.corpus.regular_file import read_regular
+from mens_pipeline.corpus.sources import is_out_of_place
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.errors import RefusedError
 
 FILE: Final = "artifacts.json"
+_MOST_BYTES: Final = 65_536
+_KEYS: Final = TypeAdapter(dict[str, str])
 
 
 def remember(run_dir: Path, artifact: Artifact) -> None:
@@ -44,6 +51,27 @@ def remembered(run_dir: Path, kind: str, document: str, store: ArtifactStore, ad
     return found
 
 
+def refuse_links(run_dir: Path) -> None:
+    """See that everything in the folder of a run lies there: through a link it would be read or written elsewhere.
+
+    Args:
+        run_dir: The folder of the run.
+
+    Raises:
+        RefusedError: It holds a link, a pipe or a device.
+    """
+    for folder, folders, names in os.walk(run_dir):
+        for name in sorted((*folders, *names)):
+            path = Path(folder, name)
+            if is_out_of_place(path):
+                raise RefusedError(f"{path}: a link, a pipe or a device. Put the file itself in its place.")
+
+
 def _keys(run_dir: Path) -> dict[str, str]:
     path = run_dir / FILE
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    try:
+        return _KEYS.validate_json(read_regular(path, _MOST_BYTES))
+    except (OSError, ValidationError) as error:
+        raise RefusedError(f"{path}: not what `mens eval-local` writes. Delete it, and judge the run again.") from error

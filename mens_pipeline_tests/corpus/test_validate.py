@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from mens_pipeline.corpus.bounded_lines import MAX_LINE_BYTES
 from mens_pipeline.corpus.extract_vox import extract_vox
 from mens_pipeline.corpus.pipeline_config import ValidatePolicy
 from mens_pipeline.corpus.records import MAX_TEXT, ExtractedRecord
@@ -13,7 +14,6 @@ from mens_pipeline.corpus.repetition import Repetition
 from mens_pipeline.corpus.source_file import SourceFile
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.corpus.validate import (
-    MAX_LINE_BYTES,
     Quarantined,
     ValidationReport,
     judged_code,

@@ -1,11 +1,11 @@
 """A base model for what looks at one without loading it: a configuration, a tokenizer, and a few bytes of weights."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
 from tokenizers.decoders import ByteLevel
 
 from mens_pipeline.training.base_model import BaseModel
@@ -43,6 +43,11 @@ class Encoder:
             show_progress=False,
         )
         self.inner.train_from_iterator(_TEXTS * 3, trainer)
+
+    @property
+    def added_tokens_decoder(self) -> Mapping[int, AddedToken]:
+        """The added tokens by their ids."""
+        return dict(self.inner.get_added_tokens_decoder())
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """The ids of a text."""

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,13 +23,9 @@ from mens_pipeline.evaluation.report.score_table import points, score_rows
 from mens_pipeline.evaluation.report.verdict import headline
 from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer
 from mens_pipeline.evaluation.statistics import p_text
+from mens_pipeline.language.visible_text import visible_text
 
 _FOLDER: Final = Path(__file__).parent
-_UNSEEN: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
-)
-"""Characters that do not show, turn the direction of what follows, or cannot be written as UTF-8."""
 
 
 def report_page(
@@ -85,7 +80,7 @@ def visible(value: Any) -> Any:
     """
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
-    return _UNSEEN.sub(lambda match: f"\u27e8{ord(match[0]):02X}\u27e9", value.replace("\r\n", "\n"))
+    return visible_text(value)
 
 
 def _hash_of(text: str) -> str:

@@ -23,6 +23,7 @@ from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreRe
 from mens_pipeline.settings import Settings, load_settings, present_of, thresholds_of
 from mens_pipeline.training.job import ADAPTER as ADAPTER_FOLDER
 from mens_pipeline.training.manifest import CARD
+from mens_pipeline.training.markdown import plain
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
 FRESHNESS: Final = dg.FreshnessPolicy.cron(
@@ -73,8 +74,8 @@ def benchmark_gate(config: GateConfig, store: ArtifactStoreResource) -> dg.Mater
             "gates": dg.MetadataValue.table(_rows(receipt)),
             "report": dg.MetadataValue.path(gate.path / PAGE),
             "receipt": dg.MetadataValue.path(gate.path / RECEIPT),
-            "reasons": dg.MetadataValue.md("\n".join(f"- {reason}" for reason in receipt.reasons) or "none"),
-            "warnings": dg.MetadataValue.md("\n".join(f"- {warning}" for warning in receipt.warnings) or "none"),
+            "reasons": dg.MetadataValue.md("\n".join(f"- {plain(reason)}" for reason in receipt.reasons) or "none"),
+            "warnings": dg.MetadataValue.md("\n".join(f"- {plain(warning)}" for warning in receipt.warnings) or "none"),
             **{f"gate/{g.name}": g.measured for g in receipt.gates if g.measured is not None},
         },
     )

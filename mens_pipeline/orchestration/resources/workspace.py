@@ -2,12 +2,24 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import dagster as dg
 
-from mens_pipeline.corpus.sources import PAGE_SUFFIXES, files_below, tree_fingerprint, vox_files
+from mens_pipeline.corpus.regular_file import read_regular
+from mens_pipeline.corpus.sources import (
+    PAGE_SUFFIXES,
+    files_below,
+    is_out_of_place,
+    shown_name,
+    tree_fingerprint,
+    vox_files,
+)
 from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.settings import load_settings
+
+_MOST_BYTES: Final = 67_108_864
+"""Of a program that is looked at; a larger one counts as one that cannot be read."""
 
 
 class VoxWorkspace(dg.ConfigurableResource[None]):
@@ -39,14 +51,14 @@ class VoxWorkspace(dg.ConfigurableResource[None]):
         folder = self.folder()
         for path in self.files():
             try:
-                data = path.read_bytes()
+                data = read_regular(path, _MOST_BYTES)
             except OSError:
                 data = None
-            yield path.relative_to(folder).as_posix(), data
+            yield shown_name(path, folder), data
 
     def pages(self) -> tuple[Path, ...]:
         """The Markdown pages below it, sorted."""
-        return tuple(path for path in files_below(self.folder(), PAGE_SUFFIXES) if not path.is_symlink())
+        return tuple(path for path in files_below(self.folder(), PAGE_SUFFIXES) if not is_out_of_place(path))
 
     def fingerprint(self, files: tuple[Path, ...]) -> str:
         """A hash over the names and contents of files.

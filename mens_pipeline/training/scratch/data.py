@@ -1,20 +1,20 @@
 """`JsonlDataLoader`: the rows of a train set for the model from scratch, read from the file when they are needed."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mens_pipeline.corpus.jsonl import open_rows
+from mens_pipeline.corpus.jsonl import open_placed_rows, row_at
 from mens_pipeline.corpus.split import group_of
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.corpus.validate import Quarantined, read_row
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.language.vox_tokenizer import EOS, PAD, UNK, encode
-from mens_pipeline.training.chat import Encoded
+from mens_pipeline.training.chat import ControlToken, Encoded
 from mens_pipeline.training.chat import encode as encode_chat
 
 if TYPE_CHECKING:
@@ -116,9 +116,7 @@ class JsonlDataLoader:
             RefusedError: The file changed since it was gone through.
         """
         entry = self.entries[number]
-        with open_rows(self._path) as lines:
-            lines.seek(entry.offset)
-            row = read_row(lines.readline(), entry.line)
+        row = read_row(row_at(self._path, entry.offset), entry.line)
         encoded = self._encoded(row) if isinstance(row, TrainingPair) else None
         if encoded is None or (len(encoded.prompt), len(encoded.completion)) != (
             entry.num_prompt,
@@ -147,9 +145,8 @@ class JsonlDataLoader:
 
     def _scan(self, *, strict: bool) -> "list[Entry]":
         entries: list[Entry] = []
-        offset = 0
-        with open_rows(self._path) as lines:
-            for number, line in enumerate(lines, start=1):
+        with open_placed_rows(self._path) as lines:
+            for number, (offset, line) in enumerate(lines, start=1):
                 if line.strip():
                     self.seen += 1
                     entry = self._entry(line, number, offset, strict=strict)
@@ -157,7 +154,6 @@ class JsonlDataLoader:
                         self.skipped[entry] += 1
                     else:
                         entries.append(entry)
-                offset += len(line)
         return entries
 
     def _entry(self, line: bytes, number: int, offset: int, *, strict: bool) -> Entry | Skipped:
@@ -193,6 +189,11 @@ class JsonlDataLoader:
 
 class _Ids:
     """The table as the one place that writes ChatML takes a tokenizer."""
+
+    @property
+    def added_tokens_decoder(self) -> Mapping[int, ControlToken]:
+        """There are none beside those of ChatML."""
+        return {}
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """The ids of a text; there are none to add."""

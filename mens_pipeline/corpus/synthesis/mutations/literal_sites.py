@@ -32,7 +32,7 @@ _SPOKEN: Final = re.compile(r"[A-Z][a-z]{2,}|(?=\S+ \S)[A-Za-z][A-Za-z ,.:!?()-]
 """A text for people: a capitalised word, or several words."""
 
 _LIMITS: Final = frozenset(("Lt", "Gt", "Lte", "Gte"))
-_DIGITS: Final = re.compile(r"[0-9]+$")
+_DIGITS: Final = re.compile(r"(?<![0-9])[0-9]++$")
 
 
 @dataclass(frozen=True, slots=True)

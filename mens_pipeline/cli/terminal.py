@@ -1,0 +1,15 @@
+"""What commands print for people: names, messages and figures may hold what a stranger wrote."""
+
+import typer
+
+from mens_pipeline.language.visible_text import visible_text
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print a line for people; escape sequences and other characters that do not show become marks.
+
+    Args:
+        text: What to print; a text with colours of our own is printed by `typer.echo`, made of parts that were cleaned.
+        err: Whether it goes to stderr.
+    """
+    typer.echo(visible_text(text), err=err)

@@ -1,0 +1,300 @@
+"""A repository whose author means harm: names, links, pipes, headers, roots and includes."""
+
+import os
+import re
+import threading
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.drops import DropReason
+from mens_pipeline.corpus.extract import commit_of, extract_workspace
+from mens_pipeline.corpus.extract_docs import PageExtraction, extract_docs
+from mens_pipeline.corpus.extract_vox import extract_vox
+from mens_pipeline.corpus.extracted_corpus import build_extracted_corpus
+from mens_pipeline.corpus.file_outcome import FileOutcome
+from mens_pipeline.corpus.includes import Allowance, IncludeError, resolve_includes
+from mens_pipeline.corpus.metadata_comments import training_prompt
+from mens_pipeline.corpus.records import MAX_FILE_RECORDS
+from mens_pipeline.corpus.source_file import SourceFile
+from mens_pipeline.corpus.source_roots import FILE_NAME
+from mens_pipeline.corpus.sources import files_below, vox_files
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.errors import ConfigurationError
+
+_PROGRAM = "fn a() to int {\n    return 1\n}\n"
+_HEADERS = {
+    "object": '!!python/object/apply:os.system ["touch PWNED"]',
+    "class": "!!python/name:os.system",
+    "no-bool": "!!bool maybe",
+    "no-digits": '!!int ""',
+    "no-float": '!!float ""',
+    "no-time": "!!timestamp soon",
+    "huge": "0x" + "f" * 9000,
+    "sexagesimal": "1:" * 5000 + "1.5",
+    "endless": ".inf",
+    "deep": "\n  " + "- " * 7000 + "x",
+    "brackets": "[" * 150 + "]" * 150,
+    "laughs": "&a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]",
+    "set": "!!set {a, b}",
+    "keys": "{? [a, b] : c}",
+    "surrogate": r'"\ud800"',
+    "binary": "!!binary aGVsbG8=",
+}
+_LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)
+)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A workspace with one honest program."""
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "ok.vox").write_text(_PROGRAM)
+    return tmp_path / "workspace"
+
+
+def _outcomes(workspace: Path) -> dict[str, FileOutcome]:
+    return {outcome.path: outcome for outcome in extract_workspace(workspace)}
+
+
+def _page(header: str, body: str = f"```vox\n{_PROGRAM}```\n") -> str:
+    return f"---\ntraining_eligible: true\n{header}\n---\n\n{body}"
+
+
+@pytest.mark.parametrize("key", ["x", "title", "status", "training_weight", "training_eligible"])
+@pytest.mark.parametrize("value", _HEADERS.values(), ids=_HEADERS)
+def test_no_header_ends_the_extraction_or_makes_an_object(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: str
+) -> None:
+    """The file may be dropped for it; the others are extracted, and nothing in it is called."""
+    monkeypatch.chdir(workspace)
+    commented = "".join(f"// {line}\n" for line in f"{key}: {value}".split("\n"))
+    (workspace / "bad.vox").write_text(f"// ---\n{commented}// ---\n{_PROGRAM}")
+    (workspace / "bad.md").write_text(_page(f"{key}: {value}"))
+    outcomes = _outcomes(workspace)
+
+    assert set(outcomes) == {"ok.vox", "bad.vox", "bad.md"}
+    assert len(outcomes["ok.vox"].lines) == 1
+    assert not (workspace / "PWNED").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (_LAUGHS, "more than 20000 values"),
+        ("a: &a [*a]\n", "more than 20000 values"),
+        ("a: " + "[" * 100_000, "100 levels"),
+        ("a: " + "x" * 300_000, "more than 262144"),
+        ("a: 1\n" * 300_000, "larger than"),
+        ('a: !!python/object/apply:os.system ["touch PWNED"]\n', "not YAML"),
+        ("a: !!bool maybe\n", "not YAML"),
+        ('negative_roots: ["a\\0b"]\n', "is no path"),
+        ("negative_roots: [loop]\n", "is no path"),
+        ("negative_roots: 0x" + "f" * 9000, "valid tuple"),
+    ],
+    ids=["laughs", "ring", "deep", "long", "large", "object", "bool", "nul", "loop", "huge"],
+)
+def test_a_hostile_file_of_roots_is_refused_at_once(workspace: Path, content: str, problem: str) -> None:
+    """In a message, in little time and memory."""
+    (workspace / "loop").symlink_to("loop")
+    (workspace / FILE_NAME).write_text(content)
+    started = time.process_time()
+
+    with pytest.raises(ConfigurationError, match=re.escape(problem)):
+        _outcomes(workspace)
+    assert time.process_time() - started < 2
+    assert not Path("PWNED").exists()
+
+
+@pytest.mark.parametrize("roots", ["[/etc]", "[../../..]", "['~/..', '*']"])
+def test_roots_read_nothing_wherever_they_lead(workspace: Path, roots: str) -> None:
+    """They say what is left out; they can leave out too much, and never add a file."""
+    (workspace / FILE_NAME).write_text(f"negative_roots: {roots}\ngolden_roots: {roots}\ndoc_roots: {roots}\n")
+
+    assert set(_outcomes(workspace)) == {"ok.vox"}
+
+
+def test_a_file_of_roots_is_no_link(workspace: Path, tmp_path: Path) -> None:
+    """What lies outside would be read, and a piece of it shown in the message."""
+    (tmp_path / "secret.txt").write_text("password: [hunter2")
+    (workspace / FILE_NAME).symlink_to(tmp_path / "secret.txt")
+
+    with pytest.raises(ConfigurationError, match="a link, which may lead anywhere") as refusal:
+        _outcomes(workspace)
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_names_that_are_no_text_are_counted(workspace: Path, tmp_path: Path) -> None:
+    """The corpus is built, and says which file it left out."""
+    for suffix in (b".vox", b".md"):
+        (workspace / os.fsdecode(b"\xff" + suffix)).write_text(_PROGRAM)
+    corpus, _ = build_extracted_corpus(workspace, ArtifactStore(tmp_path / "store"))
+
+    assert {name: [drop.reason for drop in outcome.drops] for name, outcome in _outcomes(workspace).items()} == {
+        "ok.vox": [],
+        r"\xff.vox": [DropReason.NOT_TEXT],
+        r"\xff.md": [DropReason.NOT_TEXT],
+    }
+    assert corpus.manifest["num_records"] == 1
+
+
+def test_pipes_and_links_are_never_opened(workspace: Path, tmp_path: Path) -> None:
+    """A pipe would keep its reader for ever; a link would lead out, or in circles."""
+    (tmp_path / "outside.vox").write_text("fn secret() to int {\n    return 2\n}\n")
+    os.mkfifo(workspace / "pipe.vox")
+    os.mkfifo(workspace / "pipe.md")
+    (workspace / "self.vox").symlink_to("self.vox")
+    (workspace / "out.vox").symlink_to(tmp_path / "outside.vox")
+    (workspace / "up").symlink_to("..")
+    found: list[object] = []
+    work = threading.Thread(
+        target=lambda: found.extend(
+            (_outcomes(workspace), build_extracted_corpus(workspace, ArtifactStore(tmp_path / "store"))[0])
+        ),
+        daemon=True,
+    )
+    work.start()
+    work.join(20)
+
+    assert len(found) == 2, "something waits for a pipe"
+    outcomes = found[0]
+    assert isinstance(outcomes, dict)
+    dropped = {name: {drop.reason for drop in outcome.drops} for name, outcome in outcomes.items()}
+    assert dropped.pop("ok.vox") == set()
+    assert set(dropped) == {"pipe.vox", "pipe.md", "self.vox", "out.vox"}
+    assert set.union(*dropped.values()) == {DropReason.LINK}
+    assert [path.name for path in vox_files(workspace)] == ["ok.vox"]
+
+
+def test_a_tree_deeper_than_any_path_is_walked(workspace: Path, tmp_path: Path) -> None:
+    """Folders in folders beyond what Python recurses and the system can name."""
+    here = Path.cwd()
+    try:
+        os.chdir(workspace)
+        for _ in range(2_500):
+            Path("a").mkdir()
+            os.chdir("a")
+        outcomes = _outcomes(workspace)
+        corpus, _ = build_extracted_corpus(workspace, ArtifactStore(tmp_path / "store"))
+    finally:
+        for _ in range(2_500):
+            os.chdir("..")
+            Path("a").rmdir()
+        os.chdir(here)
+
+    (unread,) = (outcome for name, outcome in outcomes.items() if name != "ok.vox")
+    assert unread.drops[0].reason is DropReason.UNREADABLE
+    assert corpus.manifest["num_records"] == 1
+
+
+def test_a_folder_of_very_many_files_takes_no_memory(workspace: Path) -> None:
+    """One file after the other: what is held does not grow with their number."""
+    for number in range(3_000):
+        (workspace / f"{number}.vox").write_text(_PROGRAM)
+    tracemalloc.start()
+    count = sum(1 for _ in extract_workspace(workspace))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert count == 3_001
+    assert peak < 20_000_000
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../outside.vox", "a/../../outside.vox", "link.vox", "loop.vox"])
+def test_an_include_leads_nowhere_outside(workspace: Path, tmp_path: Path, path: str) -> None:
+    """Neither by a path nor through a link."""
+    (tmp_path / "outside.vox").write_text(_PROGRAM)
+    (workspace / "a").mkdir()
+    (workspace / "link.vox").symlink_to(tmp_path / "outside.vox")
+    (workspace / "loop.vox").symlink_to("loop.vox")
+
+    with pytest.raises(IncludeError, match=r"outside the workspace|does not exist"):
+        resolve_includes(f"{{{{#include {path}}}}}\n", workspace / "page.md", workspace)
+
+
+def test_a_page_of_includes_does_not_grow_without_bound(workspace: Path) -> None:
+    """Three hundred lines that ask for a megabyte each: once four were read, no more is."""
+    (workspace / "big.vox").write_text("// " + "x" * 1_000_000 + "\n")
+    page = SourceFile("page.md", _page("a: 1", "```vox\n" + "{{#include big.vox}}\n" * 300 + "```\n").encode())
+    tracemalloc.start()
+    found = extract_docs(page, workspace, lambda _path: True)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert isinstance(found, PageExtraction)
+    assert [drop.detail for drop in found.drops if drop.reason is DropReason.BAD_INCLUDE] == [
+        "the page includes more than 4194304 bytes"
+    ]
+    assert peak < 40_000_000
+
+
+def test_a_page_may_include_so_much_in_all(workspace: Path) -> None:
+    """Not so much in each of its blocks."""
+    (workspace / "a.vox").write_text(_PROGRAM)
+    allowance = Allowance(2 * len(_PROGRAM))
+    for _ in range(2):
+        resolve_includes("{{#include a.vox}}\n", workspace / "page.md", workspace, allowance)
+
+    with pytest.raises(IncludeError, match="the page includes more than"):
+        resolve_includes("{{#include a.vox}}\n", workspace / "page.md", workspace, allowance)
+
+
+def test_a_large_header_is_not_copied_without_end() -> None:
+    """Each declaration is a record with the header of its file: 170 kB would become 80 MB."""
+    header = f'// ---\n// x: "{"y" * 16_000}"\n// ---\n'
+    source = header + "".join(f"fn f{n}() to int {{\n    {n}\n}}\n" for n in range(4_000))
+    records = extract_vox(SourceFile("a.vox", source.encode()))
+
+    assert isinstance(records, tuple)
+    assert 500 < len(records) < 600
+    assert sum(len(record.model_dump_json()) for record in records) < 1.1 * MAX_FILE_RECORDS
+
+
+def test_a_page_with_a_large_header_says_what_it_leaves_out() -> None:
+    """The blocks that have no room are counted."""
+    page = _page(f"x: {'y' * 16_000}", f"```vox\n{_PROGRAM}```\n\n" * 1_000)
+    found = extract_docs(SourceFile("page.md", page.encode()), Path(), lambda _path: True)
+
+    assert isinstance(found, PageExtraction)
+    assert 500 < len(found.records) < 600
+    assert len(found.records) + len(found.drops) == 1_000
+    assert {drop.reason for drop in found.drops} == {DropReason.TOO_LARGE}
+
+
+def test_a_prompt_of_blanks_takes_no_time() -> None:
+    """A megabyte of them behind `@training_prompt:` took an hour."""
+    started = time.process_time()
+
+    assert training_prompt(f"// @training_prompt:{' ' * 1_000_000}\nfn a() {{ }}\n") is None
+    assert time.process_time() - started < 2
+
+
+def test_a_repository_runs_nothing_when_its_commit_is_asked(workspace: Path) -> None:
+    """Its configuration names programs for everything; the question that is asked calls none."""
+    git = workspace / ".git"
+    for folder in ("objects", "refs", "hooks"):
+        (git / folder).mkdir(parents=True)
+    commands = "".join(
+        f"[{section}]\n\t{key} = touch {workspace / 'PWNED'}\n"
+        for section, key in (("core", "fsmonitor"), ("core", "sshCommand"), ("core", "pager"), ("alias", "rev-parse"))
+    )
+    (git / "config").write_text(f"[core]\n\trepositoryformatversion = 0\n{commands}")
+    (git / "HEAD").write_text("a" * 40 + "\n")
+
+    assert commit_of(workspace) in {"a" * 40, None}
+    assert not (workspace / "PWNED").exists()
+
+
+@pytest.mark.parametrize("name", ["x.vox", "x.md"])
+def test_files_are_listed_as_before(workspace: Path, name: str) -> None:
+    """Folder by folder, files first; hidden, built and tagged ones are not entered."""
+    for folder in ("b", "a", "a/c", ".git", "target", "tagged"):
+        (workspace / folder).mkdir()
+        (workspace / folder / name).write_text(_PROGRAM)
+    (workspace / "tagged" / "CACHEDIR.TAG").touch()
+    found = [path.relative_to(workspace).as_posix() for path in files_below(workspace, (name[-3:],))]
+
+    assert [path for path in found if path != "ok.vox"] == [f"a/{name}", f"a/c/{name}", f"b/{name}"]

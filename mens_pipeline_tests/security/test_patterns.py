@@ -1,0 +1,127 @@
+"""Every regular expression on texts made to slow it down: time must not grow with the square of length."""
+
+import ast
+import importlib
+import re
+import time
+from collections import deque
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+import mens_pipeline
+from mens_pipeline.corpus.redaction import redact
+from mens_pipeline.evaluation.answer_code import has_placeholder, is_refusal, program_in
+
+_ROOT = Path(mens_pipeline.__file__).parent
+_LENGTH = 12_000
+_SECONDS = 0.2
+"""A linear pattern takes a thousandth of a second; a quadratic one half a second, an exponential one for ever."""
+
+_ATOMS = (
+    *(
+        " ",
+        "\t",
+        "\n",
+        "\r\n",
+        "a",
+        "A",
+        "0",
+        "_",
+        "-",
+        ".",
+        "/",
+        "\\",
+        '"',
+        "'",
+        "`",
+        "<",
+        "|",
+        "[",
+        "{",
+        "(",
+        "@",
+        ":",
+    ),
+    *("=", "+", "*", "#", "a ", "a.", "a@", "0 ", "0.", "1:", "//\n", "// ", "```\n", "~~~\n", '"\\', "::", "a1b2"),
+    *("-----", "-----BEGIN PRIVATE KEY-----", "eyJaaaaaa.", "<|", "I am ", "rest of the ", "e+", "0x", "{{#include "),
+)
+_HEADS = (
+    "",
+    "//",
+    "// @training_prompt:",
+    "{{#include ",
+    "```",
+    "://a",
+    "password=",
+    'secret: "',
+    "bearer ",
+    "a@",
+    "/home/",
+)
+_TAILS = ("", "!", "\n~")
+
+
+def _patterns() -> Iterator[tuple[str, re.Pattern[str], frozenset[str]]]:
+    """Every compiled pattern at the top of a module: where it stands, and what is called on it.
+
+    Those of the interpreter run in the sandbox, whose clock bounds them.
+    """
+    for path in sorted(_ROOT.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        used = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+        name = ".".join(("mens_pipeline", *path.relative_to(_ROOT).with_suffix("").parts))
+        if "interpreter" in name or not any(node.attr == "compile" for node in used):
+            continue
+        for variable, value in vars(importlib.import_module(name)).items():
+            if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
+                calls = {node.attr for node in used if isinstance(node.value, ast.Name) and node.value.id == variable}
+                yield f"{name}.{variable}", value, frozenset(calls & {"match", "fullmatch"} or {"finditer"})
+
+
+_PATTERNS = {name: (pattern, calls) for name, pattern, calls in _patterns()}
+
+
+def _seconds(pattern: re.Pattern[str], calls: frozenset[str], text: str) -> float:
+    started = time.process_time()
+    for call in calls:
+        found = getattr(pattern, call)(text)
+        if call == "finditer":
+            deque(found, maxlen=0)
+    return time.process_time() - started
+
+
+def test_the_patterns_are_found() -> None:
+    """Those of redaction, headers, comments and answers are among them."""
+    assert len(_PATTERNS) > 35
+    assert {"mens_pipeline.corpus.redaction._EMAIL", "mens_pipeline.language.lexer._PIECES"} <= set(_PATTERNS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", _PATTERNS)
+def test_a_pattern_is_linear(name: str) -> None:
+    """On every head, then a piece again and again, then a tail that does not fit; slow ones are measured twice."""
+    pattern, calls = _PATTERNS[name]
+    slow = []
+    for head, atom, tail in product(_HEADS, _ATOMS, _TAILS):
+        text = head + atom * (_LENGTH // len(atom)) + tail
+        if _seconds(pattern, calls, text) > _SECONDS and _seconds(pattern, calls, text) > _SECONDS:
+            slow.append((head, atom, tail))
+
+    assert slow == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("atom", _ATOMS)
+def test_texts_of_models_and_agents_are_read_in_linear_time(atom: str) -> None:
+    """Redaction, and what is looked for in an answer; as long as the longest text."""
+    text = (atom * 65_536)[:65_536]
+    started = time.process_time()
+    redact(text)
+    program_in(text)
+    is_refusal(text)
+    has_placeholder(text)
+
+    assert time.process_time() - started < 5

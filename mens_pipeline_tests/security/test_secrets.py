@@ -1,0 +1,119 @@
+"""Secrets that are planted where real ones stand, and looked for in everything that is printed and written."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.settings import PROJECT_ROOT, training_environment
+from mens_pipeline_tests.evaluation.runs import evaluated, judged, trained
+
+_PLANTED = {
+    "MENS_OVERRIDE_KEY": "planted-override-key-0123456789",
+    "HF_TOKEN": "hf_plantedplantedplantedplantedplanted01",
+    "AWS_SECRET_ACCESS_KEY": "plantedplantedplantedplantedplantedplant",
+    "PGPASSWORD": "planted-pg-password",
+    "http_proxy": "http://user:planted-proxy-password@127.0.0.1:9",
+    "DATABASE_URL": "postgresql://user:planted-database-password@127.0.0.1/x",
+}
+_URL_PASSWORD = "planted-url-password"  # noqa: S105 - what is looked for
+_TOLD = ("sk-plantedplantedplanted0123456789", "planted-told-password-9", "ada.planted@firm.example.de")
+
+
+def _run(folder: Path, url: str, *arguments: str) -> str:
+    """What a command prints; everything that it writes goes below a folder."""
+    environment = {
+        **os.environ,
+        **_PLANTED,
+        "MENS_TELEMETRY_URL": url,
+        "MENS_STORE_ROOT": str(folder / "store"),
+        "MENS_CACHE_ROOT": str(folder / "cache"),
+        "DAGSTER_HOME": str(folder / "dagster"),
+        "MENS_NUM_WORKERS": "1",
+        "TMPDIR": str(folder / "tmp"),
+        "VOX_BENCHMARK": "0",
+    }
+    (folder / "tmp").mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "mens_pipeline.cli", *arguments]
+    done = subprocess.run(command, env=environment, cwd=PROJECT_ROOT, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout + done.stderr
+
+
+def _told_in(folder: Path, printed: str) -> set[tuple[str, str]]:
+    """Which secret stands where."""
+    secrets = (*_PLANTED.values(), _URL_PASSWORD, *_TOLD)
+    texts = {"printed": printed.encode()}
+    texts |= {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {(name, secret) for name, text in texts.items() for secret in secrets if secret.encode() in text}
+
+
+def test_a_process_with_models_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it needs of the environment is still there."""
+    for name, value in {**_PLANTED, "MENS_TELEMETRY_URL": "sqlite:///x"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    environment = training_environment()
+
+    assert not {*_PLANTED, "MENS_TELEMETRY_URL"} & set(environment)
+    assert {"PATH", "CUDA_VISIBLE_DEVICES", "HF_HUB_OFFLINE", "TOKENIZERS_PARALLELISM"} <= set(environment)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://mens:{_URL_PASSWORD}@127.0.0.1:9/x",
+        f"postgresql://127.0.0.1:9/x?user=mens&password={_URL_PASSWORD}",
+        f"sqlite:////missing.db?password={_URL_PASSWORD}",
+        f"mysql://mens:{_URL_PASSWORD}@127.0.0.1/x",
+        f"://mens:{_URL_PASSWORD}@x:y",
+    ],
+)
+def test_no_message_about_a_database_tells_its_password(tmp_path: Path, url: str) -> None:
+    """Nor what the driver says of it."""
+    printed = _run(tmp_path, url, "telemetry", "import", "-o", str(tmp_path / "out.jsonl"))
+
+    assert "mens: " in printed
+    assert _told_in(tmp_path, printed) == set()
+
+
+def test_the_key_of_overrides_stays_in_the_environment(tmp_path: Path) -> None:
+    """The record that it signs, the history and all messages do without."""
+    store = ArtifactStore(tmp_path / "store")
+    run = trained(tmp_path / "run")
+    gate = judged(run, store, evaluated(run, store, num_good=10))
+    for name in gate.manifest["outputs"]:
+        (run / name).write_bytes((gate.path / name).read_bytes())
+    (run / "artifacts.json").write_text(f'{{"benchmark_gate": "{gate.key}"}}')
+    arguments = ("override", "--run-dir", str(run), "--by", "me", "--reason", "only to see what is told")
+    printed = _run(tmp_path, "", *arguments)
+    printed += _run(tmp_path, "", "promote", "--run-dir", str(run), "--override", str(run / "gate_override.json"))
+
+    assert "signed" in printed
+    assert _told_in(tmp_path, printed) == set()
+
+
+@pytest.mark.slow
+def test_a_night_tells_no_secret(tmp_path: Path) -> None:
+    """Corpus, manifests, reports, events and logs of a run with a database whose rows and URL hold secrets."""
+    database = tmp_path / "outside"
+    database.mkdir()
+    connection = sqlite3.connect(database / "telemetry.db")
+    connection.execute("CREATE TABLE AgentTelemetry (id INTEGER PRIMARY KEY, query TEXT, optimal_response TEXT)")
+    rows = [(f"Use {secret} with password: '{_TOLD[1]}'", f"I told {secret}.") for secret in (_TOLD[0], _TOLD[2])]
+    connection.executemany("INSERT INTO AgentTelemetry (query, optimal_response) VALUES (?, ?)", rows)
+    connection.commit()
+    connection.close()
+    folder = tmp_path / "written"
+    folder.mkdir()
+    url = f"sqlite:///{database / 'telemetry.db'}?password={_URL_PASSWORD}"
+    printed = _run(folder, url, "run", "--no-train")
+
+    assert "passed in" in printed
+    assert list((folder / "store").rglob("telemetry.jsonl"))
+    assert list((folder / "dagster").rglob("*.db"))
+    assert _told_in(folder, printed) == set()

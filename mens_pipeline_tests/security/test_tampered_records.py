@@ -1,0 +1,268 @@
+"""Verdicts, adapters, pointers and folders of runs that somebody changed, or made up."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.corpus.mix_config import load_mix_config
+from mens_pipeline.corpus.store import MANIFEST as STORE_MANIFEST
+from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.evaluation.benchmark_gate import KIND as GATE
+from mens_pipeline.evaluation.history import champion_key, champion_of
+from mens_pipeline.evaluation.override import Override, read_override, signed
+from mens_pipeline.evaluation.prepare import CONFIGURATION, WEIGHTS, adapter_digest
+from mens_pipeline.evaluation.promotion import promote, roll_back
+from mens_pipeline.evaluation.receipt import RECEIPT
+from mens_pipeline.evaluation.run_folder import FILE, remembered
+from mens_pipeline.training.job import ADAPTER
+from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, trained
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
+    """An empty store, which commands use as well."""
+    monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
+    monkeypatch.setenv("VOX_BENCHMARK", "0")
+    return ArtifactStore(tmp_path / "store")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A trained run with the configuration of its adapter."""
+    folder = trained(tmp_path / "run")
+    (folder / ADAPTER / CONFIGURATION).write_text(json.dumps({"lora_alpha": 32, "target_modules": ["a", "b"]}))
+    return folder
+
+
+def _verdict(run: Path, store: ArtifactStore) -> Artifact:
+    return judged(run, store, evaluated(run, store))
+
+
+def _invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def _raise_scale(run: Path) -> None:
+    (run / ADAPTER / CONFIGURATION).write_text(json.dumps({"lora_alpha": 3200, "target_modules": ["a", "b"]}))
+
+
+def _change_template(run: Path) -> None:
+    (run / ADAPTER / "chat_template.jinja").write_text("{{ ''.__class__ }}")
+
+
+def _add_code(run: Path) -> None:
+    (run / ADAPTER / "modeling.py").write_text("import os\n")
+
+
+def _add_deep(run: Path) -> None:
+    (run / ADAPTER / "other").mkdir()
+    (run / ADAPTER / "other" / "adapter_model.bin").write_bytes(b"pickle")
+
+
+@pytest.mark.parametrize("tamper", [_raise_scale, _change_template, _add_code, _add_deep])
+def test_a_verdict_is_about_all_that_an_adapter_does(
+    run: Path, store: ArtifactStore, tamper: Callable[[Path], None]
+) -> None:
+    """Its weights are as they were judged; what scales them, frames requests or would be loaded is not."""
+    gate = _verdict(run, store)
+    tamper(run)
+
+    with pytest.raises(RefusedError, match="The verdict is about adapter"):
+        promote(gate, run, store, PRESENT, now=NOW)
+    assert champion_key(store) is None
+
+
+def test_a_card_and_the_order_of_layers_do_not_make_another_adapter(run: Path) -> None:
+    """PEFT writes the names of layers in any order; the card tells how long training took."""
+    before = adapter_digest(run)
+    (run / ADAPTER / CONFIGURATION).write_text(json.dumps({"target_modules": ["b", "a"], "lora_alpha": 32}, indent=2))
+    (run / ADAPTER / "README.md").write_text("# Another card\n")
+
+    assert adapter_digest(run) == before
+
+
+@pytest.mark.parametrize("content", ["[1]", "{", "[" * 100_000])
+def test_a_configuration_that_is_none_still_counts(run: Path, content: str) -> None:
+    """It is another adapter, whatever it is."""
+    before = adapter_digest(run)
+    (run / ADAPTER / CONFIGURATION).write_text(content)
+
+    assert adapter_digest(run) != before
+
+
+@pytest.mark.parametrize("key", ["{tmp}/forged", "../../forged"], ids=["absolute", "relative"])
+def test_a_verdict_outside_the_store_is_none(run: Path, store: ArtifactStore, tmp_path: Path, key: str) -> None:
+    """A folder of a run brings a verdict of its own making, and a key that leads to it."""
+    gate = _verdict(run, store)
+    forged = tmp_path / "forged"
+    shutil.copytree(gate.path, forged)
+    shutil.copy(forged / RECEIPT, run / RECEIPT)
+    shutil.rmtree(store.root / GATE)
+    (store.root / GATE).mkdir()
+    key = key.format(tmp=tmp_path)
+    (run / FILE).write_text(json.dumps({GATE: key}))
+    assert (store.root / GATE / key / RECEIPT).is_file()
+
+    with pytest.raises(RefusedError, match="not there, or not in"):
+        remembered(run, GATE, RECEIPT, store, "Judge it.")
+    assert _invoke("promote", "--run-dir", run).exit_code == 1
+    assert champion_key(store) is None
+
+
+@pytest.mark.parametrize("key", ["..", "../x", "/etc", "latest", "A" * 64, "a" * 63, "a" * 64 + "\n", ""])
+def test_a_key_is_a_digest_or_names_nothing(store: ArtifactStore, key: str) -> None:
+    """No path leads out of the store, whoever wrote a pointer or a note."""
+    (store.root / "kind").mkdir(parents=True)
+    (store.root / STORE_MANIFEST).write_text("{}")
+
+    assert store.get("kind", key) is None
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    ["{", "[]", "{}", '{"kind": "other", "inputs": {}}', '{"kind": "kind", "inputs": {"a": 2}}', "[" * 99_999],
+)
+def test_a_manifest_of_something_else_makes_no_artifact(store: ArtifactStore, manifest: str) -> None:
+    """The key of a folder is the hash of the inputs that it says it was made from."""
+    with store.writing("kind", {"a": 1}) as draft:
+        draft.extra = {}
+    (path,) = (store.root / "kind").glob("*/manifest.json")
+    assert store.find("kind", {"a": 1}) is not None
+    path.write_text(manifest)
+
+    assert store.find("kind", {"a": 1}) is None
+
+
+@pytest.mark.parametrize("content", ["[]", '{"a": 1}', "{", "x" * 100_000, "[" * 60_000])
+def test_notes_that_no_command_wrote_are_refused(run: Path, store: ArtifactStore, content: str) -> None:
+    """In a message."""
+    (run / FILE).write_text(content)
+
+    with pytest.raises(RefusedError, match="Delete it, and judge the run again"):
+        remembered(run, GATE, RECEIPT, store, "")
+
+
+def _link_in_adapter(run: Path, target: Path) -> None:
+    (run / ADAPTER / "merges.txt").symlink_to(target)
+
+
+def _link_as_manifest(run: Path, target: Path) -> None:
+    (run / MANIFEST).unlink()
+    (run / MANIFEST).symlink_to(target)
+
+
+def _link_as_output(run: Path, target: Path) -> None:
+    (run / RECEIPT).symlink_to(target)
+
+
+def _link_as_notes(run: Path, target: Path) -> None:
+    (run / FILE).symlink_to(target)
+
+
+def _link_to_a_folder(run: Path, target: Path) -> None:
+    (run / "checkpoints").symlink_to(target.parent)
+
+
+@pytest.mark.parametrize(
+    "lay", [_link_in_adapter, _link_as_manifest, _link_as_output, _link_as_notes, _link_to_a_folder]
+)
+@pytest.mark.parametrize("command", ["eval-local", "gate", "promote", "override"])
+def test_a_run_with_links_is_refused_before_anything_is_read_or_written(
+    run: Path, store: ArtifactStore, tmp_path: Path, lay: Callable[[Path, Path], None], command: str
+) -> None:
+    """Through them a command would copy a secret into the store, or write over a file elsewhere."""
+    secret = tmp_path / "home" / "secret"
+    secret.parent.mkdir()
+    secret.write_text("hunter2\n")
+    lay(run, secret)
+    signer = ("--by", "me", "--reason", "for a reason") if command == "override" else ()
+    result = _invoke(command, "--run-dir", run, *signer)
+
+    assert isinstance(result.exception, RefusedError)
+    assert "a link, a pipe or a device" in str(result.exception)
+    assert secret.read_text() == "hunter2\n"
+    assert not any("hunter2" in path.read_text() for path in store.root.rglob("*") if path.is_file())
+
+
+def test_an_adapter_with_links_is_not_promoted(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
+    """Neither in the graph, where no command looked."""
+    gate = _verdict(run, store)
+    (tmp_path / "secret").write_text("hunter2")
+    (run / ADAPTER / "merges.txt").symlink_to(tmp_path / "secret")
+
+    with pytest.raises(RefusedError, match="a link, a pipe or a device"):
+        promote(gate, run, store, PRESENT, now=NOW)
+
+
+def test_a_champion_that_was_changed_is_not_rolled_back_to(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
+    """What was promoted then is not what lies there now."""
+    first = promote(_verdict(run, store), run, store, PRESENT, now=NOW).champion
+    other = trained(tmp_path / "other", "other weights")
+    second = promote(_verdict(other, store), other, store, PRESENT, now=NOW + 1).champion
+    (first.path / ADAPTER / WEIGHTS).write_text("planted")
+
+    with pytest.raises(RefusedError, match=rf"changed since it was promoted: {ADAPTER}/{WEIGHTS}"):
+        roll_back(store, now=NOW + 2, reason="a test")
+    assert champion_key(store) == second.key
+
+
+def test_a_champion_laid_out_beforehand_is_not_used(run: Path, store: ArtifactStore) -> None:
+    """The key of a promotion can be foreseen; the folder that waits under it is looked at."""
+    gate = _verdict(run, store)
+    champion = promote(gate, run, store, PRESENT, now=NOW).champion
+    (store.root / champion.kind / "champion").unlink()
+    (champion.path / ADAPTER / WEIGHTS).write_text("planted")
+
+    with pytest.raises(RefusedError, match="changed since it was promoted"):
+        promote(gate, run, store, PRESENT, now=NOW)
+    assert champion_of(store) is None
+    assert digest_of(run / ADAPTER / WEIGHTS) != digest_of(champion.path / ADAPTER / WEIGHTS)
+
+
+_KEY = "a secret of maintainers"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"by": "another"},
+        {"reason": "another reason, as long"},
+        {"adapter_sha256": "b" * 64},
+        {"receipt_sha256": "b" * 64},
+        {"timestamp_unix": NOW + 1},
+        {"signature": ""},
+        {"signature": "0" * 64},
+        {"signature": "\u00e9" * 64},
+    ],
+    ids="-".join,
+)
+def test_an_override_that_was_changed_is_refused(tmp_path: Path, changes: dict[str, object]) -> None:
+    """Whatever of it was changed, and whoever signed it."""
+    record = Override(
+        adapter_sha256="a" * 64, receipt_sha256="a" * 64, by="me", reason="a reason for it", timestamp_unix=NOW
+    )
+    path = tmp_path / "override.json"
+    path.write_text(signed(record, _KEY).model_dump_json())
+    assert read_override(path, _KEY).by == "me"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+    for key in (_KEY, "another secret of others"):
+        with pytest.raises(RefusedError, match="the signature does not fit"):
+            read_override(path, key)
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x.jsonl", "a/../../x.jsonl", "a\\\\x.jsonl", "a\\0.jsonl"])
+@pytest.mark.parametrize("content", ['sources: [{path: "%s"}]', 'sources: [{path: a}]\noutput: "%s.jsonl"'])
+def test_a_mix_stays_in_its_folder(tmp_path: Path, content: str, path: str) -> None:
+    """One that a stranger wrote would read a file elsewhere, or write over one."""
+    (tmp_path / "mix.yaml").write_text(content % path)
+
+    with pytest.raises(ConfigurationError, match="expected a path below the data folder"):
+        load_mix_config(tmp_path / "mix.yaml")

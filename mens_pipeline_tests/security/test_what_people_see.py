@@ -1,0 +1,200 @@
+"""Terminals, pages and cards: what a stranger wrote is shown, and steers nothing."""
+
+import json
+import logging
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import yaml
+from markdown_it import MarkdownIt
+from typer.testing import CliRunner, Result
+
+from mens_pipeline.cli.main import app, main
+from mens_pipeline.cli.run import _Line
+from mens_pipeline.evaluation.report import report_page
+from mens_pipeline.language.visible_text import visible_text
+from mens_pipeline.training.markdown import plain
+from mens_pipeline.training.model_card import DataSource, model_card
+from mens_pipeline_tests.evaluation.judged import BROKEN, evaluation, judged_answers
+
+_ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b[31m\x9b1m\u202egnp.exe\u2066\x08\x00\r"
+_STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+_OWN_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_MARKUP = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'><svg/onload=alert(1)>{{7*7}}</style></script>"
+
+
+def _invoke(*arguments: object, color: bool = False) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], color=color)
+
+
+@pytest.fixture
+def hostile_name(tmp_path: Path) -> Path:
+    """A broken program whose name holds escape sequences; slashes and NUL cannot be in one."""
+    path = tmp_path / f"a{_ESCAPES.replace(chr(0), '')}.vox"
+    path.write_text(f"fn {_ESCAPES}(\n")
+    return path
+
+
+def test_no_name_or_program_steers_the_terminal(hostile_name: Path) -> None:
+    """Neither by its path nor by what the diagnostic quotes; with colours those of the command alone are left."""
+    plain_text, coloured = _invoke("check", hostile_name.parent), _invoke("check", hostile_name.parent, color=True)
+
+    assert plain_text.exit_code == coloured.exit_code == 1
+    assert "⟨1B⟩]0;owned⟨07⟩" in plain_text.stdout
+    assert not _STEERS.search(plain_text.output)
+    assert "\x1b[" in coloured.stdout
+    assert not _STEERS.search(_OWN_COLOURS.sub("", coloured.stdout))
+    assert "\x1b[2J" not in coloured.stdout
+    assert json.loads(_invoke("check", "--json", hostile_name.parent).stdout)["num_rejected"] == 1
+
+
+def test_no_test_steers_the_terminal(tmp_path: Path) -> None:
+    """What a program prints and asserts is written by whoever wrote the program."""
+    body = 'print("\x1b]0;owned\x07\x9b2J")\n    assert(false, "\x1b[2J\u202e")'
+    (tmp_path / "a.vox").write_text(f"@test fn t() {{\n    {body}\n}}\n")
+    result = _invoke("test", tmp_path)
+
+    assert result.exit_code == 1
+    assert "⟨1B⟩[2J" in result.stdout
+    assert not _STEERS.search(result.output)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["corpus", "stats"], ["corpus", "extract", "-o", "out.jsonl"], ["check"], ["gate", "--run-dir"]]
+)
+def test_no_message_steers_the_terminal(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A refusal names the file as it can be shown."""
+    monkeypatch.setattr("sys.argv", ["mens", *arguments, str(tmp_path / "missing\x1b[2J\x9b\u202e")])
+    with pytest.raises(SystemExit):
+        main()
+    shown = capsys.readouterr()
+
+    assert "⟨1B⟩[2J" in shown.err
+    assert not _STEERS.search(shown.out + shown.err)
+
+
+def test_figures_of_data_do_not_steer_the_terminal(tmp_path: Path) -> None:
+    """A category is whatever a row says it is."""
+    row = {"prompt": "p", "response": "r", "category": _ESCAPES, "response_mode": "prose_only"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    result = _invoke("corpus", "stats", tmp_path / "rows.jsonl")
+
+    assert result.exit_code == 0
+    assert not _STEERS.search(result.output)
+
+
+def test_a_line_of_progress_does_not_steer_the_terminal() -> None:
+    """What assets log quotes what they read."""
+    record = logging.LogRecord("x", logging.INFO, "", 0, "not promoted: %s", (_ESCAPES,), None)
+
+    assert not _STEERS.search(_Line("%(message)s").format(record))
+
+
+def test_honest_text_is_shown_as_it_is() -> None:
+    """In any script, with its line ends and tabs."""
+    assert visible_text("Grüße, 世界 🙂\r\n\tfn e\u0301") == "Grüße, 世界 🙂\n\tfn e\u0301"
+
+
+class _Tags(HTMLParser):
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_no_prompt_answer_or_name_is_markup_of_the_report() -> None:
+    """A page of hostile texts has the tags of an honest one, and no handler of events."""
+    evaluated = evaluation(base=(BROKEN,) * 3, adapter=(BROKEN + _MARKUP,) * 3)
+    answers = [
+        answer.model_copy(update={"prompt": _MARKUP, "reference": _MARKUP, "asked": "function"})
+        for answer in judged_answers(evaluated)
+    ]
+    honest = [
+        answer.model_copy(update={"prompt": "text", "reference": "text", "asked": "function"}) for answer in answers
+    ]
+    results = evaluated.results.model_copy(update={"run_id": _MARKUP})
+    page, usual = report_page(results, answers, {1: 1.0}, None), report_page(evaluated.results, honest, {1: 1.0}, None)
+    tags = _Tags(page).found
+
+    assert [tag for tag, _ in tags if tag in {"script", "img", "svg", "style"}] == [
+        tag for tag, _ in _Tags(usual).found if tag in {"script", "img", "svg", "style"}
+    ]
+    assert not [name for _, attributes in tags for name in attributes if name.startswith("on")]
+    assert "&lt;script&gt;alert(1)" in page
+    assert "{{7*7}}" in page
+    policies = [attributes["content"] or "" for tag, attributes in tags if attributes.get("http-equiv")]
+    assert any("default-src 'none'" in policy and "unsafe" not in policy for policy in policies)
+
+
+_LINKS = "[click](https://evil.example) ![](https://evil.example/x.png) <img src=x> `a` | cell |\n# Head\n- item"
+
+
+def _kinds(markdown: str) -> set[str]:
+    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(markdown)
+    return {child.type for token in tokens for child in (token, *(token.children or ()))}
+
+
+def test_a_reason_is_no_markdown() -> None:
+    """No link, image, tag, heading or cell of its own; a person reads it as it was."""
+    kinds = _kinds(f"- {plain(_LINKS)}")
+
+    assert kinds <= {
+        *("bullet_list_open", "bullet_list_close", "list_item_open", "list_item_close"),
+        *("paragraph_open", "paragraph_close", "inline", "text", "text_special"),
+    }
+    assert plain("a 95 % interval (1 to 2), *p* = 0.5") == "a 95 % interval (1 to 2), *p* = 0.5"
+
+
+def test_a_card_is_no_markdown_of_strangers() -> None:
+    """The name and the licence of a base model come from its folder."""
+    hostile = f"x\nevil: true\n---\n{_LINKS}"
+    card = model_card(
+        {
+            "name": "lora-adapter",
+            "base_model": {
+                "name": hostile,
+                "architecture": hostile,
+                "sha256": "b" * 64,
+                "licence": hostile,
+                "revision": hostile,
+                "origin": "hub",
+            },
+            "recipe": {
+                "bnb_4bit_use_double_quant": True,
+                "lora_r": 1,
+                "lora_alpha": 1,
+                "target_modules": "all-linear",
+                "learning_rate": 1e-3,
+                "lr_scheduler_type": "cosine",
+            },
+            "result": {
+                "validation_loss": None,
+                "num_train": 1,
+                "num_rows": 1,
+                "longest": 1,
+                "num_steps": 1,
+                "trained_tokens": 1,
+                "seconds": 1.0,
+                "train_loss": 1.0,
+            },
+            "train_sha256": "c" * 64,
+            "contract_digest": "d" * 64,
+            "system_prompt": "Write Vox.",
+        },
+        sources=[DataSource(hostile, 1, 1.0)],
+        data_licence=hostile,
+    )
+    head, _, body = card.removeprefix("---\n").partition("\n---\n")
+
+    told = yaml.safe_load(head)
+
+    assert "evil" not in told
+    assert told["base_model"] == told["license"] == hostile
+    assert not _kinds(body) & {"html_inline", "html_block", "link_open", "image"}
