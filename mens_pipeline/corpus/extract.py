@@ -16,12 +16,21 @@ from mens_pipeline.corpus.includes import has_include
 from mens_pipeline.corpus.records import ExtractedRecord, SourceKind
 from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.corpus.source_file import SourceFile
+from mens_pipeline.corpus.source_roots import FILE_NAME as ROOTS_FILE
 from mens_pipeline.corpus.source_roots import SourceRoots, find_source_roots
 from mens_pipeline.corpus.sources import PAGE_SUFFIXES, VOX_SUFFIXES, files_below, is_out_of_place, shown_name
 from mens_pipeline.errors import SourceNotFoundError
 
 MAX_FILE_BYTES: Final = 1_048_576
 """A program or page above this size is no example."""
+
+# What the checkout's own configuration might run or fetch is switched off.
+_NEWEST_CHANGE: Final = (
+    *("git", "--no-pager", "-c", "log.showSignature=false", "-c", "protocol.allow=never", "-c", "core.fsmonitor=false"),
+    *("log", "-1", "--format=%H", "--"),
+    *(f":(glob)**/*{suffix}" for suffix in (*VOX_SUFFIXES, *PAGE_SUFFIXES)),
+    f":(glob)**/{ROOTS_FILE}",
+)
 
 _UNIT_OF: Final = {SourceKind.DOC_BLOCK: Unit.BLOCK, SourceKind.DOC_SECTION: Unit.SECTION}
 
@@ -127,14 +136,16 @@ def read_source(path: Path, root: Path, unit: Unit, roots: SourceRoots, commit: 
 
 
 def commit_of(root: Path) -> str | None:
-    """The git commit that a folder is at; None outside a checkout or without git.
+    """The newest git commit that changed a program or a page; None outside a checkout or without git.
+
+    Other commits leave it as it is, and so the corpus: nothing is trained again because of a change elsewhere.
 
     Args:
         root: Any folder.
     """
     try:
         result = subprocess.run(
-            ["git", "rev-parse", "HEAD"],  # noqa: S607 - git is found where the user has it
+            _NEWEST_CHANGE,
             cwd=root,
             capture_output=True,
             text=True,

@@ -154,12 +154,16 @@ def test_a_missing_workspace_is_an_error(tmp_path: Path) -> None:
 
 
 def test_the_commit_is_that_of_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None outside a checkout, before the first commit, and without git."""
+    """None outside a checkout, before the first commit of a program or a page, and without git."""
     assert commit_of(tmp_path) is None
     git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
     subprocess.run([*git, "init", "-q"], cwd=tmp_path, check=True)
     assert commit_of(tmp_path) is None
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], cwd=tmp_path, check=True)
+    assert commit_of(tmp_path) is None
+    (tmp_path / "page.md").write_text("# Page")
+    subprocess.run([*git, "add", "-A"], cwd=tmp_path, check=True)
+    subprocess.run([*git, "commit", "-q", "-m", "y"], cwd=tmp_path, check=True)
     assert len(str(commit_of(tmp_path))) == 40
     monkeypatch.setenv("PATH", "")
     assert commit_of(tmp_path) is None

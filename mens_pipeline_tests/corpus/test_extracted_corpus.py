@@ -59,10 +59,11 @@ def _rows(corpus: Artifact, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (corpus.path / name).read_text(encoding="utf-8").splitlines()]
 
 
-def _commit(root: Path) -> str:
+def _commit(root: Path, *options: str) -> str:
     git = ["git", "-C", str(root), "-c", "user.name=t", "-c", "user.email=t@example.org"]
     subprocess.run([*git, "init", "-q"], check=True)
-    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    subprocess.run([*git, "add", "-A"], check=True)
+    subprocess.run([*git, "commit", "-q", "-m", " ".join(("x", *options)), *options], check=True)
     result = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
     return result.stdout.strip()
 
@@ -157,12 +158,26 @@ def test_a_page_follows_what_it_includes(workspace: Path, store: ArtifactStore, 
 def test_another_commit_is_stamped_on_known_records(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
     """None to a first, and a first to a second; nothing is extracted but the page that includes."""
     build_extracted_corpus(workspace, store)
-    for _ in range(2):
-        commit = _commit(workspace)
+    for options in ((), ("--amend",)):
+        commit = _commit(workspace, *options)
         corpus, reuse = build_extracted_corpus(workspace, store)
         assert reuse == Reuse(known=4, extracted=1)
         assert _contents(corpus) == _cold(workspace, tmp_path / commit)
         assert {row["source"]["commit"] for row in _rows(corpus, RECORDS)} == {commit}
+
+
+def test_a_commit_of_something_else_changes_nothing(workspace: Path, store: ArtifactStore) -> None:
+    """Its records name the newest commit that changed a program or a page, so nothing downstream is made again."""
+    commit = _commit(workspace)
+    first, _ = build_extracted_corpus(workspace, store)
+    (workspace / "lib.rs").write_text("fn main() {}")
+    newer = _commit(workspace)
+    second, reuse = build_extracted_corpus(workspace, store)
+
+    assert newer != commit
+    assert second == first
+    assert reuse.is_whole
+    assert {row["source"]["commit"] for row in _rows(first, RECORDS)} == {commit}
 
 
 @pytest.mark.parametrize("rule", ["grammar_fingerprint", "rules_fingerprint"])

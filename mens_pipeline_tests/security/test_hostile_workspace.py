@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import threading
 import time
 import tracemalloc
@@ -274,18 +275,39 @@ def test_a_prompt_of_blanks_takes_no_time() -> None:
 
 def test_a_repository_runs_nothing_when_its_commit_is_asked(workspace: Path) -> None:
     """Its configuration names programs for everything; the question that is asked calls none."""
-    git = workspace / ".git"
-    for folder in ("objects", "refs", "hooks"):
-        (git / folder).mkdir(parents=True)
-    commands = "".join(
-        f"[{section}]\n\t{key} = touch {workspace / 'PWNED'}\n"
-        for section, key in (("core", "fsmonitor"), ("core", "sshCommand"), ("core", "pager"), ("alias", "rev-parse"))
-    )
-    (git / "config").write_text(f"[core]\n\trepositoryformatversion = 0\n{commands}")
-    (git / "HEAD").write_text("a" * 40 + "\n")
+    program = workspace / "program.sh"
+    program.write_text(f"#!/bin/sh\ntouch {workspace / 'PWNED'}\n")
+    program.chmod(0o755)
+    git = ("git", "-C", str(workspace), "-c", "user.name=t", "-c", "user.email=t@example.org")
+    for command in (("init", "-q"), ("add", "-A"), ("commit", "-q", "-m", "x")):
+        subprocess.run([*git, *command], check=True)
+    commit = _signed(git)
+    keys = (("core", "fsmonitor"), ("core", "sshCommand"), ("core", "pager"), ("pager", "log"), ("gpg", "program"))
+    hostile = "".join(f"[{section}]\n\t{key} = {program}\n" for section, key in (*keys, ("alias", "log")))
+    with (workspace / ".git" / "config").open("a") as config:
+        config.write(f"{hostile}[log]\n\tshowSignature = true\n")
 
-    assert commit_of(workspace) in {"a" * 40, None}
+    assert commit_of(workspace) == commit
     assert not (workspace / "PWNED").exists()
+    subprocess.run([*git, "log", "-1"], check=True, capture_output=True)
+    assert (workspace / "PWNED").exists(), "what is asked without care does run it"
+
+
+def _signed(git: tuple[str, ...]) -> str:
+    """A commit in place of the newest one that claims to be signed, so that its signature would be looked at."""
+    plain = subprocess.run([*git, "cat-file", "commit", "HEAD"], check=True, capture_output=True, text=True).stdout
+    head, _, message = plain.partition("\n\n")
+    signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n iQ==\n -----END PGP SIGNATURE-----"
+    made = subprocess.run(
+        [*git, "hash-object", "-t", "commit", "-w", "--stdin"],
+        input=f"{head}\n{signature}\n\n{message}",
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    commit = made.stdout.strip()
+    subprocess.run([*git, "update-ref", "HEAD", commit], check=True)
+    return commit
 
 
 @pytest.mark.parametrize("name", ["x.vox", "x.md"])
