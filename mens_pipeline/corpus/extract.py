@@ -144,7 +144,7 @@ def commit_of(root: Path) -> str | None:
         root: Any folder.
     """
     try:
-        result = subprocess.run(
+        result = subprocess.run(  # noqa: S603 - our own words
             _NEWEST_CHANGE,
             cwd=root,
             capture_output=True,
