@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,7 @@ def test_the_gate_is_closed_without_the_variable(
 
 
 def _mixed(content: dict[str, Any], number: int) -> Served:
-    """A busy server at first; then good, broken, copied and refused answers, as the request has it."""
+    """A busy server at first; then good, broken, copied and refused answers, one after the other."""
     request = _as_request(content)
     if number == 0:
         return Served(429, {"error": "slow down"}, {"Retry-After": "0"})
@@ -85,7 +86,7 @@ def _mixed(content: dict[str, Any], number: int) -> Served:
     program = re.findall(r"```vox\n(.*?)```", request.prompt, re.DOTALL)[0]
     copy = re.sub(r"fn f\w+", f"fn {re.findall(r'`(g[0-9a-f]+)`', request.prompt)[0]}", program)
     answers = [good(request), "```vox\nfn f(\n```", f"```\n{copy}```", "I cannot help with that."]
-    return completion(answers[content["seed"] % 4])
+    return completion(answers[number // 2 % 4])
 
 
 def test_an_endpoint_answers_and_what_is_good_is_kept(folder: Path) -> None:
@@ -203,8 +204,13 @@ def test_a_call_that_is_interrupted_says_how_to_go_on(folder: Path) -> None:
         return completion(good(_as_request(content)))
 
     out = folder / "out.jsonl"
-    with serving(respond) as server:
-        result = _invoke(folder / "pairs.jsonl", "-o", out, "--endpoint", server.url, "--name", "m")
+    # A suite that was started in the background of a shell is deaf to it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with serving(respond) as server:
+            result = _invoke(folder / "pairs.jsonl", "-o", out, "--endpoint", server.url, "--name", "m")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
     assert result.exit_code == 130
     assert "run the same command to go on" in result.stderr

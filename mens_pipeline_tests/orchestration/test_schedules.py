@@ -73,5 +73,5 @@ def test_jobs_that_write_the_store_are_tagged_for_the_queue(repository: dg.Repos
     """The queue of dagster.yaml lets one of them run at a time."""
     jobs = [job for job in repository.get_all_jobs() if not job.name.startswith("__")]
 
-    assert {job.name for job in jobs} == {"whole_graph", "train_set", "deliver", "maintenance"}
+    assert {job.name for job in jobs} == {"whole_graph", "train_set", "scratch", "deliver", "maintenance"}
     assert all(job.tags["mens/store"] == "writes" for job in jobs)
