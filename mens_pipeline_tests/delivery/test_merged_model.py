@@ -19,6 +19,7 @@ from mens_pipeline.delivery.merged_model import KIND, manifest_in, report_in
 from mens_pipeline.delivery.schemas import DOCUMENTS
 from mens_pipeline.delivery.serving_handoff import Delivery, build_serving_handoff, write_folder
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.prepare import adapter_digest
 from mens_pipeline.evaluation.schemas import schema_of
 from mens_pipeline_tests.delivery.delivered import promoted_run
 
@@ -141,7 +142,7 @@ def test_the_manifest_says_what_it_is_made_of(delivered: tuple[Path, ArtifactSto
     """Base, adapter, which weights, and why those."""
     manifest = manifest_in(delivered[0])
 
-    assert manifest.adapter_sha256 == digest_of(trained / "adapter" / "adapter_model.safetensors")
+    assert manifest.adapter_sha256 == adapter_digest(trained)
     assert (manifest.merged_into.weights, manifest.merged_into.quantization) == ("restored", "nf4")
     assert manifest.merged_into.why.startswith("The gate judged the adapter on these weights.")
     assert (manifest.base_model, manifest.dtype) == ("base", "float32")

