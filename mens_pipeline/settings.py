@@ -235,6 +235,9 @@ def training_environment() -> dict[str, str]:
         # more on a quiet one.
         "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
         "TRANSFORMERS_VERBOSITY": "error",
+        # One card: with more of them in sight, the trainer would split each micro-batch over all, which four-bit bases
+        # cannot do.
+        "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",", maxsplit=1)[0],
         # One arithmetic on one machine, whatever a library prefers.
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     }

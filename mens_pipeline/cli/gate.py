@@ -39,8 +39,9 @@ def gate(
     from mens_pipeline.evaluation.prepare import adapter_digest  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.receipt import FAILED, RECEIPT  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.run_folder import refuse_links, remember, remembered  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.run_folder import remember, remembered  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings, thresholds_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
 
     settings = load_settings()
     settings = settings.model_copy(update={"eval_policy": policy or settings.eval_policy})

@@ -37,8 +37,8 @@ def promote(
     from mens_pipeline.corpus.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.evaluation import promotion  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.history import history_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.run_folder import refuse_links  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings, present_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
 
     settings = load_settings()
     store = ArtifactStore(settings.store_root.resolve())
@@ -83,8 +83,8 @@ def override(
     from mens_pipeline.evaluation.override import OVERRIDE, Override, signed  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.prepare import adapter_digest  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.receipt import RECEIPT  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.run_folder import refuse_links  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
 
     settings = load_settings()
     refuse_links(run_dir)

@@ -72,7 +72,9 @@ def train(  # noqa: PLR0913 - one parameter an option
         "save_steps": checkpoint_every,
     }
     values = {field: value for field, value in given.items() if value is not None}
-    run = _prepare(values, data_dir, output_dir, device, is_new=force_restart or resume is Resume.NEVER)
+    run = _prepare(
+        values, data_dir, output_dir, device, is_new=force_restart or resume is Resume.NEVER, is_trial=dry_run
+    )
     if dry_run:
         typer.echo(json.dumps(run.preflight, indent=2))
         return
@@ -90,15 +92,12 @@ def _group() -> None:
     """Keep the name of the command, of which there is only one."""
 
 
-def _prepare(
-    values: dict[str, Any], data_dir: Path, output_dir: Path, choice: DeviceChoice, *, is_new: bool
+def _prepare(  # noqa: PLR0913 - what the command was told
+    values: dict[str, Any], data_dir: Path, output_dir: Path, choice: DeviceChoice, *, is_new: bool, is_trial: bool
 ) -> "PreparedScratch":
-    import shutil  # noqa: PLC0415 - only a real run needs these
-
-    from mens_pipeline.evaluation.policy import load_gate_policy  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.policy import load_gate_policy  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.settings import GATE_POLICY, load_settings  # noqa: PLC0415 - likewise
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.job import JOB  # noqa: PLC0415 - likewise
     from mens_pipeline.training.scratch.prepare import prepare_scratch  # noqa: PLC0415 - likewise
     from mens_pipeline.training.scratch.recipe import ScratchRecipe  # noqa: PLC0415 - likewise
 
@@ -106,8 +105,6 @@ def _prepare(
     settings = load_settings()
     device = resolve_device(choice, force_cpu=settings.backend == "cpu")
     tell(f"device {device.kind}: {device.name}")
-    if is_new and (output_dir / JOB).is_file():
-        shutil.rmtree(output_dir)
     train_path = data_dir / "train.jsonl"
     run = prepare_scratch(
         recipe,
@@ -118,6 +115,8 @@ def _prepare(
         min_rows=load_gate_policy(GATE_POLICY).min_pairs,
         backend=settings.backend,
         strict=settings.strict_jsonl,
+        is_new=is_new,
+        is_trial=is_trial,
     )
     data = run.preflight["data"]
     skipped = ", ".join(f"{count} {reason}" for reason, count in data["skipped"].items() if count)

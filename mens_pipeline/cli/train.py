@@ -36,8 +36,8 @@ def train(  # noqa: PLR0913 - one parameter an option
     data_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where train.jsonl lies.")] = Path("build"),
     output_dir: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the run.")] = Path("runs/latest"),
     preset: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A recipe of config/presets.yaml; `auto` picks by memory.")
-    ] = None,
+        str, typer.Option(metavar="NAME", help="A recipe of config/presets.yaml; `auto` picks by memory.")
+    ] = "auto",
     domain: Annotated[str | None, typer.Option(metavar="NAME", help="Which rows; config/domains.yaml.")] = None,
     device: Annotated[DeviceChoice, typer.Option(help="Never another one in its place; `best` says what it took.")] = (
         DeviceChoice.BEST
@@ -68,8 +68,8 @@ def train(  # noqa: PLR0913 - one parameter an option
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Any other field of the recipe.")
     ] = None,
-    resume: Annotated[Resume, typer.Option(help="Whether to go on with an interrupted run.")] = Resume.AUTO,
-    force_restart: Annotated[bool, typer.Option("--force-restart", help="Empty the folder of the run first.")] = False,
+    resume: Annotated[Resume, typer.Option(help="`never` deletes what the folder of the run holds.")] = Resume.AUTO,
+    force_restart: Annotated[bool, typer.Option("--force-restart", help="The same as --resume never.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Look at everything, train nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON document.")] = False,
     provider: Annotated[str | None, typer.Option(hidden=True)] = None,
@@ -115,7 +115,14 @@ def train(  # noqa: PLR0913 - one parameter an option
     }
     given = {field: value for field, value in flags.items() if value is not None}
     run, resolved = _prepare(
-        data_dir, output_dir, preset, domain, device, given, is_new=force_restart or resume is Resume.NEVER
+        data_dir,
+        output_dir,
+        preset,
+        domain,
+        device,
+        given,
+        is_new=force_restart or resume is Resume.NEVER,
+        is_trial=dry_run,
     )
     if dry_run:
         typer.echo(json.dumps(run.preflight, indent=2))
@@ -155,16 +162,15 @@ def _fields(settings: list[str]) -> dict[str, str]:
 def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
     data_dir: Path,
     output_dir: Path,
-    preset: str | None,
+    preset: str,
     domain: str | None,
     choice: DeviceChoice,
     flags: dict[str, Any],
     *,
     is_new: bool,
+    is_trial: bool,
 ) -> "tuple[PreparedRun, ResolvedRecipe]":
-    import shutil  # noqa: PLC0415 - only a real run needs these
-
-    from mens_pipeline.evaluation.policy import load_gate_policy  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.policy import load_gate_policy  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.settings import (  # noqa: PLC0415 - likewise
         DOMAINS,
         GATE_POLICY,
@@ -173,7 +179,6 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
         recipe_variables,
     )
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.job import JOB  # noqa: PLC0415 - likewise
     from mens_pipeline.training.prepare import prepare_run  # noqa: PLC0415 - likewise
     from mens_pipeline.training.presets import load_named, resolve_recipe  # noqa: PLC0415 - likewise
 
@@ -190,12 +195,21 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
         flags=flags,
         vram_gb=device.memory_gb,
     )
-    if is_new and (output_dir / JOB).is_file():
-        shutil.rmtree(output_dir)
     min_rows = load_gate_policy(GATE_POLICY).min_pairs
     train_path = data_dir / "train.jsonl"
-    run = prepare_run(resolved, train_path, output_dir, device, cache=settings.cache_root, min_rows=min_rows, say=say)
+    run = prepare_run(
+        resolved,
+        train_path,
+        output_dir,
+        device,
+        cache=settings.cache_root,
+        min_rows=min_rows,
+        say=tell,
+        is_new=is_new,
+        is_trial=is_trial,
+    )
     data = run.preflight["data"]
+    tell(f"preset {resolved.preset}" + (f", domain {domain}" if domain else ""))
     tell(f"train set {train_path}, SHA-256 {run.contract['train_sha256'][:12]}")
     tell(f"base model {run.base.name} from {run.base.origin}, SHA-256 {run.base.sha256[:12]}")
     tell(f"{data['num_train']} rows, {data['num_tokens']} tokens, {run.preflight['num_steps']} updates")

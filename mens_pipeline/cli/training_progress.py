@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mens_pipeline.cli.terminal import say
+from mens_pipeline.training.telemetry_log import update_of
 
 
 def show_updates() -> Callable[[dict[str, Any]], None]:
@@ -15,7 +16,8 @@ def show_updates() -> Callable[[dict[str, Any]], None]:
         nonlocal shown
         step = line["payload"]
         if line["event"] == "train_start":
-            tell(f"training from update {step['resumed_from'] or 0} of {step['planned_steps']}")
+            first = update_of(step["resumed_from"])
+            tell(f"training from update {first} of {step['planned_steps']}")
         elif line["event"] == "step" and (time.monotonic() - shown > 1 or step["step"] == step["max_steps"]):
             shown = time.monotonic()
             progress = f"update {step['step']}/{step['max_steps']}  loss {step['loss']:.3f}"

@@ -147,15 +147,6 @@ class ArtifactStore:
         self.point("latest", artifact)
         return artifact, found is not None
 
-    def drop(self, kind: str, inputs: Mapping[str, Any]) -> None:
-        """Forget the artifact of these inputs, if there is one.
-
-        Args:
-            kind: What it is.
-            inputs: JSON values that decide what it holds.
-        """
-        shutil.rmtree(self.root / kind / key_of(inputs), ignore_errors=True)
-
     def point(self, name: str, artifact: Artifact) -> None:
         """Let a pointer name an artifact.
 

@@ -13,15 +13,13 @@ from typing import Any, Final
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.prepare import WEIGHTS
 from mens_pipeline.training.base_model import digest_of_folder
+from mens_pipeline.training.safetensors_header import Shape, shapes_in
 
 CONFIG: Final = "adapter_config.json"
 _LORA: Final = "LORA"
 _MATRIX: Final = re.compile(r"base_model\.model\.(?P<layer>.+)\.lora_(?P<half>[AB])\.weight")
-_LONGEST_HEADER: Final = 100_000_000
 _SHOWN: Final = 3
 _ADVICE: Final = "Name the run that it was trained in."
-
-Shape = tuple[int, ...]
 
 
 def refuse_misfit(adapter: Path, manifest: dict[str, Any]) -> None:
@@ -50,32 +48,16 @@ def refuse_misfit(adapter: Path, manifest: dict[str, Any]) -> None:
         raise RefusedError(f"{weights}: does not fit {base['name']}: {shown}{more}. {_ADVICE}")
 
 
-def shapes_in(file: Path) -> dict[str, Shape]:
-    """Name and shape of each tensor of a safetensors file, from its header alone.
-
-    Args:
-        file: The file.
-
-    Raises:
-        RefusedError: It is no safetensors file.
-    """
-    with file.open("rb") as content:
-        length = int.from_bytes(content.read(8), "little")
-        try:
-            header = json.loads(content.read(min(length, _LONGEST_HEADER)))
-        except ValueError as error:
-            raise RefusedError(f"{file}: no safetensors file. {_ADVICE}") from error
-    return {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
-
-
 def _config_of(adapter: Path) -> dict[str, Any]:
     """What an adapter says of itself, if it is what `mens train` makes."""
     path = adapter / CONFIG
     try:
         config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         found = error.strerror if isinstance(error, OSError) else "no JSON"
         raise RefusedError(f"{path}: {found}. {_ADVICE}") from error
+    if not isinstance(config, dict) or not isinstance(config.get("r"), int):
+        raise RefusedError(f"{path}: does not say of what rank the adapter is. {_ADVICE}")
     kind = config.get("peft_type")
     if kind != _LORA:
         advice = "Only LoRA adapters are merged; serve it beside its base with PEFT."

@@ -11,7 +11,6 @@ import mens_pipeline.training
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of, key_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.generation import ANSWERS, Decoding, GenerationJob, JudgedModel, Request
-from mens_pipeline.evaluation.run_folder import refuse_links
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.language.fingerprint import rules_fingerprint
 from mens_pipeline.training.base_model import digest_of_folder
@@ -20,6 +19,7 @@ from mens_pipeline.training.devices import Device
 from mens_pipeline.training.job import ADAPTER, JOB
 from mens_pipeline.training.launch import refuse_failure
 from mens_pipeline.training.manifest import CARD, MANIFEST
+from mens_pipeline.training.run_dir import refuse_links
 
 KIND: Final = "generations"
 WEIGHTS: Final = "adapter_model.safetensors"

@@ -1,14 +1,12 @@
 """Which artifacts of the store belong to the folder of a run: `artifacts.json` in it."""
 
 import json
-import os
 from pathlib import Path
 from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
 from mens_pipeline.corpus.regular_file import read_regular
-from mens_pipeline.corpus.sources import is_out_of_place
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.errors import RefusedError
 
@@ -49,22 +47,6 @@ def remembered(run_dir: Path, kind: str, document: str, store: ArtifactStore, ad
     if digest_of(copy) != found.manifest["outputs"][document]["sha256"]:
         raise RefusedError(f"{copy}: changed since it was written. {advice}")
     return found
-
-
-def refuse_links(run_dir: Path) -> None:
-    """See that everything in the folder of a run lies there: through a link it would be read or written elsewhere.
-
-    Args:
-        run_dir: The folder of the run.
-
-    Raises:
-        RefusedError: It holds a link, a pipe or a device.
-    """
-    for folder, folders, names in os.walk(run_dir):
-        for name in sorted((*folders, *names)):
-            path = Path(folder, name)
-            if is_out_of_place(path):
-                raise RefusedError(f"{path}: a link, a pipe or a device. Put the file itself in its place.")
 
 
 def _keys(run_dir: Path) -> dict[str, str]:

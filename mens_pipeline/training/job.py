@@ -42,6 +42,8 @@ class TrainingJob(BaseModel):
     recipe: Recipe
     train_path: Path = Field(description="The train set, JSON lines.")
     base_path: Path = Field(description="The folder of the base model.")
+    base_name: str = Field(description="What the base model is called wherever the adapter goes.")
+    base_revision: str | None = Field(description="Which state of it on the Hub; none for a folder or a package.")
     device: str = Field(description="cuda, mps or cpu.")
     compute_dtype: str = Field(description="float32 or bfloat16: what is computed in.")
     run_dir: Path = Field(description="Where everything of the run goes.")

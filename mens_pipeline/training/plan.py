@@ -37,7 +37,7 @@ class Plan:
     Attributes:
         batches: Rows of each micro-batch, by their place in the examples.
         num_steps: Updates; each takes `gradient_accumulation_steps` micro-batches, the last perhaps fewer.
-        num_skipped: Epoch -> rows that the curriculum leaves out.
+        num_skipped: Epoch -> rows that the curriculum leaves out of it.
     """
 
     batches: tuple[tuple[int, ...], ...]
@@ -66,7 +66,7 @@ def plan_run(examples: Sequence[Planned], recipe: Recipe) -> Plan:
 
 
 def hardest_of(epoch: int, recipe: Recipe) -> int:
-    """The highest difficulty that an epoch shows.
+    """The highest difficulty that an epoch shows; with fewer epochs than stages, the first stages are left out.
 
     Args:
         epoch: From 0.
@@ -75,7 +75,8 @@ def hardest_of(epoch: int, recipe: Recipe) -> int:
     if not recipe.curriculum:
         return recipe.max_difficulty
     stages = recipe.curriculum_max_difficulty
-    return stages[min(epoch, len(stages) - 1)]
+    left_out = max(0, len(stages) - recipe.num_train_epochs)
+    return stages[min(epoch + left_out, len(stages) - 1)]
 
 
 def category_weights(categories: Sequence[str], alpha: float) -> dict[str, float]:
@@ -107,10 +108,9 @@ def _drawn(rows: list[int], examples: Sequence[Planned], weights: dict[str, floa
 
 
 def _epoch(rows: list[int], examples: Sequence[Planned], recipe: Recipe, random: Random) -> list[tuple[int, ...]]:
-    """The micro-batches of one epoch: of like lengths where there is a budget, easy ones first in a curriculum."""
+    """The micro-batches of one epoch: of like lengths, to pad little, and easy ones first in a curriculum."""
     random.shuffle(rows)
-    if recipe.max_tokens_per_batch is not None:
-        rows.sort(key=lambda row: len(examples[row]))
+    rows.sort(key=lambda row: len(examples[row]))
     if recipe.curriculum:
         rows.sort(key=lambda row: examples[row].difficulty)
     batches = _cut(rows, examples, recipe)

@@ -1,5 +1,6 @@
 """What is looked at before any weight is loaded: data, lengths, tokenizer, memory, disk."""
 
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.base_model import BaseModel
+from mens_pipeline.training.base_model import BaseModel, configuration_of
 from mens_pipeline.training.chat import IM_END, IM_START
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.examples import Examples
@@ -24,7 +25,29 @@ _ADAM_BYTES: Final = 16
 _ACTIVATIONS: Final = 34
 """Bytes that training keeps for a token, a layer and a unit of width, in 16 bits (Korthikanti et al. 2022, eq. 2)."""
 
+_KEPT_ACTIVATIONS: Final = 2
+"""The same where activations are computed again: the input of each layer; one layer at a time needs all of them."""
+
+_LAYERS_ADAPTED: Final = 7
+"""Linear layers of a block: four of the attention, three of the network behind it."""
+
+_WIDTHS: Final = 3
+"""Width of a pair of adapter matrices in units of the model's: its input, and an output of up to twice that."""
+
+_SCALES: Final = (
+    *("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier"),
+    "output_multiplier",
+)
+"""Fields by which families of models scale what their head gives; TRL's own loss knows them."""
+
+_SCORED_AT_ONCE: Final = 4096
+"""Positions whose logits are in memory at once, with their gradients, in float32."""
+
+_MOST_OF_MEMORY: Final = 0.85
+"""The part of a memory beyond which a run is likely not to fit: the estimate is rough, and others need some."""
+
 _CHECKPOINT_COPIES: Final = 4
+"""Two checkpoints, one that is being written, and the adapter itself; each no larger than adapter and optimiser."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +72,30 @@ class MemoryEstimate:
         return self.base + self.adapter + self.activations + self.logits
 
 
-def estimate_memory(base: BaseModel, recipe: Recipe, tokens_at_once: int, bytes_of_value: int) -> MemoryEstimate:
+def estimate_memory(
+    base: BaseModel, recipe: Recipe, tokens_at_once: int, computed_on: tuple[str, str]
+) -> MemoryEstimate:
     """How much memory a run needs, from sizes alone.
 
     Args:
         base: The base model.
         recipe: Rank and sizes.
         tokens_at_once: Of the largest micro-batch, with padding.
-        bytes_of_value: 2 in bfloat16, 4 in float32.
+        computed_on: The device, `cuda`, `mps` or `cpu`, and what it computes in, `float32` or `bfloat16`.
     """
+    device, dtype = computed_on
+    bytes_of_value = 2 if dtype == "bfloat16" else 4
+    # The processor has room to keep activations, and computing them again would cost a fourth of the speed.
+    kept = _ACTIVATIONS * base.num_layers if device == "cpu" else _KEPT_ACTIVATIONS * base.num_layers + _ACTIVATIONS
     embeddings = base.vocab_size * base.hidden_size
     values = max(0, base.num_values - embeddings)
-    adapter = base.num_layers * 7 * 3 * base.hidden_size * recipe.lora_r
+    adapter = base.num_layers * _LAYERS_ADAPTED * _WIDTHS * base.hidden_size * recipe.lora_r
     mega = 2**20
     return MemoryEstimate(
         base=(values * _NF4_BITS / 8 + embeddings * bytes_of_value) / mega,
         adapter=adapter * _ADAM_BYTES / mega,
-        activations=tokens_at_once * base.num_layers * base.hidden_size * _ACTIVATIONS * bytes_of_value / 2 / mega,
-        logits=min(tokens_at_once, 4096) * base.vocab_size * 4 * 2 / mega,
+        activations=tokens_at_once * base.hidden_size * kept * bytes_of_value / 2 / mega,
+        logits=min(tokens_at_once, _SCORED_AT_ONCE) * base.vocab_size * 4 * 2 / mega,
     )
 
 
@@ -108,17 +137,36 @@ def check_examples(examples: Examples, end_of_turn: int, min_rows: int) -> None:
             raise RefusedError("a row does not end its turn once, at its end. Report this with the train set.")
 
 
+def check_logits(base: BaseModel, device: str) -> None:
+    """See that the loss of this device is that of the model: on a processor, logits are taken as the head gives them.
+
+    Args:
+        base: The base model.
+        device: `cuda`, `mps` or `cpu`.
+
+    Raises:
+        RefusedError: The model scales its logits, and is to train on a processor.
+    """
+    config = configuration_of(base.path)
+    text = config.get("text_config", config)
+    scaled = [field for field in _SCALES if text.get(field) not in {None, 1}]
+    if device == "cpu" and scaled:
+        advice = "Train it on a card, or choose another base model."
+        raise RefusedError(f"{base.name}: {', '.join(scaled)} in config.json changes its logits. {advice}")
+
+
 def check_disk(folder: Path, needed_mb: float) -> None:
     """See that checkpoints and adapter have room.
 
     Args:
-        folder: Where they go; it exists.
+        folder: Where they go; it need not be there yet.
         needed_mb: Megabytes.
 
     Raises:
         RefusedError: They have not.
     """
-    free = shutil.disk_usage(folder).free / 2**20
+    there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
+    free = shutil.disk_usage(there).free / 2**20
     if free < needed_mb:
         raise RefusedError(f"{folder}: {free:.0f} MB are free, {needed_mb:.0f} MB are needed. Make room, or move it.")
 
@@ -137,8 +185,9 @@ def preflight_document(  # noqa: PLR0913, PLR0917 - all that was looked at
         memory: What it needs.
     """
     notes = []
-    if device.memory_gb is not None and memory.total > 0.85 * 1024 * device.memory_gb:
-        notes.append(f"about {memory.total:.0f} MB needed, the device has {1024 * device.memory_gb:.0f} MB")
+    available = 1024 * (installed_memory_gb() if device.memory_gb is None else device.memory_gb)
+    if memory.total > _MOST_OF_MEMORY * available:
+        notes.append(f"about {memory.total:.0f} MB needed, the device has {available:.0f} MB")
     return {
         "schema_version": SCHEMA,
         "contract_digest": contract_digest,
@@ -148,6 +197,7 @@ def preflight_document(  # noqa: PLR0913, PLR0917 - all that was looked at
         "device": {"kind": device.kind, "name": device.name, "memory_gb": device.memory_gb},
         "data": examples.account(),
         "num_steps": plan.num_steps,
+        "curriculum_skipped": list(plan.num_skipped),
         "num_micro_batches": len(plan.batches),
         "memory_mb": {
             "base": memory.base,
@@ -157,6 +207,11 @@ def preflight_document(  # noqa: PLR0913, PLR0917 - all that was looked at
             "total": memory.total,
         },
     }
+
+
+def installed_memory_gb() -> float:
+    """Gigabytes of memory that this machine has for its processors."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
 
 
 def checkpoint_megabytes(memory: MemoryEstimate) -> float:

@@ -1,6 +1,5 @@
 """From a recipe and a train set to a job: everything is looked at before any weight is loaded."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,12 @@ from mens_pipeline.training.chat import IM_END, IM_START
 from mens_pipeline.training.contract import contract_of
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.examples import make_examples
-from mens_pipeline.training.job import CONTRACT, JOB, PREFLIGHT, RESULT, TrainingJob, as_document
+from mens_pipeline.training.job import JOB, RESULT, TrainingJob
 from mens_pipeline.training.plan import plan_run
 from mens_pipeline.training.preflight import (
     check_disk,
     check_examples,
+    check_logits,
     check_tokenizer,
     checkpoint_megabytes,
     estimate_memory,
@@ -27,6 +27,7 @@ from mens_pipeline.training.preflight import (
 )
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL
+from mens_pipeline.training.run_dir import lay_out, refuse_another_run, refuse_links
 from mens_pipeline.training.tokenizer_file import FileTokenizer
 
 
@@ -60,6 +61,8 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     cache: Path,
     min_rows: int,
     say: Callable[[str], None] = lambda _line: None,
+    is_new: bool = False,
+    is_trial: bool = False,
 ) -> PreparedRun:
     """Look at everything a run needs, and write its job, its contract and its preflight.
 
@@ -71,6 +74,8 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         cache: Where converted base models and locks are kept.
         min_rows: Rows without which training does not begin.
         say: Takes a line about what is done, for a person.
+        is_new: Whether a run that the folder holds gives way, once everything else is as it must be.
+        is_trial: Whether to look only: nothing is written, and nothing gives way.
 
     Raises:
         RefusedError: Something is not as it must be, or the folder holds another run.
@@ -82,26 +87,32 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     tokenizer = FileTokenizer(base.path)
     markers = [tokenizer.encode(text, add_special_tokens=False) for text in (IM_START, IM_END)]
     check_tokenizer(markers, base.path)
+    check_logits(base, device.kind)
     examples = make_examples(read_pairs(train_path), recipe, tokenizer, SYSTEM_PROMPT)
     check_examples(examples, markers[1][0], min_rows)
     plan = plan_run(examples.train, recipe)
-    if not plan.batches:
-        raise RefusedError("the curriculum leaves out every row. Raise curriculum_max_difficulty.")
+    num_shown = len(examples.train) - min(plan.num_skipped)
+    if num_shown < min_rows:
+        advice = "Raise curriculum_max_difficulty, or extract more data."
+        raise RefusedError(f"the curriculum shows {num_shown} rows, {min_rows} are needed. {advice}")
     largest = max(len(batch) * max(len(examples.train[row]) for row in batch) for batch in plan.batches)
     own = "bfloat16" if device.has_bfloat16 else "float32"
     dtype = own if recipe.bnb_4bit_compute_dtype == "auto" else recipe.bnb_4bit_compute_dtype
-    memory = estimate_memory(base, recipe, largest, 2 if dtype == "bfloat16" else 4)
+    memory = estimate_memory(base, recipe, largest, (device.kind, dtype))
     contract = contract_of(recipe, digest_of(train_path), base, (device.kind, dtype), SYSTEM_PROMPT)
     digest = key_of(contract)
     run_dir = folder if isinstance(folder, Path) else folder(digest)
-    run_dir.mkdir(parents=True, exist_ok=True)
-    refuse_another_run(run_dir, digest)
+    refuse_links(run_dir)
+    if not is_new:
+        refuse_another_run(run_dir, digest)
     check_disk(run_dir, checkpoint_megabytes(memory))
-    preflight = preflight_document(digest, base, device, examples, plan, memory)
+    preflight = preflight_document(digest, base, device, examples, plan, memory) | _chosen(resolved)
     job = TrainingJob(
         recipe=recipe,
         train_path=train_path.resolve(),
         base_path=base.path.resolve(),
+        base_name=base.name,
+        base_revision=base.revision if base.origin in {"cache", "hub"} else None,
         device=device.kind,
         compute_dtype=dtype,
         run_dir=run_dir.resolve(),
@@ -109,27 +120,17 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         contract_digest=digest,
         lock_path=(cache / f"{device.kind}.lock").resolve(),
     )
-    for file, content in ((CONTRACT, {"digest": digest, **contract}), (PREFLIGHT, preflight)):
-        (run_dir / file).write_text(as_document(content), encoding="utf-8")
-    job_path = run_dir / JOB
-    job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    if is_trial:
+        return PreparedRun(job, run_dir / JOB, base, preflight, contract, is_done=False)
+    job_path = lay_out(run_dir, job, {"digest": digest, **contract}, preflight, is_new=is_new)
     return PreparedRun(job, job_path, base, preflight, contract, (run_dir / RESULT).is_file())
 
 
-def refuse_another_run(run_dir: Path, digest: str) -> None:
-    """Nothing, unless a folder holds a run of another contract.
-
-    Args:
-        run_dir: The folder of the run.
-        digest: The contract as a hash.
-
-    Raises:
-        RefusedError: It does.
-    """
-    path = run_dir / CONTRACT
-    if not path.is_file():
-        return
-    found = json.loads(path.read_text(encoding="utf-8"))["digest"]
-    if found != digest:
-        advice = "Name another --output-dir, or begin anew with --force-restart."
-        raise RefusedError(f"{run_dir}: holds another run (contract {found[:12]}, this one is {digest[:12]}). {advice}")
+def _chosen(resolved: ResolvedRecipe) -> dict[str, Any]:
+    """The recipe, and where its values came from."""
+    return {
+        "preset": resolved.preset,
+        "domain": resolved.domain,
+        "recipe": resolved.recipe.model_dump(mode="json"),
+        "recipe_origins": resolved.origins,
+    }

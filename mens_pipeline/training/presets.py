@@ -85,8 +85,15 @@ def mistakes_of(values: Mapping[str, Any]) -> list[str]:
     try:
         Recipe.model_validate(dict(values))
     except ValidationError as error:
-        return [_sentence(item) for item in error.errors()]
-    return []
+        found = error.errors()
+    else:
+        return []
+    wrong = {str(item["loc"][0]) for item in found if item["loc"]}
+    sentences = [_sentence(item) for item in found]
+    if wrong:  # how fields fit together is looked at only where each is right by itself
+        others = mistakes_of({field: value for field, value in values.items() if field not in wrong})
+        sentences += [other for other in others if not any(field in other for field in wrong)]
+    return sentences
 
 
 def resolve_recipe(  # noqa: PLR0913 - where values can come from

@@ -46,6 +46,8 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self._max_seconds = None if max_minutes is None else max_minutes * 60
         self._seconds = seconds_before
         self._since = 0.0
+        self._untold = 0.0
+        self._updates = 0
         self._rate = 0.0
         self._counts = (0, 0)
 
@@ -55,34 +57,40 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         return self._seconds
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Take the time."""
+        """Take the time; what lies between two updates, such as writing a checkpoint, is not training."""
         self._since = time.perf_counter()
-        self._counts = (self.trainer.num_tokens, self.trainer.num_supervised)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """End the run when its time is over, or when someone asked; then with a checkpoint."""
-        is_over = self._max_seconds is not None and self._seconds + self._lap() >= self._max_seconds
+        self._take_time()
+        self._updates += 1
+        is_over = self._max_seconds is not None and self._seconds >= self._max_seconds
         if self._stop.is_asked:
             control.should_save = True
         if self._stop.is_asked or is_over:
             control.should_training_stop = True
+        # What is not told before a checkpoint, a resumed run would never tell.
+        if control.should_save or control.should_training_stop or state.global_step >= state.max_steps:
+            control.should_log = True
 
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, Any], **_: Any
     ) -> None:
-        """Write the line of an update."""
+        """Write the line of all updates since the last one: one, unless `logging_steps` says more."""
         if "grad_norm" not in logs:
             return
-        lap = self._lap()
-        self._seconds += lap
+        self._take_time()
+        lap, self._untold = self._untold, 0.0
         tokens = self.trainer.num_tokens - self._counts[0]
         supervised = self.trainer.num_supervised - self._counts[1]
-        rate = 1 / lap
+        self._counts = (self.trainer.num_tokens, self.trainer.num_supervised)
+        rate = self._updates / lap
         self._rate = rate if self._rate == 0 else _SMOOTHING * rate + (1 - _SMOOTHING) * self._rate
         self._log.write(
             "step",
             {
                 "step": state.global_step,
+                "num_updates": self._updates,
                 "max_steps": state.max_steps,
                 "epoch": state.epoch,
                 "loss": float(logs["loss"]),
@@ -95,24 +103,29 @@ class Progress(TrainerCallback):  # type: ignore[misc]
                 "steps_per_second_ema": self._rate,
                 "eta_seconds": (state.max_steps - state.global_step) / self._rate,
                 "seconds": self._seconds,
-                "peak_memory_mb": _peak_memory_mb(),
+                "peak_memory_mb": _peak_memory_mb(args.device.type),
             },
         )
+        self._updates = 0
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Mark the checkpoint as whole."""
         (Path(str(args.output_dir)) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
 
-    def _lap(self) -> float:
-        return time.perf_counter() - self._since
+    def _take_time(self) -> None:
+        """Count the time since it was taken last."""
+        now = time.perf_counter()
+        self._seconds += now - self._since
+        self._untold += now - self._since
+        self._since = now
 
 
-def _peak_memory_mb() -> float:
+def _peak_memory_mb(device: str) -> float:
     """Megabytes that this run took at most: of the card if it trains on one, else of the process."""
     import resource  # noqa: PLC0415 - only this needs it
 
     import torch  # noqa: PLC0415 - likewise
 
-    if torch.cuda.is_available():
+    if device == "cuda":
         return float(torch.cuda.max_memory_allocated() / 2**20)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

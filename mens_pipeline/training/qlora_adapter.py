@@ -35,6 +35,8 @@ def build_qlora_adapter(  # noqa: PLR0913, PLR0917 - what an adapter is made of 
     launch: Callable[[PreparedRun], int],
     vcs_sha: str | None,
     backend: str | None = None,
+    *,
+    anew: bool = False,
 ) -> tuple[Artifact, bool]:
     """Train an adapter, unless the very same was trained before.
 
@@ -45,6 +47,7 @@ def build_qlora_adapter(  # noqa: PLR0913, PLR0917 - what an adapter is made of 
         launch: Runs the training process and returns its exit code.
         vcs_sha: What the adapter is named after.
         backend: What VOX_BACKEND says, for the manifest.
+        anew: Train although the very same was trained before; what is there stays until the new one is.
 
     Returns:
         The adapter, and whether it was reused. The folder holds `adapter/` as PEFT reads it, `telemetry.jsonl`,
@@ -64,6 +67,6 @@ def build_qlora_adapter(  # noqa: PLR0913, PLR0917 - what an adapter is made of 
             shutil.copy2(run_dir / name, folder / name)
         return {"training": manifest}
 
-    adapter, reused = store.built(KIND, {"contract": run.contract}, write)
+    adapter, reused = store.built(KIND, {"contract": run.contract}, write, anew=anew)
     shutil.rmtree(run_dir, ignore_errors=True)
     return adapter, reused

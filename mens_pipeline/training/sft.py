@@ -1,6 +1,5 @@
 """TRL's trainer with a laid-down order, row weights, and a loss that scores labelled positions alone."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -9,8 +8,8 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 from trl import SFTTrainer
 
-from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.examples import Example
+from mens_pipeline.training.gradient_guard import GradientGuard
 
 IGNORED: Final = -100
 _SCORED_AT_ONCE: Final = 1024
@@ -44,7 +43,7 @@ def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, torch.T
     return batch
 
 
-class PlannedTrainer(SFTTrainer):  # type: ignore[misc]
+class PlannedTrainer(GradientGuard, SFTTrainer):  # type: ignore[misc]
     """An SFTTrainer that follows a plan and refuses gradients that teach nothing."""
 
     def __init__(
@@ -113,12 +112,3 @@ class PlannedTrainer(SFTTrainer):  # type: ignore[misc]
         head = base.get_output_embeddings()
         pieces = zip(hidden.split(_SCORED_AT_ONCE), labels[mask].split(_SCORED_AT_ONCE), strict=True)
         return torch.cat([cross_entropy(head(states).float(), wanted, reduction="none") for states, wanted in pieces])
-
-    def _clip_grad_norm(self, model: Any) -> Any:
-        """Clip, and stop before an update that would teach nothing or spoil everything."""
-        norm = super()._clip_grad_norm(model)
-        value = float(norm)
-        if not math.isfinite(value) or value == 0.0:
-            advice = "Lower learning_rate, and look at the rows of this update."
-            raise RefusedError(f"update {self.state.global_step + 1}: the gradient norm is {value}. {advice}")
-        return norm

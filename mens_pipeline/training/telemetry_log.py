@@ -66,16 +66,53 @@ class Follower:
 
 
 def steps_of(path: Path) -> Iterator[dict[str, Any]]:
-    """The steps of a run, each once, in order; what a resumed run did again counts in its place.
+    """The steps of a run, each once, in order; what a resumed run took back is left out, and did again counts.
 
     Args:
         path: A log; a last line that is not whole is passed over.
     """
     steps: dict[int, dict[str, Any]] = {}
     for event in _events(path):
-        if event["event"] == "step":
+        if event["event"] == "train_start":
+            first = update_of(event["payload"]["resumed_from"])
+            steps = {number: step for number, step in steps.items() if number <= first}
+        elif event["event"] == "step":
             steps[event["payload"]["step"]] = event["payload"]
     yield from (steps[number] for number in sorted(steps))
+
+
+def seconds_trained(path: Path) -> float:
+    """Seconds that the processes of a run have trained, what was taken back included.
+
+    Args:
+        path: Its log; need not be there.
+    """
+    if not path.is_file():
+        return 0.0
+    return max((event["payload"]["seconds"] for event in _events(path) if event["event"] == "step"), default=0.0)
+
+
+def totals_of(path: Path) -> dict[str, Any]:
+    """What a run that may have been resumed comes to: `train_loss`, the mean of its updates, and `trained_tokens`.
+
+    Args:
+        path: Its log, with at least one step.
+    """
+    steps = list(steps_of(path))
+    updates = sum(step["num_updates"] for step in steps)
+    return {
+        "train_loss": sum(step["loss"] * step["num_updates"] for step in steps) / updates,
+        "trained_tokens": sum(step["num_tokens"] for step in steps),
+    }
+
+
+def update_of(checkpoint: str | None) -> int:
+    """The update after which a checkpoint was written: 40 of `checkpoint-40`, 0 of none.
+
+    Args:
+        checkpoint: Its name.
+    """
+    return 0 if checkpoint is None else int(checkpoint.rsplit("-", 1)[1])
 
 
 def _whole(path: Path) -> int:

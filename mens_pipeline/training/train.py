@@ -13,7 +13,7 @@ from trl import SFTConfig
 
 from mens_pipeline.corpus.jsonl import read_pairs
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.chat import TEMPLATE
+from mens_pipeline.training.chat import IM_END, TEMPLATE
 from mens_pipeline.training.examples import Example, make_examples
 from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, RESULT, TrainingJob, as_document, newest_checkpoint
 from mens_pipeline.training.plan import Plan, plan_run
@@ -21,7 +21,7 @@ from mens_pipeline.training.progress import Progress, StopRequest
 from mens_pipeline.training.qlora import Footprint, footprint, keep_adapter_in_float32, load_base, lora_config
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.sft import IGNORED, PlannedTrainer, collate
-from mens_pipeline.training.telemetry_log import FILE, TelemetryLog, steps_of
+from mens_pipeline.training.telemetry_log import FILE, TelemetryLog, seconds_trained, totals_of
 
 SYSTEM_PROMPT: Final = "system_prompt.json"
 """In the adapter's folder: what the model was told before every request."""
@@ -50,7 +50,7 @@ def train(job: TrainingJob, listen: Callable[[dict[str, Any]], None]) -> bool:
     set_seed(recipe.seed)
     # Numbers next to zero slow a processor down a hundredfold, and teach nothing.
     torch.set_flush_denormal(True)
-    tokenizer = AutoTokenizer.from_pretrained(job.base_path, trust_remote_code=False)
+    tokenizer = tokenizer_of(job.base_path)
     examples = make_examples(read_pairs(job.train_path), recipe, tokenizer, job.system_prompt)
     plan = plan_of(examples.train, recipe)
     log = TelemetryLog(job.run_dir / FILE, listen)
@@ -59,7 +59,7 @@ def train(job: TrainingJob, listen: Callable[[dict[str, Any]], None]) -> bool:
     before = footprint(trainer.model)
     checkpoint = newest_checkpoint(job.run_dir)
     log.write("train_start", {**examples.account(), **_about(job, plan, trainer), "resumed_from": _name(checkpoint)})
-    output = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     if stop.is_asked and trainer.state.global_step < plan.num_steps:
         log.write("train_interrupted", {"step": trainer.state.global_step})
         return False
@@ -71,14 +71,25 @@ def train(job: TrainingJob, listen: Callable[[dict[str, Any]], None]) -> bool:
         **_about(job, plan, trainer),
         **_changes(before, after),
         "num_steps": trainer.state.global_step,
-        "train_loss": output.training_loss,
         "validation_loss": validation,
         "seconds": progress.seconds,
-        "trained_tokens": sum(step["num_tokens"] for step in steps_of(job.run_dir / FILE)),
+        **totals_of(job.run_dir / FILE),
     }
     (job.run_dir / RESULT).write_text(as_document(result), encoding="utf-8")
     log.write("train_complete", result)
     return True
+
+
+def tokenizer_of(path: Path) -> Any:
+    """The tokenizer of a base; one that pads with nothing pads with the end of a turn, which is masked.
+
+    Args:
+        path: The folder of the base model.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = IM_END
+    return tokenizer
 
 
 def plan_of(examples: list[Example], recipe: Recipe) -> Plan:
@@ -95,15 +106,6 @@ def plan_of(examples: list[Example], recipe: Recipe) -> Plan:
     if not plan.batches:
         raise RefusedError("no row trains. Look at `not_shown` in training-preflight.json, and widen the recipe.")
     return plan
-
-
-def seconds_trained(path: Path) -> float:
-    """Seconds that earlier processes of a run trained.
-
-    Args:
-        path: Its telemetry; need not be there.
-    """
-    return max((step["seconds"] for step in steps_of(path)), default=0.0) if path.is_file() else 0.0
 
 
 def validation_loss(trainer: PlannedTrainer, examples: list[Example]) -> float | None:
@@ -173,7 +175,8 @@ def _arguments(job: TrainingJob, plan: Plan) -> SFTConfig:
         warmup_steps=min(recipe.warmup_steps, max(1, plan.num_steps // _WARMUP_SHARE)),
         weight_decay=recipe.weight_decay,
         max_grad_norm=recipe.max_grad_norm,
-        optim="adamw_torch" if is_cpu else "paged_adamw_8bit",
+        # bitsandbytes pages and updates in eight bits on CUDA alone.
+        optim="paged_adamw_8bit" if job.device == "cuda" else "adamw_torch",
         activation_checkpointing=not is_cpu,
         activation_checkpointing_kwargs=None if is_cpu else {"use_reentrant": False},
         save_strategy="steps",
@@ -187,7 +190,7 @@ def _arguments(job: TrainingJob, plan: Plan) -> SFTConfig:
         seed=recipe.seed,
         data_seed=recipe.seed,
         dataloader_num_workers=0,
-        dataloader_pin_memory=not is_cpu,
+        dataloader_pin_memory=job.device == "cuda",
     )
 
 
@@ -227,6 +230,8 @@ def _changes(before: Footprint, after: Footprint) -> dict[str, Any]:
 def _save(job: TrainingJob, trainer: PlannedTrainer, tokenizer: Any) -> None:
     """The adapter as PEFT writes it, with the tokenizer and the template it was trained with."""
     folder = job.run_dir / ADAPTER
+    for config in trainer.model.peft_config.values():
+        config.base_model_name_or_path, config.revision = job.base_name, job.base_revision
     trainer.model.save_pretrained(folder, save_embedding_layers=False)
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(folder)

@@ -108,7 +108,7 @@ class _Watch:
             "positions": sum(positions for _, positions, _ in laps),
             "seconds": sum(seconds for _, _, seconds in laps),
             "losses": [float(loss) for loss in losses],
-            "peak_mb": _peak_memory_mb(),
+            "peak_mb": _peak_memory_mb(self.trainer.args.device.type),
         }
 
 

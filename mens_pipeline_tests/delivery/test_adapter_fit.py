@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from mens_pipeline.delivery.adapter_fit import refuse_misfit, shapes_in
+from mens_pipeline.delivery.adapter_fit import refuse_misfit
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.prepare import WEIGHTS
 from mens_pipeline.training.base_model import digest_of_folder
+from mens_pipeline.training.safetensors_header import shapes_in
 
 _LAYER = "model.layers.0.self_attn.q_proj"
 _A, _B = (f"base_model.model.{_LAYER}.lora_{half}.weight" for half in "AB")
@@ -98,7 +99,7 @@ def test_weights_that_are_none_are_refused(tmp_path: Path) -> None:
     adapter, manifest = _run(tmp_path, _FITTING)
     (adapter / WEIGHTS).write_bytes(b"\x08\0\0\0\0\0\0\0no json!")
 
-    with pytest.raises(RefusedError, match=r"no safetensors file\. Name the run"):
+    with pytest.raises(RefusedError, match=r"no safetensors file\. Fetch or write"):
         refuse_misfit(adapter, manifest)
 
 

@@ -187,9 +187,10 @@ def _with_header(header: bytes, length: int | None = None) -> bytes:
     ],
     ids=["length", "nested", "list", "entry", "text", "digits", "float", "dimensions", "negative", "empty"],
 )
-def test_an_absurd_header_counts_as_nothing(tmp_path: Path, weights: bytes) -> None:
-    """The values are counted for an estimate of memory; loading is left to the library, which checks them."""
-    assert described("base", None, write_folder(tmp_path / "base", weights), "folder", None).num_values == 0
+def test_an_absurd_header_is_refused(tmp_path: Path, weights: bytes) -> None:
+    """By name, before anything is loaded."""
+    with pytest.raises(RefusedError, match=r"model\.safetensors: no safetensors file\. Fetch or write the file again"):
+        described("base", None, write_folder(tmp_path / "base", weights), "folder", None)
 
 
 _WIDE = "<\uff5cend\u2581of\u2581sentence\uff5c>"

@@ -54,8 +54,15 @@ def resolved(base: Path, **fields: Any) -> ResolvedRecipe:
     return resolve_recipe({}, {}, preset=None, domain=None, environment={}, flags=flags)
 
 
-def prepared(
-    base: Path, folder: Path, number: int = 16, choice: DeviceChoice = DeviceChoice.CPU, **fields: Any
+def prepared(  # noqa: PLR0913 - what tests vary
+    base: Path,
+    folder: Path,
+    number: int = 16,
+    choice: DeviceChoice = DeviceChoice.CPU,
+    *,
+    is_new: bool = False,
+    is_trial: bool = False,
+    **fields: Any,
 ) -> PreparedRun:
     """A run on a base that may begin.
 
@@ -64,10 +71,21 @@ def prepared(
         folder: Where train set and run go.
         number: Rows.
         choice: What to train on.
+        is_new: Whether a run that is there gives way.
+        is_trial: Whether to look only.
         fields: What differs from the fast recipe.
     """
     train_path = folder / "train.jsonl"
     write_jsonl(train_path, pairs(number))
     recipe = resolved(base, **fields)
     device = resolve_device(choice)
-    return prepare_run(recipe, train_path, folder / "run", device, cache=folder / "cache", min_rows=1)
+    return prepare_run(
+        recipe,
+        train_path,
+        folder / "run",
+        device,
+        cache=folder / "cache",
+        min_rows=1,
+        is_new=is_new,
+        is_trial=is_trial,
+    )

@@ -60,17 +60,27 @@ class Encoder:
         return int(found)
 
 
-def write_folder(folder: Path, weights: bytes = b"weights", **config: Any) -> Path:
+def with_shapes(*shapes: list[int]) -> bytes:
+    """A safetensors file of such tensors, without their values.
+
+    Args:
+        shapes: Of each tensor.
+    """
+    header = json.dumps({f"t{number}": {"shape": shape} for number, shape in enumerate(shapes)}).encode()
+    return len(header).to_bytes(8, "little") + header
+
+
+def write_folder(folder: Path, weights: bytes | None = None, **config: Any) -> Path:
     """A base model that can be described and never loaded.
 
     Args:
         folder: Where it goes.
-        weights: What stands in place of weights.
+        weights: What stands in place of weights; None for the header of one small matrix.
         config: What its configuration says besides.
     """
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({**_CONFIG, **config}))
-    (folder / "model.safetensors").write_bytes(weights)
+    (folder / "model.safetensors").write_bytes(with_shapes([4, 8]) if weights is None else weights)
     Encoder().inner.save(str(folder / "tokenizer.json"))
     return folder
 

@@ -45,6 +45,8 @@ def _job(lock: Path, lock_seconds: float) -> Path:
         recipe=Recipe(),
         train_path=lock.parent / "train.jsonl",
         base_path=lock.parent / "base",
+        base_name="base",
+        base_revision=None,
         device="cpu",
         compute_dtype="float32",
         run_dir=run_dir,

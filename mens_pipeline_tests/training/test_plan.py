@@ -155,6 +155,22 @@ def test_the_last_stage_holds_for_all_epochs_after_it(epoch: int, hardest: int) 
     assert hardest_of(epoch, Recipe(max_difficulty=8, curriculum_max_difficulty=(3, 6, 9))) == 8
 
 
+@pytest.mark.parametrize(("epochs", "hardest"), [(1, [9]), (2, [6, 9]), (3, [3, 6, 9]), (4, [3, 6, 9, 9])])
+def test_a_run_of_few_epochs_still_comes_to_the_last_stage(epochs: int, hardest: list[int]) -> None:
+    """Hard rows are put off, and never left out for good."""
+    recipe = Recipe(curriculum=True, curriculum_max_difficulty=(3, 6, 9), num_train_epochs=epochs)
+
+    assert [hardest_of(epoch, recipe) for epoch in range(epochs)] == hardest
+
+
+def test_rows_of_like_lengths_come_together() -> None:
+    """Without a budget of tokens too, where a micro-batch has more than one row: nothing is padded here."""
+    rows = [(length, 1) for length in (5, 90, 5, 90, 5, 90, 5, 90)]
+    plan = _plan(rows, Recipe(per_device_train_batch_size=4, num_train_epochs=1))
+
+    assert [{rows[row][0] for row in batch} for batch in plan.batches] in ([{5}, {90}], [{90}, {5}])
+
+
 def test_no_rows_make_no_updates() -> None:
     """An empty train set, and a curriculum that is too easy for all rows."""
     curriculum = Recipe(curriculum=True, curriculum_max_difficulty=(1,), num_train_epochs=2)

@@ -15,13 +15,15 @@ from mens_pipeline.training.preflight import (
     MemoryEstimate,
     check_disk,
     check_examples,
+    check_logits,
     check_tokenizer,
     checkpoint_megabytes,
     estimate_memory,
+    installed_memory_gb,
     preflight_document,
 )
 from mens_pipeline.training.recipe import Recipe
-from mens_pipeline_tests.training.small_folder import Encoder, described_base
+from mens_pipeline_tests.training.small_folder import Encoder, described_base, write_folder
 
 _END = 7
 _MEGA = 2**20
@@ -36,7 +38,7 @@ def _examples(number: int, *completion: int, **counts: Any) -> Examples:
 def test_memory_is_estimated_from_sizes() -> None:
     """The base in 4.5 bits but for its embeddings, the adapter with its optimiser, activations and logits."""
     base = described_base(num_layers=3, hidden_size=64, vocab_size=1000, num_values=1_064_000)
-    memory = estimate_memory(base, Recipe(lora_r=8), tokens_at_once=512, bytes_of_value=4)
+    memory = estimate_memory(base, Recipe(lora_r=8), tokens_at_once=512, computed_on=("cpu", "float32"))
 
     assert memory.base == pytest.approx((1_000_000 * 4.5 / 8 + 64_000 * 4) / _MEGA)
     assert memory.adapter == pytest.approx(3 * 7 * 3 * 64 * 8 * 16 / _MEGA)
@@ -48,14 +50,34 @@ def test_memory_is_estimated_from_sizes() -> None:
 def test_memory_grows_with_what_needs_it() -> None:
     """Rank, tokens and the width of values; logits are never of more than a few thousand positions."""
     base = described_base(num_layers=3, hidden_size=64, vocab_size=1000, num_values=1_064_000)
-    small = estimate_memory(base, Recipe(lora_r=8), 4096, 2)
-    large = estimate_memory(base, Recipe(lora_r=16), 8192, 4)
+    small = estimate_memory(base, Recipe(lora_r=8), 4096, ("cpu", "bfloat16"))
+    large = estimate_memory(base, Recipe(lora_r=16), 8192, ("cpu", "float32"))
 
     assert large.adapter == 2 * small.adapter
     assert large.activations == 4 * small.activations
     assert large.logits == small.logits
     assert large.base > small.base
     assert checkpoint_megabytes(large) == 4 * large.adapter
+
+
+def test_a_card_keeps_the_input_of_each_layer_alone() -> None:
+    """All else is computed again, a layer at a time, so that many layers need little more than one."""
+    base = described_base(num_layers=32, hidden_size=64, vocab_size=1000, num_values=1_064_000)
+    kept, again = (estimate_memory(base, Recipe(), 4096, (device, "bfloat16")) for device in ("cpu", "cuda"))
+
+    assert again.activations == pytest.approx(4096 * 64 * (2 * 32 + 34) / _MEGA)
+    assert again.activations < kept.activations / 10
+
+
+def test_a_model_that_scales_its_logits_does_not_train_on_a_processor(tmp_path: Path) -> None:
+    """There the loss takes them as the head gives them; a scale of one changes nothing."""
+    plain = described_base(write_folder(tmp_path / "plain", logit_scale=1.0, final_logit_softcapping=None))
+    scaled = described_base(write_folder(tmp_path / "scaled", logits_scaling=8.0))
+    check_logits(plain, "cpu")
+    check_logits(scaled, "cuda")
+
+    with pytest.raises(RefusedError, match=r"org/model: logits_scaling in config\.json changes .* Train it on a card"):
+        check_logits(scaled, "cpu")
 
 
 def test_control_tokens_must_be_one_id_each() -> None:
@@ -133,6 +155,14 @@ def test_the_document_says_what_was_looked_at() -> None:
     assert (document["data"]["num_rows"], document["num_steps"], document["num_micro_batches"]) == (3, 1, 2)
     assert document["memory_mb"] == {"base": 1.0, "adapter": 2.0, "activations": 3.0, "logits": 4.0, "total": 10.0}
     assert document["notes"] == []
+
+
+def test_a_machine_that_may_be_too_small_is_noted() -> None:
+    """A processor has no memory of its own; what is installed counts."""
+    needed = MemoryEstimate(2 * 1024 * installed_memory_gb(), 0.0, 0.0, 0.0)
+    (note,) = _document(_PROCESSOR, needed)["notes"]
+
+    assert note == f"about {needed.total:.0f} MB needed, the device has {needed.total / 2:.0f} MB"
 
 
 @pytest.mark.parametrize(("needed_mb", "num_notes"), [(6900.0, 0), (7100.0, 1)])

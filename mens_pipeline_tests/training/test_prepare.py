@@ -50,9 +50,68 @@ def test_another_run_does_not_take_its_folder(base: Path, tmp_path: Path) -> Non
     assert run.job_path.read_text() == before
 
 
+def test_a_trial_leaves_everything_as_it_is(base: Path, tmp_path: Path) -> None:
+    """What was looked at is told and not written; another run may be looked at beside one that is there."""
+    trial = prepared(base, tmp_path, is_trial=True)
+
+    assert trial.preflight["recipe"]["seed"] == 42
+    assert (trial.preflight["preset"], trial.preflight["recipe_origins"]["lora_r"]) == (None, "flag")
+    assert not (tmp_path / "run").exists()
+
+    run = prepared(base, tmp_path)
+    (run.job.run_dir / RESULT).write_text("{}")
+    before = {path: path.read_bytes() for path in run.job.run_dir.iterdir()}
+    prepared(base, tmp_path, is_trial=True, is_new=True, seed=1)
+
+    assert {path: path.read_bytes() for path in run.job.run_dir.iterdir()} == before
+
+
+def test_a_new_run_takes_the_place_of_another_when_all_is_well(base: Path, tmp_path: Path) -> None:
+    """Not before: a mistake leaves the one that is there."""
+    run = prepared(base, tmp_path)
+    (run.job.run_dir / RESULT).write_text("{}")
+    with pytest.raises(RefusedError, match="the curriculum shows 0 rows"):
+        prepared(base, tmp_path, is_new=True, curriculum=True, curriculum_max_difficulty="1")
+    assert (run.job.run_dir / RESULT).is_file()
+    new = prepared(base, tmp_path, is_new=True, seed=1)
+
+    assert not new.is_done
+    assert json.loads((new.job.run_dir / CONTRACT).read_text())["digest"] == new.job.contract_digest
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"digest"'])
+def test_half_a_contract_is_refused(base: Path, tmp_path: Path, content: str) -> None:
+    """It does not say which run the folder holds; the message says how to go on."""
+    run_dir = prepared(base, tmp_path).job.run_dir
+    (run_dir / CONTRACT).write_text(content)
+
+    with pytest.raises(RefusedError, match=r"contract\.json: does not say which run this is .* --force-restart"):
+        prepared(base, tmp_path)
+
+
+def test_nothing_is_written_through_a_link(base: Path, tmp_path: Path) -> None:
+    """What lies in the folder of a run lies there."""
+    run_dir = prepared(base, tmp_path).job.run_dir
+    target = tmp_path / "precious"
+    target.write_text("kept")
+    (run_dir / PREFLIGHT).unlink()
+    (run_dir / PREFLIGHT).symlink_to(target)
+
+    with pytest.raises(RefusedError, match=r"training-preflight\.json: a link"):
+        prepared(base, tmp_path)
+    assert target.read_text() == "kept"
+
+
+def test_an_adapter_knows_its_base_by_name(base: Path, tmp_path: Path) -> None:
+    """A folder by its path; what came from a package has no state on the Hub."""
+    job = prepared(base, tmp_path).job
+
+    assert (job.base_name, job.base_revision) == (str(base), None)
+
+
 def test_a_curriculum_that_shows_nothing_is_refused(base: Path, tmp_path: Path) -> None:
     """All rows are harder than its last stage."""
-    with pytest.raises(RefusedError, match=r"the curriculum leaves out every row\. Raise curriculum_max_difficulty"):
+    with pytest.raises(RefusedError, match=r"the curriculum shows 0 rows, 1 are needed\. Raise curriculum_max"):
         prepared(base, tmp_path, curriculum=True, curriculum_max_difficulty="1")
 
 

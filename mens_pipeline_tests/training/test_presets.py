@@ -153,6 +153,9 @@ def test_mistakes_name_the_field_and_what_it_takes() -> None:
     """A key far from all others gets no suggestion; values that fit make no mistake."""
     assert mistakes_of({"lora_r": 8}) == []
     assert mistakes_of({"zzz": 8}) == ["zzz: unknown"]
+    both = mistakes_of({"lora_r": 0, "max_length": 512, "max_tokens_per_batch": 256})
+    assert [mistake.split(" ")[0] for mistake in both] == ["lora_r:", "max_tokens_per_batch"]
+    assert len(mistakes_of({"max_length": 1, "max_tokens_per_batch": 256})) == 1, "what is wrong fits nothing"
     assert mistakes_of({"learning_rates": 1}) == ["learning_rates: unknown, did you mean learning_rate?"]
     assert mistakes_of({"target_modules": ""}) == ['target_modules is empty; write "all-linear" or names of layers']
 

@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.training.telemetry_log import Follower, TelemetryLog, steps_of
+from mens_pipeline.training.telemetry_log import Follower, TelemetryLog, seconds_trained, steps_of, totals_of
 
 
 def _line(number: int, **payload: Any) -> str:
     return json.dumps({"ts_ms": 1, "event": "step", "payload": {"step": number, **payload}}) + "\n"
+
+
+def _start(checkpoint: str | None) -> str:
+    return json.dumps({"ts_ms": 1, "event": "train_start", "payload": {"resumed_from": checkpoint}}) + "\n"
 
 
 def _log(path: Path) -> TelemetryLog:
@@ -118,11 +122,35 @@ def test_a_follower_begins_behind_the_last_whole_line(tmp_path: Path) -> None:
 def test_what_was_done_again_counts_once(tmp_path: Path) -> None:
     """In its place, with the figures of the last time; other events and half a line are passed over."""
     lines = [_line(number, loss=number / 10) for number in (1, 2, 3)]
-    resumed = '{"event": "train_start", "payload": {}}\n'
     path = tmp_path / "log"
-    path.write_text("".join([*lines, resumed, _line(2, loss=9.0), _line(3, loss=8.0), _line(4)[:-1]]))
+    path.write_text("".join([*lines, _start("checkpoint-1"), _line(2, loss=9.0), _line(3, loss=8.0), _line(4)[:-1]]))
 
     assert list(steps_of(path)) == [{"step": 1, "loss": 0.1}, {"step": 2, "loss": 9.0}, {"step": 3, "loss": 8.0}]
+
+
+@pytest.mark.parametrize(("checkpoint", "left"), [("checkpoint-2", [1, 2]), (None, [])])
+def test_what_was_taken_back_is_no_step(tmp_path: Path, checkpoint: str | None, left: list[int]) -> None:
+    """A run that goes on from an earlier checkpoint: what came after that was trained, and is gone."""
+    path = tmp_path / "log"
+    path.write_text("".join([*(_line(number, seconds=float(number)) for number in (1, 2, 3)), _start(checkpoint)]))
+
+    assert [step["step"] for step in steps_of(path)] == left
+    assert seconds_trained(path) == 3.0
+    assert seconds_trained(tmp_path / "none") == 0.0
+
+
+def test_the_loss_of_a_run_is_that_of_its_updates(tmp_path: Path) -> None:
+    """A line may tell of several; one that was resumed counts from its beginning."""
+    lines = [
+        _start(None),
+        _line(3, num_updates=3, loss=2.0, num_tokens=30),
+        _line(4, num_updates=1, loss=9.0, num_tokens=10),
+        _start("checkpoint-3"),
+        _line(4, num_updates=1, loss=1.0, num_tokens=11),
+    ]
+    (tmp_path / "log").write_text("".join(lines))
+
+    assert totals_of(tmp_path / "log") == {"train_loss": 7 / 4, "trained_tokens": 41}
 
 
 def test_a_log_without_steps_has_none(tmp_path: Path) -> None:

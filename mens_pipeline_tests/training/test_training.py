@@ -1,6 +1,7 @@
 """Training on a tiny base: what changes, what does not, and that the arithmetic is right."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,51 @@ def test_the_time_budget_ends_a_run_in_order(tiny_base: Path, tmp_path: Path) ->
     result = _train(prepared(tiny_base, tmp_path, max_minutes=1e-6, num_train_epochs=5))
 
     assert result["num_steps"] == 1
+
+
+def test_fewer_lines_tell_of_all_updates(tiny_base: Path, tmp_path: Path) -> None:
+    """Tokens and time of each update count, also of those after the last whole line; the adapter is the same."""
+    often, seldom = (prepared(tiny_base, tmp_path / str(n), max_steps=4, logging_steps=n) for n in (1, 3))
+    each, all_told = _train(often), _train(seldom)
+    lines = list(steps_of(seldom.job.run_dir / FILE))
+    weights = [(run.job.run_dir / ADAPTER / "adapter_model.safetensors").read_bytes() for run in (often, seldom)]
+
+    assert [(step["step"], step["num_updates"]) for step in lines] == [(1, 1), (2, 1), (3, 1), (4, 1)]
+    assert all_told["trained_tokens"] == each["trained_tokens"]
+    assert weights[0] == weights[1]
+
+    rare = prepared(tiny_base, tmp_path / "rare", max_steps=4, logging_steps=3, save_steps=100)
+    result = _train(rare)
+    lines = list(steps_of(rare.job.run_dir / FILE))
+    assert [(step["step"], step["num_updates"]) for step in lines] == [(3, 3), (4, 1)]
+    assert result["trained_tokens"] == each["trained_tokens"]
+    assert result["train_loss"] == pytest.approx(each["train_loss"], rel=1e-3)
+    assert result["seconds"] == pytest.approx(lines[-1]["seconds"])
+
+
+def test_a_time_budget_counts_what_is_not_told_yet(tiny_base: Path, tmp_path: Path) -> None:
+    """With a line for a hundred updates as with one for each; the one update there is, is told."""
+    run = prepared(tiny_base, tmp_path, max_minutes=1e-6, logging_steps=100, save_steps=100, num_train_epochs=5)
+    result = _train(run)
+
+    assert result["num_steps"] == 1
+    assert [step["step"] for step in steps_of(run.job.run_dir / FILE)] == [1]
+
+
+def test_a_base_that_pads_with_nothing_trains(tiny_base: Path, tmp_path: Path) -> None:
+    """It pads with the end of a turn, which is masked."""
+    base = tmp_path / "base"
+    shutil.copytree(tiny_base, base)
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        if (base / name).is_file():
+            values = json.loads((base / name).read_text())
+            values.pop("pad_token", None)
+            (base / name).write_text(json.dumps(values))
+    from transformers import AutoTokenizer
+
+    assert AutoTokenizer.from_pretrained(base).pad_token_id is None
+
+    assert _train(prepared(base, tmp_path, max_steps=1))["num_steps"] == 1
 
 
 def test_two_runs_give_the_same_adapter(tiny_base: Path, tmp_path: Path) -> None:

@@ -59,10 +59,12 @@ def scratch_model(
         backend=settings.backend,
         strict=settings.strict_jsonl,
     )
-    if config.force_train:
-        store.open().drop(KIND, {"contract": run.contract})
     model, reused = build_scratch_model(
-        run, store.open(), lambda prepared: trainer.run(context, prepared, MODULE), settings.vcs_sha
+        run,
+        store.open(),
+        lambda prepared: trainer.run(context, prepared, MODULE),
+        settings.vcs_sha,
+        anew=config.force_train,
     )
     return dg.MaterializeResult(
         data_version=dg.DataVersion(model.manifest["outputs"][WEIGHTS]["sha256"]),

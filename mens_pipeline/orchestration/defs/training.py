@@ -79,11 +79,15 @@ def qlora_adapter(
         message = f"native_train is false, and there is no other trainer than the QLoRA one of this project. {advice}"
         raise dg.Failure(message, allow_retries=False)
     resolved, run = _prepared(config, compute, store, context)
-    if config.force_train:
-        store.open().drop(KIND, {"contract": run.contract})
     settings = load_settings()
     adapter, reused = build_qlora_adapter(
-        run, resolved, store.open(), lambda r: trainer.run(context, r), settings.vcs_sha, settings.backend
+        run,
+        resolved,
+        store.open(),
+        lambda r: trainer.run(context, r),
+        settings.vcs_sha,
+        settings.backend,
+        anew=config.force_train,
     )
     return dg.MaterializeResult(
         data_version=dg.DataVersion(adapter.manifest["outputs"][WEIGHTS]["sha256"]),

@@ -12,9 +12,9 @@ from mens_pipeline.language import vox_tokenizer
 from mens_pipeline.language.fingerprint import rules_fingerprint
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.training.devices import Device
-from mens_pipeline.training.job import CONTRACT, JOB, PREFLIGHT, RESULT, as_document
+from mens_pipeline.training.job import JOB, RESULT
 from mens_pipeline.training.preflight import check_disk
-from mens_pipeline.training.prepare import refuse_another_run
+from mens_pipeline.training.run_dir import lay_out, refuse_another_run, refuse_links
 from mens_pipeline.training.scratch.data import JsonlDataLoader
 from mens_pipeline.training.scratch.job import ScratchJob
 from mens_pipeline.training.scratch.order import account_of, lay_down
@@ -24,7 +24,7 @@ LIBRARIES: Final = ("torch", "transformers", "accelerate")
 """Whose versions are recorded, and decide what a run gives."""
 
 _TRAINER: Final = (
-    *("chat.py", "plan.py", "progress.py", "validation.py"),
+    *("chat.py", "gradient_guard.py", "plan.py", "progress.py", "validation.py"),
     *(f"scratch/{name}.py" for name in ("data", "order", "tokenizer", "train", "transformer")),
 )
 """The files that decide what a recipe does."""
@@ -67,6 +67,8 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
     min_rows: int,
     backend: str | None = None,
     strict: bool = False,
+    is_new: bool = False,
+    is_trial: bool = False,
 ) -> PreparedScratch:
     """Look at everything a run needs, and write its job, its contract and its preflight.
 
@@ -79,6 +81,8 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
         min_rows: Rows without which training does not begin.
         backend: What VOX_BACKEND says, for the manifest.
         strict: Whether a line that is no pair ends the run.
+        is_new: Whether a run that the folder holds gives way, once everything else is as it must be.
+        is_trial: Whether to look only: nothing is written, and nothing gives way.
 
     Raises:
         RefusedError: Something is not as it must be, or the folder holds another run.
@@ -112,8 +116,9 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
     }
     digest = key_of(contract)
     run_dir = folder if isinstance(folder, Path) else folder(digest)
-    run_dir.mkdir(parents=True, exist_ok=True)
-    refuse_another_run(run_dir, digest)
+    refuse_links(run_dir)
+    if not is_new:
+        refuse_another_run(run_dir, digest)
     num_parameters = recipe.shape.num_parameters
     check_disk(run_dir, num_parameters * _CHECKPOINT_BYTES * (recipe.save_total_limit + 1) / 2**20)
     preflight = {
@@ -136,8 +141,7 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
         contract_digest=digest,
         lock_path=(cache / f"{device.kind}.lock").resolve(),
     )
-    for file, content in ((CONTRACT, {"digest": digest, **contract}), (PREFLIGHT, preflight)):
-        (run_dir / file).write_text(as_document(content), encoding="utf-8")
-    job_path = run_dir / JOB
-    job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    if is_trial:
+        return PreparedScratch(job, run_dir / JOB, preflight, contract, backend, is_done=False)
+    job_path = lay_out(run_dir, job, {"digest": digest, **contract}, preflight, is_new=is_new)
     return PreparedScratch(job, job_path, preflight, contract, backend, (run_dir / RESULT).is_file())

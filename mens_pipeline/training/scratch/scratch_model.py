@@ -27,7 +27,12 @@ def scratch_folder(store: ArtifactStore, digest: str) -> Path:
 
 
 def build_scratch_model(
-    run: PreparedScratch, store: ArtifactStore, launch: Callable[[PreparedScratch], int], vcs_sha: str | None
+    run: PreparedScratch,
+    store: ArtifactStore,
+    launch: Callable[[PreparedScratch], int],
+    vcs_sha: str | None,
+    *,
+    anew: bool = False,
 ) -> tuple[Artifact, bool]:
     """Train a model from scratch, unless the very same was trained before.
 
@@ -36,6 +41,7 @@ def build_scratch_model(
         store: Where models are kept.
         launch: Runs the training process and returns its exit code.
         vcs_sha: What the model is named after.
+        anew: Train although the very same was trained before; what is there stays until the new one is.
 
     Returns:
         The model, and whether it was reused. The folder holds `model/` as Hugging Face reads it, `telemetry.jsonl`,
@@ -55,6 +61,6 @@ def build_scratch_model(
             shutil.copy2(run_dir / name, folder / name)
         return {"training": manifest}
 
-    model, reused = store.built(KIND, {"contract": run.contract}, write)
+    model, reused = store.built(KIND, {"contract": run.contract}, write, anew=anew)
     shutil.rmtree(run_dir, ignore_errors=True)
     return model, reused

@@ -1,9 +1,7 @@
 """One run of the scratch lane, from a job to a saved model. For a training process alone."""
 # ruff: noqa: TID253 - see above
 
-import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -11,9 +9,9 @@ from torch.utils.data import DataLoader
 from transformers import GenerationConfig, Trainer, TrainingArguments, set_seed
 
 from mens_pipeline.corpus.store import digest_of
-from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.vox_tokenizer import EOS, PAD, encode
 from mens_pipeline.training.chat import IM_END
+from mens_pipeline.training.gradient_guard import GradientGuard
 from mens_pipeline.training.job import CHECKPOINTS, RESULT, as_document, newest_checkpoint
 from mens_pipeline.training.progress import Progress, StopRequest
 from mens_pipeline.training.scratch.data import IGNORED, JsonlDataLoader, collate
@@ -21,7 +19,7 @@ from mens_pipeline.training.scratch.job import MODEL, WEIGHTS, ScratchJob
 from mens_pipeline.training.scratch.order import Order, account_of, lay_down
 from mens_pipeline.training.scratch.tokenizer import VoxTokenizer
 from mens_pipeline.training.scratch.transformer import VoxTransformer, config_of
-from mens_pipeline.training.telemetry_log import FILE, TelemetryLog, steps_of
+from mens_pipeline.training.telemetry_log import FILE, TelemetryLog, seconds_trained, totals_of
 
 _VALIDATED_AT_ONCE: Final = 8
 _WARMUP_SHARE: Final = 10
@@ -56,12 +54,12 @@ def train(job: ScratchJob, listen: Callable[[dict[str, Any]], None]) -> bool:
     )
     order = lay_down(loader, recipe)
     log = TelemetryLog(job.run_dir / FILE, listen)
-    progress = Progress(log, stop, recipe.max_minutes, _seconds_trained(job.run_dir / FILE))
+    progress = Progress(log, stop, recipe.max_minutes, seconds_trained(job.run_dir / FILE))
     trainer = _trainer(job, loader, order, progress)
     about = {**account_of(loader, order), **_about(job, order, trainer)}
     checkpoint = newest_checkpoint(job.run_dir)
     log.write("train_start", {**about, "resumed_from": None if checkpoint is None else checkpoint.name})
-    output = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     if stop.is_asked and trainer.state.global_step < order.num_steps:
         log.write("train_interrupted", {"step": trainer.state.global_step})
         return False
@@ -71,10 +69,9 @@ def train(job: ScratchJob, listen: Callable[[dict[str, Any]], None]) -> bool:
     result = {
         **about,
         "num_steps": trainer.state.global_step,
-        "train_loss": output.training_loss,
         "validation_loss": validation,
         "seconds": progress.seconds,
-        "trained_tokens": sum(step["num_tokens"] for step in steps_of(job.run_dir / FILE)),
+        **totals_of(job.run_dir / FILE),
         "model_sha256": digest_of(job.run_dir / WEIGHTS),
     }
     (job.run_dir / RESULT).write_text(as_document(result), encoding="utf-8")
@@ -82,7 +79,7 @@ def train(job: ScratchJob, listen: Callable[[dict[str, Any]], None]) -> bool:
     return True
 
 
-class ScratchTrainer(Trainer):  # type: ignore[misc]
+class ScratchTrainer(GradientGuard, Trainer):  # type: ignore[misc]
     """A Trainer that follows an order and refuses gradients that teach nothing."""
 
     def __init__(self, *, batches: Sequence[Sequence[int]], loader: JsonlDataLoader, **named: Any) -> None:
@@ -124,15 +121,6 @@ class ScratchTrainer(Trainer):  # type: ignore[misc]
             self.num_supervised += int((inputs["labels"] != IGNORED).sum())
         loss = model(**inputs, num_items_in_batch=num_items_in_batch, use_cache=False).loss
         return (loss, {}) if return_outputs else loss
-
-    def _clip_grad_norm(self, model: Any) -> Any:
-        """Clip, and stop before an update that would teach nothing or spoil everything."""
-        norm = super()._clip_grad_norm(model)
-        value = float(norm)
-        if not math.isfinite(value) or value == 0.0:
-            advice = "Lower learning_rate, and look at the rows of this update."
-            raise RefusedError(f"update {self.state.global_step + 1}: the gradient norm is {value}. {advice}")
-        return norm
 
 
 def _trainer(job: ScratchJob, loader: JsonlDataLoader, order: Order, progress: Progress) -> ScratchTrainer:
@@ -208,8 +196,3 @@ def _validation_loss(trainer: ScratchTrainer, loader: JsonlDataLoader, rows: Seq
             total += float(trainer.compute_loss(trainer.model, batch)) * labels
             count += labels
     return total / count
-
-
-def _seconds_trained(path: Path) -> float:
-    """Seconds that earlier processes of a run trained."""
-    return max((step["seconds"] for step in steps_of(path)), default=0.0) if path.is_file() else 0.0

@@ -1,0 +1,81 @@
+"""The folder of a run: that it is this run's, that it lies where it seems to, and how the run is laid out in it."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from mens_pipeline.corpus.jsonl import write_text
+from mens_pipeline.corpus.sources import is_out_of_place
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.training.job import CONTRACT, JOB, PREFLIGHT, as_document
+
+_ADVICE = "Name another --output-dir, or begin anew with --force-restart."
+
+
+def refuse_links(run_dir: Path) -> None:
+    """See that everything in the folder of a run lies there: through a link it would be read or written elsewhere.
+
+    Args:
+        run_dir: The folder of the run; need not be there.
+
+    Raises:
+        RefusedError: It holds a link, a pipe or a device.
+    """
+    for folder, folders, names in os.walk(run_dir):
+        for name in sorted((*folders, *names)):
+            path = Path(folder, name)
+            if is_out_of_place(path):
+                raise RefusedError(f"{path}: a link, a pipe or a device. Put the file itself in its place.")
+
+
+def refuse_another_run(run_dir: Path, digest: str) -> None:
+    """Nothing, unless a folder holds a run of another contract.
+
+    Args:
+        run_dir: The folder of the run; need not be there.
+        digest: The contract as a hash.
+
+    Raises:
+        RefusedError: It does, or does not say which run it holds.
+    """
+    path = run_dir / CONTRACT
+    if not path.is_file():
+        return
+    try:
+        found = str(json.loads(path.read_text(encoding="utf-8"))["digest"])
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise RefusedError(f"{path}: does not say which run this is ({type(error).__name__}). {_ADVICE}") from error
+    if found != digest:
+        raise RefusedError(
+            f"{run_dir}: holds another run (contract {found[:12]}, this one is {digest[:12]}). {_ADVICE}"
+        )
+
+
+def lay_out(
+    run_dir: Path, job: BaseModel, contract: dict[str, Any], preflight: dict[str, Any], *, is_new: bool
+) -> Path:
+    """Write what a training process is told, and what was looked at before.
+
+    Args:
+        run_dir: The folder of the run; made when it is not there.
+        job: What the process is told.
+        contract: What the run is, with its digest.
+        preflight: What was looked at.
+        is_new: Whether a run that the folder holds is deleted first.
+
+    Returns:
+        Where the job stands as JSON.
+
+    Raises:
+        ConfigurationError: The folder cannot be written.
+    """
+    if is_new and (run_dir / JOB).is_file():
+        shutil.rmtree(run_dir)
+    write_text(run_dir / CONTRACT, as_document(contract))
+    write_text(run_dir / PREFLIGHT, as_document(preflight))
+    write_text(run_dir / JOB, job.model_dump_json(indent=2) + "\n")
+    return run_dir / JOB
