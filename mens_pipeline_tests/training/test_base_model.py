@@ -1,6 +1,7 @@
 """Base models on this machine, and what is said about those that are not."""
 
 import fcntl
+import hashlib
 import json
 import socket
 import threading
@@ -8,6 +9,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +28,12 @@ _NOWHERE = "http://127.0.0.1:9"
 @pytest.fixture
 def no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A Hub and a package index that cannot be reached, and an empty cache of the Hub, which is given."""
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "users"))
     monkeypatch.setattr(constants, "ENDPOINT", _NOWHERE)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     for name, value in {"PIP_INDEX_URL": _NOWHERE, "PIP_RETRIES": "0", "PIP_NO_INDEX": "1"}.items():
         monkeypatch.setenv(name, value)
-    return tmp_path / "hub"
+    return tmp_path / "users"
 
 
 def _cached(hub: Path, name: str, write: Callable[[Path], object]) -> None:
@@ -180,7 +182,7 @@ def test_half_a_model_in_the_cache_is_not_taken(no_hub: Path, tmp_path: Path) ->
     _cached(no_hub, "org/model", lambda folder: (write_folder(folder) / "model.safetensors").unlink())
     said: list[str] = []
 
-    with pytest.raises(RefusedError, match=r"cache: no \*\.safetensors in .*; hub: no \*\.safetensors in .*\. Name"):
+    with pytest.raises(RefusedError, match=r"cache: no \*\.safetensors in .*; cache: .*; hub: Local.*\. Name"):
         find_base_model("org/model", None, tmp_path, said.append)
     assert said == ["asking the Hub for org/model"]
 
@@ -190,9 +192,88 @@ def test_half_a_model_in_the_cache_is_not_taken(no_hub: Path, tmp_path: Path) ->
 def test_a_model_that_cannot_be_had_is_refused_with_all_that_was_tried(tmp_path: Path, name: str) -> None:
     """Cache and Hub, and what to do."""
     with pytest.raises(
-        RefusedError, match=r"^base model .*: cache: \w+ \(.+\); hub: \w+ \(.+\)\. Name a folder with the model, or"
+        RefusedError,
+        match=r"^base model .*: cache: .+; cache: .+; hub: \w+ \(.+\)\. Name a folder",
     ):
         find_base_model(name, None, tmp_path)
+
+
+class _Files(BaseHTTPRequestHandler):
+    """A Hub with one model, that tells what it was asked for."""
+
+    folder: Path
+    asked: list[str]
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Say nothing."""
+
+    def do_HEAD(self) -> None:
+        """What a file is."""
+        self._answer()
+
+    def do_GET(self) -> None:
+        """The names of all files, or the content of one."""
+        if not self.path.startswith("/api/"):
+            self.asked.append(self.path.rsplit("/", 1)[1])
+        self._answer()
+
+    def _answer(self) -> None:
+        name = self.path.rsplit("/", 1)[1]
+        if "/tree/" in self.path:
+            files = [(path.name, path.stat().st_size) for path in sorted(self.folder.iterdir())]
+            tree = [{"type": "file", "path": name, "size": size, "oid": "0" * 40} for name, size in files]
+            content = json.dumps(tree).encode()
+        elif self.path.startswith("/api/"):
+            siblings = [{"rfilename": path.name} for path in sorted(self.folder.iterdir())]
+            content = json.dumps({"id": "org/model", "sha": _COMMIT, "siblings": siblings}).encode()
+        else:
+            content = (self.folder / name).read_bytes()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("X-Repo-Commit", _COMMIT)
+        self.send_header("ETag", f'"{hashlib.sha1(content, usedforsecurity=False).hexdigest()}"')
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+
+@pytest.fixture
+def hub_with_a_model(no_hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Files]]:
+    """A Hub on this machine; nothing of it is in the user's own cache."""
+    assert not no_hub.exists()
+    handler = type("Files", (_Files,), {"folder": tmp_path / "published", "asked": []})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        url = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setattr(constants, "ENDPOINT", url)
+        pattern = "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + pattern)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield handler
+        server.shutdown()
+
+
+def test_what_is_fetched_lies_in_our_own_cache(hub_with_a_model: type[_Files], no_hub: Path, tmp_path: Path) -> None:
+    """Where everything of the pipeline lies; the second time nothing is asked."""
+    write_folder(hub_with_a_model.folder)
+    fetched = find_base_model("org/model", None, tmp_path / "cache")
+    again = find_base_model("org/model", None, tmp_path / "cache")
+
+    assert (fetched.origin, fetched.revision, again.origin) == ("hub", _COMMIT, "cache")
+    assert fetched.path.is_relative_to(tmp_path / "cache" / "hub")
+    assert again.path == fetched.path
+    assert sorted(set(hub_with_a_model.asked)) == ["config.json", "model.safetensors", "tokenizer.json"]
+    assert not list(no_hub.rglob("*.safetensors"))
+
+
+def test_what_cannot_be_trained_is_refused_before_its_weights_are_fetched(
+    hub_with_a_model: type[_Files], tmp_path: Path
+) -> None:
+    """Its configuration says so."""
+    write_folder(hub_with_a_model.folder, architectures=["BertForMaskedLM"])
+
+    with pytest.raises(RefusedError, match="BertForMaskedLM is no causal language model"):
+        find_base_model("org/model", None, tmp_path / "cache")
+    assert "model.safetensors" not in hub_with_a_model.asked
 
 
 @pytest.fixture
@@ -217,9 +298,7 @@ def rude_hub(no_hub: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.usefixtures("rude_hub")
 def test_a_hub_that_hangs_up_is_one_that_cannot_be_reached(tmp_path: Path) -> None:
     """A message, no traceback."""
-    with pytest.raises(
-        RefusedError, match=r"cache: \w+ \(.+\); hub: RemoteProtocolError \(Server disconnected.*\)\. Name"
-    ):
+    with pytest.raises(RefusedError, match=r"cache: .+; hub: RemoteProtocolError \(Server disconnected.*\)\. Name"):
         find_base_model("org/model", None, tmp_path)
 
 
