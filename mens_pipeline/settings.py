@@ -70,7 +70,7 @@ class Settings(BaseSettings):
         default=None,
         validation_alias="VCS_SHA",
         pattern="^[0-9A-Za-z._-]{4,64}$",
-        description="What adapters are named after; else the commit of this repository.",
+        description="What adapters are named after; else the commit that the workspace is at.",
     )
     num_workers: int = Field(
         default_factory=_num_processors,
@@ -214,6 +214,17 @@ def present_of(settings: Settings, heldout: Path | None) -> "Present":
         benchmark_sha256=load_benchmark(settings.benchmark_dir).digest if settings.benchmark else None,
         is_benchmark_asked=settings.benchmark,
     )
+
+
+def artifact_commit(settings: Settings) -> str | None:
+    """What adapters are named after: VCS_SHA, else the commit that the workspace is at; None where there is none.
+
+    Args:
+        settings: The environment.
+    """
+    from mens_pipeline.corpus.checkout import head_commit  # noqa: PLC0415 - most commands name nothing
+
+    return settings.vcs_sha or head_commit(settings.source_root)
 
 
 def recipe_variables() -> dict[str, str]:

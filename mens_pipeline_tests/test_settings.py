@@ -1,6 +1,8 @@
 """The environment."""
 
 import os
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import (
     PROJECT_ROOT,
+    artifact_commit,
     go_offline,
     load_settings,
     recipe_variables,
@@ -53,13 +56,19 @@ def test_a_machine_may_be_kept_to_its_processor(
     assert load_settings().backend == backend
 
 
-def test_adapters_are_named_after_a_commit_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`VCS_SHA`, or none."""
+def test_adapters_are_named_after_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`VCS_SHA`, else the one that the workspace is at, else none."""
     monkeypatch.delenv("VCS_SHA", raising=False)
-    assert load_settings().vcs_sha is None
+    monkeypatch.setenv("MENS_SOURCE_ROOT", str(tmp_path))
+    assert artifact_commit(load_settings()) is None
+    for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "x")):
+        subprocess.run(("git", "-c", "user.name=t", "-c", "user.email=t@example.org", *words), cwd=tmp_path, check=True)
+    commit = artifact_commit(load_settings())
+    assert commit is not None
+    assert re.fullmatch("[0-9a-f]{40}", commit)
     monkeypatch.setenv("VCS_SHA", "0123abcd")
 
-    assert load_settings().vcs_sha == "0123abcd"
+    assert artifact_commit(load_settings()) == "0123abcd"
 
 
 @pytest.mark.parametrize(

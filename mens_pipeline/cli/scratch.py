@@ -128,14 +128,18 @@ def _prepare(  # noqa: PLR0913 - what the command was told
 
 
 def _train(run: "PreparedScratch") -> dict[str, Any]:
-    from mens_pipeline.settings import load_settings, training_environment  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.settings import (  # noqa: PLC0415 - only a real run needs these
+        artifact_commit,
+        load_settings,
+        training_environment,
+    )
     from mens_pipeline.training.job import ExitCode  # noqa: PLC0415 - likewise
     from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
     from mens_pipeline.training.scratch.finish import finish_scratch  # noqa: PLC0415 - likewise
     from mens_pipeline.training.scratch.job import MODULE  # noqa: PLC0415 - likewise
     from mens_pipeline.training.telemetry_log import FILE, Follower  # noqa: PLC0415 - likewise
 
-    run_dir, vcs_sha = run.job.run_dir, load_settings().vcs_sha
+    run_dir, vcs_sha = run.job.run_dir, artifact_commit(load_settings())
     if run.is_done:
         tell("this very run is complete; nothing is trained again")
         return finish_scratch(run, vcs_sha, ExitCode.DONE)

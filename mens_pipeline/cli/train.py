@@ -219,17 +219,22 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
 
 
 def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
-    from mens_pipeline.settings import load_settings, training_environment  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.settings import (  # noqa: PLC0415 - only a real run needs these
+        artifact_commit,
+        load_settings,
+        training_environment,
+    )
     from mens_pipeline.training.finish import finish_run  # noqa: PLC0415 - likewise
     from mens_pipeline.training.job import MODULE, ExitCode  # noqa: PLC0415 - likewise
     from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
     from mens_pipeline.training.telemetry_log import FILE, Follower  # noqa: PLC0415 - likewise
 
     settings = load_settings()
+    commit = artifact_commit(settings)
     run_dir = run.job.run_dir
     if run.is_done:
         tell("this very run is complete; nothing is trained again")
-        return finish_run(run, resolved, settings.vcs_sha, ExitCode.DONE, settings.backend)
+        return finish_run(run, resolved, commit, ExitCode.DONE, settings.backend)
     follower = Follower(run_dir / FILE, show_updates())
     try:
         code = run_child(
@@ -238,7 +243,7 @@ def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
     except KeyboardInterrupt:
         tell("interrupted; run the same command to go on from the newest checkpoint")
         raise typer.Exit(_INTERRUPTED) from None
-    return finish_run(run, resolved, settings.vcs_sha, code, settings.backend)
+    return finish_run(run, resolved, commit, code, settings.backend)
 
 
 def _summary(manifest: dict[str, Any], run_dir: Path) -> str:

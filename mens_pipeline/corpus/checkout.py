@@ -17,6 +17,9 @@ _NEWEST_CHANGE: Final = (
     f":(glob)**/{ROOTS_FILE}",
 )
 
+_MOST_SECONDS: Final = 30
+"""A checkout may have a pipe where git looks for a file, which would keep it for ever."""
+
 _HEAD: Final = ("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
 
 
@@ -40,16 +43,18 @@ def head_commit(folder: Path) -> str | None:
     return _told(folder, _HEAD)
 
 
-def _told(folder: Path, words: tuple[str, ...]) -> str | None:
-    """What git prints; None where it prints nothing, refuses, or is not there."""
+def _told(folder: Path, words: tuple[str, ...], most_seconds: float = _MOST_SECONDS) -> str | None:
+    """What git prints; None where it prints nothing, refuses, does not end, or is not there."""
     try:
         result = subprocess.run(  # noqa: S603 - our own words
             (*_GIT, *words),
             cwd=folder,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,
+            timeout=most_seconds,
         )
-    except OSError:
+    except (OSError, subprocess.TimeoutExpired):
         return None
     return result.stdout.strip() or None if result.returncode == 0 else None

@@ -1,10 +1,12 @@
 """The git commit of a folder, or none."""
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from mens_pipeline.corpus import checkout
 from mens_pipeline.corpus.checkout import commit_of, head_commit
 
 _GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@example.org")
@@ -46,6 +48,15 @@ def test_the_head_is_the_commit_that_is_checked_out(tmp_path: Path) -> None:
     assert head_commit(tmp_path / "below") == heads[-1]
     _git(tmp_path, "checkout", "-q", "--detach", "HEAD~1")
     assert head_commit(tmp_path) == heads[0]
+
+
+def test_a_checkout_that_keeps_git_waiting_has_no_commit(tmp_path: Path) -> None:
+    """A pipe where git looks for a file."""
+    _git(tmp_path, "init", "-q")
+    (tmp_path / ".git" / "HEAD").unlink()
+    os.mkfifo(tmp_path / ".git" / "HEAD")
+
+    assert checkout._told(tmp_path, ("rev-parse", "HEAD"), most_seconds=1) is None  # noqa: SLF001 - the limit is 30 s
 
 
 def test_without_git_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from mens_pipeline.orchestration.defs.training import quarters_of
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
-from mens_pipeline.settings import GATE_POLICY, load_settings
+from mens_pipeline.settings import GATE_POLICY, artifact_commit, load_settings
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.scratch.architecture import SHAPES, ScratchConfig
 from mens_pipeline.training.scratch.finish import KIND
@@ -63,7 +63,7 @@ def scratch_model(
         run,
         store.open(),
         lambda prepared: trainer.run(context, prepared, MODULE),
-        settings.vcs_sha,
+        artifact_commit(settings),
         anew=config.force_train,
     )
     return dg.MaterializeResult(

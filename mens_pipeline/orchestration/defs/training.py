@@ -15,7 +15,7 @@ from mens_pipeline.orchestration.defs.mix import mixed_train_set
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
-from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, load_settings, recipe_variables
+from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, artifact_commit, load_settings, recipe_variables
 from mens_pipeline.training.base_model import find_base_model
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe, load_named, resolve_recipe
@@ -85,7 +85,7 @@ def qlora_adapter(
         resolved,
         store.open(),
         lambda r: trainer.run(context, r),
-        settings.vcs_sha,
+        artifact_commit(settings),
         settings.backend,
         anew=config.force_train,
     )
