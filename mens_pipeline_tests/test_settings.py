@@ -71,6 +71,18 @@ def test_adapters_are_named_after_a_commit(tmp_path: Path, monkeypatch: pytest.M
     assert artifact_commit(load_settings()) == "0123abcd"
 
 
+@pytest.mark.parametrize(("seen", "left"), [(None, "0"), ("2,3", "2"), ("GPU-8e0a", "GPU-8e0a"), ("", "")])
+def test_a_process_that_loads_a_model_sees_one_card(
+    monkeypatch: pytest.MonkeyPatch, seen: str | None, left: str
+) -> None:
+    """The first of those that the user allows; the trainer would take all that it sees."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if seen is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", seen)
+
+    assert training_environment()["CUDA_VISIBLE_DEVICES"] == left
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("VOX_BACKEND", "cuda"), ("VOX_BACKEND", ""), ("VCS_SHA", "a b c d"), ("VCS_SHA", "../x"), ("VCS_SHA", "abc")],

@@ -61,9 +61,9 @@ def main(shape: str, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     model.save_pretrained(folder)
     base = find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models")
-    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
-        if (base.path / name).is_file():
-            shutil.copy2(base.path / name, folder / name)
+    for pattern in ("tokenizer*.json", "special_tokens_map.json", "*.jinja"):
+        for file in base.path.glob(pattern):
+            shutil.copy2(file, folder / file.name)
     print(f"{sum(p.numel() for p in model.parameters()):,} values in {folder}")
 
 

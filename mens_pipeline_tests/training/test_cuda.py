@@ -2,17 +2,25 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from mens_pipeline.settings import training_environment
 from mens_pipeline.training.devices import DeviceChoice
-from mens_pipeline.training.job import MODULE, RESULT, ExitCode
+from mens_pipeline.training.job import ADAPTER, MODULE, RESULT, ExitCode, newest_checkpoint
 from mens_pipeline.training.launch import run_child
+from mens_pipeline.training.prepare import PreparedRun
+from mens_pipeline.training.telemetry_log import FILE, steps_of
 from mens_pipeline_tests.training.runs import prepared
+from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 pytestmark = pytest.mark.gpu
+
+_HIDDEN: Final = 2048
+"""So wide that matrices of rank 32 have more than the 100,000 values from which bitsandbytes pages their moments."""
+
+_RECIPE: Final[dict[str, Any]] = {"lora_r": 32, "lora_alpha": 64, "num_train_epochs": 2, "save_steps": 2}
 
 
 @pytest.fixture(autouse=True)
@@ -23,13 +31,83 @@ def _card() -> None:
         pytest.skip("this machine has no CUDA device")
 
 
-def test_a_card_trains_every_matrix_in_bfloat16(tiny_base: Path, tmp_path: Path) -> None:
-    """NF4, paged 8-bit AdamW, activation checkpointing: every matrix changes, the base does not."""
-    recipe: dict[str, Any] = {"num_train_epochs": 4, "save_steps": 1000, "bnb_4bit_compute_dtype": "auto"}
-    run = prepared(tiny_base, tmp_path, choice=DeviceChoice.CUDA, **recipe)
-    code = run_child(MODULE, run.job_path, training_environment(), lambda: None, 60, tmp_path / "child.log")
-    assert code == ExitCode.DONE, (tmp_path / "child.log").read_text()[-2000:]
-    result = json.loads((run.job.run_dir / RESULT).read_text())
+@pytest.fixture(scope="module")
+def wide_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A base of two wide layers."""
+    return write_tiny_base(tmp_path_factory.mktemp("wide") / "base", hidden=_HIDDEN)
+
+
+def _train(run: PreparedRun, stop_at: int | None = None) -> int:
+    """Train in a process of its own; killed without a warning once its log tells of an update."""
+    log = run.job.run_dir / FILE
+
+    def poll() -> None:
+        if stop_at is not None and log.is_file() and any(step["step"] >= stop_at for step in steps_of(log)):
+            raise _KilledError
+
+    return run_child(MODULE, run.job_path, training_environment(), poll, 0, run.job.run_dir / "child.log")
+
+
+class _KilledError(Exception):
+    """A test wants the process to end."""
+
+
+def _result(run: PreparedRun) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads((run.job.run_dir / RESULT).read_text())
+    return result
+
+
+def test_a_card_trains_every_matrix_in_bfloat16(wide_base: Path, tmp_path: Path) -> None:
+    """NF4, paged 8-bit AdamW, activation checkpointing: every matrix changes, in float32, and the base does not."""
+    import torch
+    from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
+
+    run = prepared(wide_base, tmp_path, choice=DeviceChoice.CUDA, bnb_4bit_compute_dtype="auto", **_RECIPE)
+    assert _train(run) == ExitCode.DONE, (run.job.run_dir / "child.log").read_text()[-2000:]
+    result = _result(run)
+    checkpoint = newest_checkpoint(run.job.run_dir)
+    assert checkpoint is not None
+    moments = torch.load(checkpoint / "optimizer.pt", map_location="cpu", weights_only=False)["state"].values()
+    adapter = load_file(run.job.run_dir / ADAPTER / "adapter_model.safetensors")
 
     assert (result["device"], result["compute_dtype"]) == ("cuda", "bfloat16")
     assert result["num_changed_matrices"] == result["num_adapter_matrices"] > 0
+    assert {tensor.dtype for tensor in adapter.values()} == {torch.float32}
+    assert {state["state1"].dtype for state in moments if state["state1"].numel() > 4096} == {torch.uint8}
+    assert max(tensor.numel() for tensor in adapter.values()) > 100_000
+
+
+def test_a_card_has_the_loss_of_the_processor(wide_base: Path, tmp_path: Path) -> None:
+    """The first update, before anything is learnt: the library's loss there is ours here, row weights and all."""
+    fields = {**_RECIPE, "max_steps": 1, "bnb_4bit_compute_dtype": "float32"}
+    weights: dict[str, Any] = {
+        "trajectory_weighting": True,
+        "trajectory_quality_floor": 1,
+        "trajectory_quality_boost": 4.0,
+    }
+    runs = {
+        choice: prepared(wide_base, tmp_path / choice, choice=choice, **fields, **weights)
+        for choice in (DeviceChoice.CUDA, DeviceChoice.CPU)
+    }
+    for run in runs.values():
+        assert _train(run) == ExitCode.DONE, (run.job.run_dir / "child.log").read_text()[-2000:]
+    (card,), (processor,) = (list(steps_of(run.job.run_dir / FILE)) for run in runs.values())
+
+    assert card["loss"] == pytest.approx(processor["loss"], rel=1e-3)
+    assert card["grad_norm"] == pytest.approx(processor["grad_norm"], rel=2e-2)
+
+
+def test_a_run_on_a_card_goes_on_where_it_was_killed(wide_base: Path, tmp_path: Path) -> None:
+    """From its newest checkpoint, moments and all, to the end of the plan; its losses are those of an untouched run."""
+    untouched, killed = (
+        prepared(wide_base, tmp_path / name, choice=DeviceChoice.CUDA, **_RECIPE) for name in ("untouched", "killed")
+    )
+    assert _train(untouched) == ExitCode.DONE
+    with pytest.raises(_KilledError):
+        _train(killed, stop_at=5)
+    assert newest_checkpoint(killed.job.run_dir) is not None
+    assert _train(killed) == ExitCode.DONE
+    losses = [[step["loss"] for step in steps_of(run.job.run_dir / FILE)] for run in (untouched, killed)]
+
+    assert _result(killed)["num_steps"] == _result(untouched)["num_steps"]
+    assert losses[1] == pytest.approx(losses[0], rel=5e-3)

@@ -13,12 +13,13 @@ LAYERS = 2
 HEADS = 4
 
 
-def write_tiny_base(folder: Path, tokenizer: "Tokenizer | None" = None) -> Path:
+def write_tiny_base(folder: Path, tokenizer: "Tokenizer | None" = None, hidden: int = HIDDEN) -> Path:
     """A Llama of random weights, the same each time, as a Hugging Face folder.
 
     Args:
         folder: Where it goes.
         tokenizer: One that knows the control tokens of ChatML; None for one of single bytes.
+        hidden: Width.
     """
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -29,8 +30,8 @@ def write_tiny_base(folder: Path, tokenizer: "Tokenizer | None" = None) -> Path:
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=len(wrapped),
-        hidden_size=HIDDEN,
-        intermediate_size=2 * HIDDEN,
+        hidden_size=hidden,
+        intermediate_size=2 * hidden,
         num_hidden_layers=LAYERS,
         num_attention_heads=HEADS,
         num_key_value_heads=2,
