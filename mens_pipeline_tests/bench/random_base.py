@@ -1,7 +1,7 @@
 """A base model of random weights in the shape of a real one, to measure speed where the real one is not at hand.
 
 `python -m mens_pipeline_tests.bench.random_base qwen3-4b FOLDER`, then name the folder with `--base` to the benches of
-training and generation. What such a model writes means nothing; what it costs is what the real one costs.
+training and generation, and `--device cuda`. What such a model writes means nothing; it costs what the real one costs.
 """
 
 import shutil
