@@ -73,7 +73,7 @@ def test_a_dry_run_looks_and_trains_nothing(data: Path, tmp_path: Path) -> None:
 
 
 def test_the_full_model_is_the_default(data: Path, tmp_path: Path) -> None:
-    """As the seeds have it."""
+    """As upstream's plan has it."""
     result = _invoke("scratch", "train", "--data-dir", data, "--output-dir", tmp_path / "run", "--dry-run")
 
     assert json.loads(result.stdout)["num_parameters"] == 38_227_968

@@ -64,7 +64,7 @@ def test_one_update_changes_every_matrix_of_the_adapter_and_nothing_else(tiny_ba
 
 
 def test_only_named_layers_get_an_adapter(tiny_base: Path, tmp_path: Path) -> None:
-    """As the journey has it: query and value projections."""
+    """As in the preset `journey`: query and value projections."""
     run = prepared(tiny_base, tmp_path, max_steps=1, target_modules="q_proj,v_proj")
 
     assert _train(run)["num_adapter_matrices"] == 2 * LAYERS * 2
