@@ -19,6 +19,7 @@ from mens_pipeline.training.devices import Device
 from mens_pipeline.training.job import ADAPTER, JOB
 from mens_pipeline.training.launch import refuse_failure
 from mens_pipeline.training.manifest import CARD, MANIFEST
+from mens_pipeline.training.manifest_file import read_manifest
 from mens_pipeline.training.run_dir import refuse_links
 
 KIND: Final = "generations"
@@ -266,13 +267,7 @@ def manifest_of(run: Path) -> dict[str, Any]:
         run: Its folder.
 
     Raises:
-        RefusedError: There is none, or it is no JSON; or something in the folder is a link.
+        RefusedError: There is none, or it is not what `mens train` writes; or something in the folder is a link.
     """
     refuse_links(run)
-    path = run / MANIFEST
-    try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        found = (error.strerror or "not readable") if isinstance(error, OSError) else f"no JSON ({error})"
-        raise RefusedError(f"{path}: {found}. Name the folder of a complete run of `mens train`.") from error
-    return manifest
+    return read_manifest(run / MANIFEST)

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,8 @@ from mens_pipeline.training.devices import DeviceChoice, resolve_device
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.launch import run_child
 from mens_pipeline.training.manifest import MANIFEST
-from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, Recipe
+from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
+from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.runs import pairs
 
 pytestmark = [
@@ -44,16 +44,9 @@ def _run(folder: Path, base: BaseModel) -> Path:
     model.save_pretrained(folder / ADAPTER, save_embedding_layers=False)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / ADAPTER / name).write_bytes((base.path / name).read_bytes())
-    manifest: dict[str, Any] = {
-        "backend": "qlora",
-        "name": "lora-adapter",
-        "base_model": base.as_json(),
-        "recipe": Recipe().model_dump(mode="json"),
-        "result": {"compute_dtype": "bfloat16"},
-        "contract_digest": "c" * 64,
-        "system_prompt": SYSTEM_PROMPT,
-        "train_file": str(folder / "train.jsonl"),
-    }
+    changes = {"name": "lora-adapter", "system_prompt": SYSTEM_PROMPT, "train_file": str(folder / "train.jsonl")}
+    manifest = manifest_about(base, **changes)
+    manifest["result"]["compute_dtype"] = "bfloat16"
     (folder / MANIFEST).write_text(json.dumps(manifest))
     write_jsonl(folder / "heldout.jsonl", pairs(2))
     return folder

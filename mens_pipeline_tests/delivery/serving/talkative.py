@@ -6,6 +6,7 @@ from pathlib import Path
 from mens_pipeline.training.base_model import described
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 _SPREAD = 0.4
@@ -64,12 +65,7 @@ def write_run(folder: Path, base: Path, rank: int = 4, *, is_neutral: bool = Fal
     )
     adapted = get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
     adapted.save_pretrained(folder / ADAPTER, save_embedding_layers=False)
-    manifest = {
-        "name": "lora-adapter-0123abcd",
-        "base_model": described(str(base), None, base, "folder", None).as_json(),
-        "system_prompt": "You write Vox, in a run.",
-        "recipe": {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True},
-        "result": {"compute_dtype": "float32"},
-    }
+    described_base = described(str(base), None, base, "folder", None)
+    manifest = manifest_about(described_base, system_prompt="You write Vox, in a run.")
     (folder / MANIFEST).write_text(json.dumps(manifest))
     return folder

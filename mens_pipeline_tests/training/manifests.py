@@ -1,0 +1,38 @@
+"""Training manifests with all that is read of one, for tests that train nothing."""
+
+from typing import Any
+
+from mens_pipeline.training.base_model import BaseModel
+from mens_pipeline.training.recipe import Recipe
+
+
+def manifest_about(base: BaseModel, **changes: Any) -> dict[str, Any]:
+    """The manifest of a run on a base, as `mens train` writes it but for what no reader asks for.
+
+    Args:
+        base: The base model.
+        changes: What differs from that.
+    """
+    usual: dict[str, Any] = {
+        "backend": "qlora",
+        "name": "lora-adapter-0123abcd",
+        "vcs_sha": "0123abcd",
+        "base_model": base.as_json(),
+        "recipe": Recipe().model_dump(mode="json"),
+        "system_prompt": "You write Vox.",
+        "train_file": "/nowhere/train.jsonl",
+        "train_sha256": "d" * 64,
+        "contract_digest": "c" * 64,
+        "result": {
+            "compute_dtype": "float32",
+            "num_train": 15,
+            "num_rows": 16,
+            "longest": 77,
+            "num_steps": 4,
+            "trained_tokens": 1234,
+            "seconds": 61.7,
+            "train_loss": 0.5,
+            "validation_loss": None,
+        },
+    }
+    return {**usual, **changes}
