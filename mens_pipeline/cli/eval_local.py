@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from mens_pipeline.cli.terminal import say
-from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.training.devices import DeviceChoice
 
 if TYPE_CHECKING:
+    from mens_pipeline.corpus.store import Artifact
     from mens_pipeline.evaluation.generation import Decoding
     from mens_pipeline.evaluation.prepare import PreparedGeneration
     from mens_pipeline.evaluation.results import EvalResults
@@ -58,10 +59,10 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
         examination,
         prepare_generations,
     )
+    from mens_pipeline.evaluation.heldout_beside import heldout_beside  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.prepare import Conditions, answer_fits, manifest_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.receipt import read_results  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.run_folder import remember  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
 
@@ -71,7 +72,7 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     _say(f"device {chosen.kind}: {chosen.name}")
     benchmark = None if no_bench else load_benchmark(bench or settings.benchmark_dir)
     decoding = _decoding(num_samples=samples, temperature=temperature, max_new_tokens=max_tokens, seed=seed_base)
-    exam = examination(heldout or _heldout_beside(manifest), benchmark, answer_fits(manifest, decoding))
+    exam = examination(heldout or heldout_beside(manifest), benchmark, answer_fits(manifest, decoding))
     _say(f"{len(exam.tasks)} requests to base and adapter")
     if exam.num_too_long:
         _say(f"{exam.num_too_long} not asked: not even their reference fits into {decoding.max_new_tokens} tokens")
@@ -85,7 +86,7 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
         raise typer.Exit(_INTERRUPTED) from None
     for name in evaluation.manifest["outputs"]:
         shutil.copy2(evaluation.path / name, run_dir / name)
-    remember(run_dir, evaluation)
+    _put_into(run_dir, evaluation)
     write_page(run_dir / PAGE, evaluation.path, run_dir, None)
     results = read_results(run_dir / RESULTS)
     assert results is not None, "what was just written can be read"  # noqa: S101 - our own impossibility
@@ -97,11 +98,18 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
         _say("nothing has changed since this was judged before")
 
 
-def _heldout_beside(manifest: dict[str, Any]) -> Path:
-    path = Path(manifest["train_file"]).with_name("heldout.jsonl")
-    if not path.is_file():
-        raise RefusedError(f"{path}: no held-out pairs beside the train set. Name them with --heldout FILE.")
-    return path
+def _put_into(run_dir: Path, evaluation: "Artifact") -> None:
+    """The documents of an evaluation in the place of those before it, and of the verdict on those."""
+    from mens_pipeline.evaluation.benchmark_gate import KIND as GATE  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.evaluation.receipt import FAILED, RECEIPT  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.run_folder import forget, remember  # noqa: PLC0415 - likewise
+
+    for name in (RECEIPT, FAILED):
+        (run_dir / name).unlink(missing_ok=True)
+    forget(run_dir, GATE)
+    for name in evaluation.manifest["outputs"]:
+        shutil.copy2(evaluation.path / name, run_dir / name)
+    remember(run_dir, evaluation)
 
 
 def _decoding(**changes: float | None) -> "Decoding":

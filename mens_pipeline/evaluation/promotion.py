@@ -25,8 +25,8 @@ from mens_pipeline.evaluation.history import (
 from mens_pipeline.evaluation.override import OVERRIDE, Override
 from mens_pipeline.evaluation.policy import Thresholds
 from mens_pipeline.evaluation.prepare import adapter_digest
-from mens_pipeline.evaluation.receipt import RECEIPT, Judged, Receipt, digest_of_thresholds, verdict_on
-from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.evaluation.receipt import RECEIPT, Judged, Receipt, digest_of_thresholds, read_json, verdict_on
+from mens_pipeline.evaluation.results import RESULTS, Subject
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.telemetry_log import FILE
@@ -40,13 +40,17 @@ class Present:
 
     Attributes:
         thresholds: What the policy demands.
-        heldout_sha256: Of the held-out pairs; None when they are not at hand.
+        results_sha256: Of the figures of the newest evaluation.
+        heldout_sha256: Of the held-out pairs; None when they cannot be told.
+        heldout_problem: Then, why.
         benchmark_sha256: Of the benchmark; None when it has no say.
         is_benchmark_asked: Whether it has a say.
     """
 
     thresholds: Thresholds
+    results_sha256: str
     heldout_sha256: str | None
+    heldout_problem: str
     benchmark_sha256: str | None
     is_benchmark_asked: bool
 
@@ -157,7 +161,7 @@ def objections(
         run: The folder of the adapter.
         store: Where promoted adapters are kept.
         present: What holds now.
-        is_overridden: Whether a failing verdict is no reason.
+        is_overridden: Whether neither a failing verdict nor a held-out set that cannot be told is a reason.
     """
     changed = gate.changed()
     if changed:
@@ -174,6 +178,8 @@ def objections(
         yield f"The verdict is about adapter {judged[:12]}, this is {found[:12]}; evaluate this one."
     elif found in withdrawn(store) and not is_overridden:
         yield "It was taken out of use by a rollback; sign an override to promote it again."
+    if present.heldout_sha256 is None and not is_overridden:
+        yield f"Nothing says that it was judged by what was held out of its training: {present.heldout_problem}"
     yield from _out_of_date(receipt, gate, run, store, present)
     yield from _not_reproduced(receipt, gate)
     if not receipt.overall_passed and not is_overridden:
@@ -190,19 +196,37 @@ def _out_of_date(receipt: Receipt, gate: Artifact, run: Path, store: ArtifactSto
         yield f"The policy {receipt.policy} has changed since; run the gate again."
     if present.is_benchmark_asked and not receipt.is_benchmark_asked:
         yield "The benchmark had no say; run the gate again."
-    if subject is None:
-        return
-    for what, then, now in (
-        ("held-out set", subject.heldout_sha256, present.heldout_sha256),
-        ("benchmark", subject.benchmark_sha256, present.benchmark_sha256),
-    ):
-        if now is not None and then != now:
-            yield f"The {what} has changed since; evaluate again."
+    if receipt.sources.get(RESULTS) != present.results_sha256:
+        yield "It was evaluated again since the verdict; run the gate again."
     manifest = run / MANIFEST
     if not manifest.is_file() or digest_of(manifest) != receipt.sources.get(MANIFEST):
         yield f"{MANIFEST} is not the one that was judged; run the gate again."
     if digest_of(gate.path / RESULTS) != receipt.sources.get(RESULTS):
         yield f"{RESULTS} is not the one that was judged; run the gate again."
+    if subject is not None:
+        yield from _judged_otherwise(subject, gate, present)
+
+
+def _judged_otherwise(subject: Subject, gate: Artifact, present: Present) -> Iterator[str]:
+    """By what else it was judged than what holds now."""
+    for what, then, now in (
+        ("held-out set", subject.heldout_sha256, present.heldout_sha256),
+        ("benchmark", subject.benchmark_sha256, present.benchmark_sha256),
+    ):
+        if now is not None and then != now:
+            yield f"The {what} is not the one it was judged by; evaluate again."
+    base = _base_sha256(gate.path / MANIFEST)
+    judged = subject.base_sha256
+    if base != judged:
+        yield f"The verdict is about base {judged[:12]}, the run was trained on {base[:12]}; evaluate again."
+
+
+def _base_sha256(manifest: Path) -> str:
+    """The base model that a run was trained on, by hash; `nothing` when its manifest does not say."""
+    content, _ = read_json(manifest)
+    base = content.get("base_model") if content is not None else None
+    found = base.get("sha256") if isinstance(base, dict) else None
+    return found if isinstance(found, str) else "nothing"
 
 
 def _demands_as_much(judged_by: Thresholds, present: Thresholds) -> bool:

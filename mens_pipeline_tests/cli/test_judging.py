@@ -86,6 +86,26 @@ def test_a_run_is_judged_refused_overridden_and_rolled_back(
     assert "it is the first one" in _message(rollback)
 
 
+@pytest.mark.slow
+def test_a_run_judged_by_its_own_training_rows_is_refused(trained: Path, store: ArtifactStore) -> None:
+    """Whatever file a person names, the one beside the train set is what counts; judging anew forgets the verdict."""
+    train = trained.parent / "train.jsonl"
+    judged = _invoke("eval-local", "--run-dir", trained, *_SHORT, "--heldout", train)
+    _invoke("gate", "--run-dir", trained)
+    refused = _message(_invoke("promote", "--run-dir", trained))
+    own = _invoke("eval-local", "--run-dir", trained, *_SHORT)
+    forgotten = _message(_invoke("promote", "--run-dir", trained))
+    left = {path.name for path in trained.iterdir()}
+    _invoke("gate", "--run-dir", trained)
+
+    assert judged.exit_code == own.exit_code == 0, judged.stderr
+    assert "The held-out set is not the one it was judged by; evaluate again" in refused
+    assert left.isdisjoint({"gate_receipt.json", "eval_gate_failed.json"})
+    assert "Run `mens gate --run-dir" in forgotten
+    assert "held-out set" not in _message(_invoke("promote", "--run-dir", trained))
+    assert champion_key(store) is None
+
+
 def test_a_run_that_was_not_judged_gets_no_verdict(tmp_path: Path, store: ArtifactStore) -> None:
     """The message names the command that comes first."""
     result = _invoke("gate", "--run-dir", tmp_path)

@@ -2,18 +2,21 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.evaluation import promotion
 from mens_pipeline.evaluation.benchmark_gate import build_benchmark_gate
 from mens_pipeline.evaluation.eval_results import KIND, write_documents
 from mens_pipeline.evaluation.evaluate import Answers, ChampionAnswers, evaluate_answers
 from mens_pipeline.evaluation.generation import Answer, Decoding
 from mens_pipeline.evaluation.history import rival_of
+from mens_pipeline.evaluation.override import Override
 from mens_pipeline.evaluation.policy import Thresholds
 from mens_pipeline.evaluation.prepare import WEIGHTS, adapter_digest
-from mens_pipeline.evaluation.promotion import Present
+from mens_pipeline.evaluation.promotion import Present, Promotion
 from mens_pipeline.evaluation.results import Subject
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.language import Mode
@@ -37,7 +40,15 @@ THRESHOLDS = Thresholds(
     max_regression_p=0.01,
     warn_only=("throughput", "stop_rate"),
 )
-PRESENT = Present(THRESHOLDS, HELDOUT, None, is_benchmark_asked=False)
+PRESENT = Present(
+    thresholds=THRESHOLDS,
+    results_sha256="",
+    heldout_sha256=HELDOUT,
+    heldout_problem="",
+    benchmark_sha256=None,
+    is_benchmark_asked=False,
+)
+"""What holds when a run is judged; of which evaluation, `promote` says."""
 
 _NUM_TASKS = 40
 
@@ -94,6 +105,7 @@ def training_manifest() -> dict[str, Any]:
     """What a verdict reads of a training manifest."""
     return {
         "vcs_sha": "abc1234",
+        "base_model": {"name": "tiny", "sha256": BASE},
         "result": {
             "device": "cpu",
             "num_supervised_tokens": 40,
@@ -124,7 +136,11 @@ def evaluated(
     """
     sha256 = adapter_digest(run)
     subject = Subject(
-        adapter_sha256=sha256, base_sha256=BASE, base_model="tiny", heldout_sha256=heldout_sha256, benchmark_sha256=None
+        adapter_sha256=sha256,
+        base_sha256=json.loads((run / MANIFEST).read_text(encoding="utf-8"))["base_model"]["sha256"],
+        base_model="tiny",
+        heldout_sha256=heldout_sha256,
+        benchmark_sha256=None,
     )
     rival = rival_of(store, sha256)
     champion = None
@@ -166,6 +182,23 @@ def judged(
         strict=strict,
         now=NOW,
     )[0]
+
+
+def promote(  # noqa: PLR0913 - as what it calls
+    gate: Artifact, run: Path, store: ArtifactStore, present: Present, *, now: int, override: Override | None = None
+) -> Promotion:
+    """Promote by a verdict on the newest evaluation.
+
+    Args:
+        gate: The verdict.
+        run: The folder of the run.
+        store: Where promoted adapters are kept.
+        present: What holds besides.
+        now: Seconds since 1970.
+        override: A signed record.
+    """
+    newest = replace(present, results_sha256=gate.manifest["inputs"]["eval_results"])
+    return promotion.promote(gate, run, store, newest, now=now, override=override)
 
 
 def _program(number: int) -> str:

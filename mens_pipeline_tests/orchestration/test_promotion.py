@@ -164,7 +164,18 @@ def test_another_held_out_set_makes_a_verdict_old(tmp_path: Path, instance: dg.D
     store.built(SPLIT, {"night": 2}, lambda folder: {"n": (folder / HELDOUT).write_text("other pairs\n")})
     result = _run(store.root, instance, promoted_adapter)
 
-    assert "The held-out set has changed since" in _failure(result)
+    assert "The held-out set is not the one it was judged by" in _failure(result)
+
+
+def test_a_newer_evaluation_makes_a_verdict_old(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """It was judged again, and is worse; the verdict that passed says nothing of that."""
+    store = _trained(tmp_path / "store", 40)
+    _run(store.root, instance, benchmark_gate)
+    _trained(store.root, 20)
+    result = _run(store.root, instance, promoted_adapter)
+
+    assert "It was evaluated again since the verdict" in _failure(result)
+    assert champion_key(store) is None
 
 
 def test_a_run_that_failed_at_the_gate_fails_there_again(

@@ -17,12 +17,12 @@ from mens_pipeline.evaluation.benchmark_gate import KIND as GATE
 from mens_pipeline.evaluation.history import champion_key, champion_of
 from mens_pipeline.evaluation.override import Override, read_override, signed
 from mens_pipeline.evaluation.prepare import CONFIGURATION, WEIGHTS, adapter_digest
-from mens_pipeline.evaluation.promotion import promote, roll_back
+from mens_pipeline.evaluation.promotion import roll_back
 from mens_pipeline.evaluation.receipt import RECEIPT
 from mens_pipeline.evaluation.run_folder import FILE, remembered
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
-from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, trained
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote, trained
 
 
 @pytest.fixture
