@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from mens_pipeline.corpus.mistakes import mistakes_in
-from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of, key_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark_gate import PAGE, receipt_in
 from mens_pipeline.evaluation.history import (
@@ -17,9 +17,9 @@ from mens_pipeline.evaluation.history import (
     HistoryEvent,
     champion_of,
     changing,
-    promotion_of,
     record,
     rival_of,
+    usable_before,
     withdrawn,
 )
 from mens_pipeline.evaluation.override import OVERRIDE, Override
@@ -118,7 +118,9 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
 
 
 def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
-    """Make the adapter that was in use before the champion again; the present one is not promoted again by itself.
+    """Make an adapter that was in use before the champion again; the present one is not promoted again by itself.
+
+    The one before is passed over when it has the weights of the present one, or was taken out of use itself.
 
     Args:
         store: Where promoted adapters are kept.
@@ -126,16 +128,16 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
         reason: Why.
 
     Raises:
-        RefusedError: There is no champion, or none before it that is still there.
+        RefusedError: There is no champion, none before it that may be used, or that one is gone or was changed.
     """
     with changing(store):
         present = champion_of(store)
         if present is None:
-            raise RefusedError(f"{store.root / KIND}: there is no champion to roll back.")
-        previous = promotion_of(store, present.key).previous
+            raise RefusedError(f"{store.root / KIND}: there is no champion to roll back. Promote an adapter first.")
+        previous = usable_before(store, present)
         found = store.get(KIND, previous) if previous is not None else None
         if found is None:
-            detail = f"the one before, {previous[:12]}, is gone" if previous else "it is the first one"
+            detail = f"the one before, {previous[:12]}, is gone" if previous else "no other one before it may be used"
             raise RefusedError(f"champion {present.key[:12]}: {detail}. Promote another adapter instead.")
         _refuse_changed(found)
         event = HistoryEvent(
@@ -254,27 +256,30 @@ def _not_reproduced(receipt: Receipt, gate: Artifact) -> Iterator[str]:
 
 def _objections_to_override(override: Override, gate: Artifact, run: Path) -> Iterator[str]:
     if override.adapter_sha256 != adapter_digest(run):
-        yield "The override is for another adapter."
+        yield "The override is for another adapter; sign one for this."
     if override.receipt_sha256 != digest_of(gate.path / RECEIPT):
-        yield "The override is for another verdict."
+        yield "The override is for another verdict; sign one for this."
 
 
 def _refuse_changed(champion: Artifact) -> None:
-    """See that a champion of an earlier day is still what was promoted then."""
+    """See that a champion of an earlier day is still what was promoted then, and that nothing was added to it."""
     changed = champion.changed()
-    if changed:
+    if changed or adapter_digest(champion.path) != champion.manifest["inputs"]["adapter_sha256"]:
+        what = ", ".join(changed) or f"files in {ADAPTER}"
         advice = f"Remove {champion.path}, and promote the run again."
-        raise RefusedError(
-            f"champion {champion.key[:12]}: changed since it was promoted: {', '.join(changed)}. {advice}"
-        )
+        raise RefusedError(f"champion {champion.key[:12]}: changed since it was promoted: {what}. {advice}")
 
 
 def _stored(gate: Artifact, run: Path, store: ArtifactStore, override: Override | None) -> Artifact:
     """The adapter with all that speaks for it, complete in one folder."""
     inputs = {"adapter_sha256": adapter_digest(run), "receipt_sha256": digest_of(gate.path / RECEIPT)}
+    if override is not None:
+        inputs["override_sha256"] = key_of(override.model_dump())
 
     def write(folder: Path) -> dict[str, Any]:
         shutil.copytree(run / ADAPTER, folder / ADAPTER, symlinks=True)
+        if adapter_digest(folder) != inputs["adapter_sha256"]:
+            raise RefusedError(f"{run / ADAPTER}: changed while it was copied. Judge the run again.")
         for name in _KEPT:
             shutil.copy2(run / name, folder / name)
         for name in (RECEIPT, RESULTS, PAGE):

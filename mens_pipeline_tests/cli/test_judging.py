@@ -83,7 +83,7 @@ def test_a_run_is_judged_refused_overridden_and_rolled_back(
     assert promoted.stdout.startswith(f"champion: {champion_key(store)}"[:20])
     assert "override" in history.stdout
     assert len(history_of(store)) == 1
-    assert "it is the first one" in _message(rollback)
+    assert "no other one before it may be used" in _message(rollback)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """When an adapter becomes the champion, and when it must not."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -253,8 +254,54 @@ def test_a_rollback_brings_the_adapter_before_back(tmp_path: Path, store: Artifa
     assert back == [keys[1], keys[0]]
     assert champion_key(store) == keys[0]
     assert [event.action for event in history_of(store)] == ["promote"] * 3 + ["rollback"] * 2
-    with pytest.raises(RefusedError, match=r"it is the first one\. Promote another adapter instead"):
+    with pytest.raises(RefusedError, match=r"no other one before it may be used\. Promote another adapter instead"):
         roll_back(store, now=NOW, reason="once more")
+
+
+def test_a_rollback_passes_over_what_was_withdrawn(tmp_path: Path, store: ArtifactStore) -> None:
+    """Promoted twice and rolled back once, an adapter does not come back through its first promotion."""
+    first, second = trained(tmp_path / "first", "1"), trained(tmp_path / "second", "2")
+    keys = [_promoted(run, store) for run in (first, second, first)]
+    back = roll_back(store, now=NOW, reason="it writes nonsense").champion.key
+
+    assert len(set(keys)) == 3
+    assert back == keys[1]
+    with pytest.raises(RefusedError, match="no other one before it may be used"):
+        roll_back(store, now=NOW, reason="once more")
+    assert champion_key(store) == keys[1]
+
+
+def test_a_rollback_passes_over_the_weights_in_use(tmp_path: Path, store: ArtifactStore) -> None:
+    """To take them out of use and to bring them back are not one thing."""
+    first, second = trained(tmp_path / "first", "1"), trained(tmp_path / "second", "2")
+    keys = [_promoted(first, store), _promoted(second, store)]
+    roll_back(store, now=NOW, reason="it writes nonsense")
+    gate = _verdict(second, store)
+    again = promote(gate, second, store, PRESENT, now=NOW, override=_override(second, gate)).champion
+    roll_back(store, now=NOW, reason="it still does")
+
+    assert again.key != keys[1]
+    assert (again.path / "gate_override.json").is_file()
+    assert champion_key(store) == keys[0]
+
+
+def test_an_adapter_that_changes_while_it_is_copied_is_not_promoted(
+    run: Path, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies in the store is what was judged, or nothing does."""
+    gate = _verdict(run, store)
+    copytree = shutil.copytree
+
+    def written_at_the_same_time(source: Path, target: Path, *, symlinks: bool) -> None:
+        (run / ADAPTER / WEIGHTS).write_text("other weights")
+        copytree(source, target, symlinks=symlinks)
+
+    monkeypatch.setattr(shutil, "copytree", written_at_the_same_time)
+
+    with pytest.raises(RefusedError, match=r"adapter: changed while it was copied\. Judge the run again"):
+        promote(gate, run, store, PRESENT, now=NOW)
+    assert champion_key(store) is None
+    assert not list((store.root / "promoted_adapter").glob("?*/adapter"))
 
 
 def test_what_was_rolled_back_is_not_promoted_again_by_itself(tmp_path: Path, store: ArtifactStore) -> None:

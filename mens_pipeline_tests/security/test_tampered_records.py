@@ -213,6 +213,18 @@ def test_a_champion_that_was_changed_is_not_rolled_back_to(run: Path, store: Art
     assert champion_key(store) == second.key
 
 
+def test_a_champion_with_a_file_more_is_not_rolled_back_to(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
+    """Nothing that was promoted is changed, and something would be loaded beside it."""
+    first = promote(_verdict(run, store), run, store, PRESENT, now=NOW).champion
+    other = trained(tmp_path / "other", "other weights")
+    second = promote(_verdict(other, store), other, store, PRESENT, now=NOW + 1).champion
+    _add_code(first.path)
+
+    with pytest.raises(RefusedError, match=f"changed since it was promoted: files in {ADAPTER}"):
+        roll_back(store, now=NOW + 2, reason="a test")
+    assert champion_key(store) == second.key
+
+
 def test_a_champion_laid_out_beforehand_is_not_used(run: Path, store: ArtifactStore) -> None:
     """The key of a promotion can be foreseen; the folder that waits under it is looked at."""
     gate = _verdict(run, store)
