@@ -106,6 +106,26 @@ def test_a_run_judged_by_its_own_training_rows_is_refused(trained: Path, store: 
     assert champion_key(store) is None
 
 
+@pytest.mark.slow
+def test_what_was_changed_in_the_store_is_not_used_again(trained: Path, store: ArtifactStore) -> None:
+    """Answers are generated anew, and an evaluation that somebody edited gets no verdict until it is made anew."""
+    _invoke("eval-local", "--run-dir", trained, *_SHORT)
+    (results,) = (store.root / "eval_results").glob("*/eval_results.json")
+    answers = sorted((store.root / "generations").glob("*/answers.jsonl"))
+    before = [path.read_text() for path in (results, *answers)]
+    for path in (results, *answers):
+        path.write_text(path.read_text().replace('"stopped":false', '"stopped":true') + " ")
+    gate = _invoke("gate", "--run-dir", trained)
+    again = _invoke("eval-local", "--run-dir", trained, *_SHORT)
+
+    assert len(answers) == 2
+    assert "eval_results.json. Evaluate again" in _message(gate)
+    assert "base: 4/4 answers" in again.stderr
+    assert "adapter: 4/4 answers" in again.stderr
+    assert [path.read_text() for path in (results, *answers)] == before
+    assert "FAILED   parse_rate" in _invoke("gate", "--run-dir", trained).stdout
+
+
 def test_a_run_that_was_not_judged_gets_no_verdict(tmp_path: Path, store: ArtifactStore) -> None:
     """The message names the command that comes first."""
     result = _invoke("gate", "--run-dir", tmp_path)

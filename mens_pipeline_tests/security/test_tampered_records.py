@@ -19,6 +19,7 @@ from mens_pipeline.evaluation.override import Override, read_override, signed
 from mens_pipeline.evaluation.prepare import CONFIGURATION, WEIGHTS, adapter_digest
 from mens_pipeline.evaluation.promotion import roll_back
 from mens_pipeline.evaluation.receipt import RECEIPT
+from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import FILE, remembered
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
@@ -77,6 +78,27 @@ def test_a_verdict_is_about_all_that_an_adapter_does(
     with pytest.raises(RefusedError, match="The verdict is about adapter"):
         promote(gate, run, store, PRESENT, now=NOW)
     assert champion_key(store) is None
+
+
+def test_an_evaluation_that_was_changed_gets_no_verdict(run: Path, store: ArtifactStore) -> None:
+    """Figures that somebody edited in the store are not judged."""
+    evaluation = evaluated(run, store, num_good=20)
+    path = evaluation.path / RESULTS
+    path.write_text(path.read_text().replace("0.5", "0.9"))
+
+    with pytest.raises(RefusedError, match=rf"changed since it was written: {RESULTS}\. Evaluate again"):
+        judged(run, store, evaluation)
+    assert not (store.root / GATE).exists()
+
+
+def test_a_verdict_that_was_changed_is_made_anew(run: Path, store: ArtifactStore) -> None:
+    """To run the gate again, as the refusal advises, mends it."""
+    gate = _verdict(run, store)
+    (gate.path / RECEIPT).write_text("{}")
+
+    with pytest.raises(RefusedError, match="run the gate again"):
+        promote(gate, run, store, PRESENT, now=NOW)
+    assert promote(_verdict(run, store), run, store, PRESENT, now=NOW).changed
 
 
 def test_a_card_and_the_order_of_layers_do_not_make_another_adapter(run: Path) -> None:
