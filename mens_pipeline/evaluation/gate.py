@@ -133,8 +133,26 @@ def _benchmark(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     return _at_least("benchmark pass@1", scores.pass_at_1, thresholds.min_benchmark)
 
 
+def _test_rate(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+    rate, required = _results(inputs).adapter.overall.test_rate, thresholds.min_test_rate
+    if rate.value is None and required == 0:
+        return True, None, required, "no task has hidden tests, and none are required"
+    return _at_least("tasks whose hidden tests pass", rate, required)
+
+
+def _asked_share(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+    results, required = _results(inputs), thresholds.min_asked_share
+    asked = results.adapter.overall.num_tasks
+    total = asked + results.num_too_long
+    share = _ratio(asked, total, "the number of tasks")
+    message = f"{asked}/{total} tasks were asked ({100 * share:.1f} %), the others are too long to be answered"
+    return share >= required, share, required, f"{message}, required {100 * required:.1f} %"
+
+
 def _gain_over_base(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     difference = _results(inputs).parse_difference
+    if not difference.num_tasks:
+        raise _UnreadableError("base and adapter were compared on no task")
     required = thresholds.min_gain_over_base
     message = (
         f"parses {difference.only_second} answers that the base does not, loses {difference.only_first}: "
@@ -151,6 +169,8 @@ def _regression(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     if results.champion is None or results.champion.key != inputs.champion_key:
         seen = results.champion.key[:12] if results.champion else "none"
         raise _UnreadableError(f"compares with champion {seen}, the champion is {inputs.champion_key[:12]}")
+    if not (results.champion.parse_difference.num_tasks and results.champion.pass_difference.num_tasks):
+        raise _UnreadableError(f"champion {inputs.champion_key[:12]} was compared on no task")
     worst = min(
         (results.champion.parse_difference, results.champion.pass_difference),
         key=lambda difference: difference.p_value if difference.difference < 0 else 1.0,
@@ -234,6 +254,8 @@ _GATES: Final[dict[GateName, tuple[str, Callable[[GateInputs, Thresholds], _Meas
     GateName.PARSE_RATE: (RESULTS, _parse_rate),
     GateName.COVERAGE: (RESULTS, _coverage),
     GateName.BENCHMARK: (RESULTS, _benchmark),
+    GateName.TEST_RATE: (RESULTS, _test_rate),
+    GateName.ASKED_SHARE: (RESULTS, _asked_share),
     GateName.GAIN_OVER_BASE: (RESULTS, _gain_over_base),
     GateName.REGRESSION: (RESULTS, _regression),
     GateName.ANTI_STUB: (RESULTS, _anti_stub),

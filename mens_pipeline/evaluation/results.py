@@ -68,7 +68,7 @@ class EvalResults(_Document):
     subject: Subject
     decoding: Decoding
     num_too_long: int = Field(
-        default=0, ge=0, description="Tasks that were not asked because not even their reference fits into an answer."
+        ge=0, description="Tasks that were not asked because not even their reference fits into an answer."
     )
     base: ModelScores
     adapter: ModelScores

@@ -24,8 +24,8 @@ from mens_pipeline_tests.evaluation.judged import (
 _FULL = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("full")
 _STRICT = _FULL.model_copy(update={"warn_only": ()})
 _CHAMPION = "c" * 64
-_FROM_RESULTS = tuple(GateName)[:7]
-_FROM_MANIFEST = tuple(GateName)[7:]
+_FROM_RESULTS = tuple(GateName)[:9]
+_FROM_MANIFEST = tuple(GateName)[9:]
 
 
 def _coverage(num_present: int) -> Coverage:
@@ -36,7 +36,9 @@ def _coverage(num_present: int) -> Coverage:
 
 
 _GOOD = evaluation(base=(BROKEN,) * 4, adapter=(GOOD,) * 4, champion=(GOOD,) * 4).results
-_RESULTS = with_overall(_GOOD, coverage=_coverage(15))
+_NOTHING = paired([], [])
+_SAME = paired([True] * 100, [True] * 100)
+_RESULTS = with_overall(_GOOD, coverage=_coverage(15), test_rate=rate_of([True, False]))
 
 
 def _manifest(**changes: Any) -> dict[str, Any]:
@@ -76,6 +78,12 @@ def _gain(gains: int) -> EvalResults:
     return _RESULTS.model_copy(update={"parse_difference": difference})
 
 
+def _too_long(number: int) -> EvalResults:
+    """Results of an exam of three tasks that were asked and so many that were not."""
+    asked = with_overall(_RESULTS, num_tasks=3)
+    return asked.model_copy(update={"num_too_long": number})
+
+
 def test_every_gate_has_an_outcome_in_order() -> None:
     """None is left out, whatever is there."""
     everything = decide(_inputs(), _STRICT)
@@ -107,6 +115,13 @@ def test_every_gate_has_an_outcome_in_order() -> None:
             with_suite(_RESULTS, Suite.BENCHMARK, pass_at_1=_rate(2, 30)),
             0.1,
         ),
+        (
+            GateName.TEST_RATE,
+            with_overall(_RESULTS, test_rate=_rate(3, 30)),
+            with_overall(_RESULTS, test_rate=_rate(2, 30)),
+            0.1,
+        ),
+        (GateName.ASKED_SHARE, _too_long(1), _too_long(2), 0.75),
         (GateName.GAIN_OVER_BASE, _gain(5), _gain(4), 0.05),
         (
             GateName.ANTI_STUB,
@@ -180,6 +195,12 @@ def test_a_document_that_cannot_be_read_fails_the_gates_that_read_it(problem: st
         (GateName.PARSE_RATE, lambda: with_suite(_RESULTS, Suite.HELDOUT, parse_rate=_rate(0, 0))),
         (GateName.BENCHMARK, lambda: without_suite(_RESULTS, Suite.BENCHMARK)),
         (GateName.BENCHMARK, lambda: with_suite(_RESULTS, Suite.BENCHMARK, pass_at_1=_rate(0, 0))),
+        (GateName.TEST_RATE, lambda: with_overall(_RESULTS, test_rate=_rate(0, 0))),
+        (GateName.ASKED_SHARE, lambda: with_overall(_RESULTS, num_tasks=0)),
+        (GateName.GAIN_OVER_BASE, lambda: _RESULTS.model_copy(update={"parse_difference": _NOTHING})),
+        (GateName.REGRESSION, lambda: _against_champion(_NOTHING, _SAME)),
+        (GateName.REGRESSION, lambda: _against_champion(_SAME, _NOTHING)),
+        (GateName.REGRESSION, lambda: _against_champion(_NOTHING, _NOTHING)),
         (GateName.ANTI_STUB, lambda: with_overall(_RESULTS, stub_rate=_rate(0, 0))),
         (GateName.STOP_RATE, lambda: with_overall(_RESULTS, stop_rate=_rate(0, 0))),
     ],
@@ -219,6 +240,16 @@ def test_a_manifest_that_does_not_say_fails_by_name(name: GateName, changes: dic
     assert outcome.message.endswith(message)
 
 
+def test_hidden_tests_that_are_not_required_have_no_say() -> None:
+    """A workspace of its own may have none."""
+    none = with_overall(_RESULTS, test_rate=_rate(0, 0))
+    thresholds = _STRICT.model_copy(update={"min_test_rate": 0.0})
+    outcome = _outcome(GateName.TEST_RATE, _inputs(none), thresholds)
+
+    assert (outcome.passed, outcome.measured, outcome.required) == (True, None, 0.0)
+    assert outcome.message == "no task has hidden tests, and none are required"
+
+
 def test_a_benchmark_that_is_not_asked_for_has_no_say() -> None:
     """Not even a bad one."""
     failing = with_suite(_RESULTS, Suite.BENCHMARK, pass_at_1=_rate(0, 30))
@@ -233,7 +264,6 @@ def _against_champion(parse: Paired, passes: Paired) -> EvalResults:
     return _RESULTS.model_copy(update={"champion": champion})
 
 
-_SAME = paired([True] * 100, [True] * 100)
 _LOSES_7 = paired([True] * 100, [True] * 93 + [False] * 7)
 _LOSES_8 = paired([True] * 100, [True] * 92 + [False] * 8)
 _GAINS_8 = paired([True] * 92 + [False] * 8, [True] * 100)
