@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from mens_pipeline.cli.eval_summary import summary_of
 from mens_pipeline.cli.terminal import say
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.training.devices import DeviceChoice
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from mens_pipeline.corpus.store import Artifact
     from mens_pipeline.evaluation.generation import Decoding
     from mens_pipeline.evaluation.prepare import PreparedGeneration
-    from mens_pipeline.evaluation.results import EvalResults
 
 _GRACE_SECONDS: Final = 20.0
 _INTERRUPTED: Final = 130
@@ -93,7 +93,7 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     if as_json:
         typer.echo(results.model_dump_json(indent=2))
     else:
-        say(_summary(results, run_dir / PAGE))
+        say(summary_of(results, run_dir / PAGE))
     if reused:
         _say("nothing has changed since this was judged before")
 
@@ -124,7 +124,8 @@ def _decoding(**changes: float | None) -> "Decoding":
     try:
         return Decoding.model_validate({**load_model(EVALUATION, Decoding).model_dump(), **given})
     except ValidationError as error:
-        raise ConfigurationError(f"{mistakes_in(error)}.") from error
+        where = f"{EVALUATION.name} with the options of this command"
+        raise ConfigurationError(f"{where}: {mistakes_in(error)}. Correct the option.") from error
 
 
 def _launch(prepared: "PreparedGeneration") -> int:
@@ -153,25 +154,6 @@ def _show(model: str) -> Callable[[dict[str, Any]], None]:
             _say(f"{model}: {progress_of(answer)}")
 
     return show
-
-
-def _summary(results: "EvalResults", page: Path) -> str:
-    lines = []
-    for suite, scores in results.adapter.suites.items():
-        base = results.base.suites[suite]
-        lines += [
-            f"{suite}, {scores.num_tasks} requests",
-            f"  parse rate  adapter {scores.parse_rate}",
-            f"              base    {base.parse_rate}",
-            f"  pass@1      adapter {scores.pass_at_1}",
-            f"              base    {base.pass_at_1}",
-        ]
-    coverage = results.adapter.overall.coverage
-    lines += [
-        f"constructs in accepted answers: {len(coverage.present)}/{len(coverage.present) + len(coverage.missing)}",
-        f"report {page}",
-    ]
-    return "\n".join(lines)
 
 
 def _say(line: str) -> None:

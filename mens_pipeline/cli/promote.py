@@ -101,7 +101,7 @@ def override(
             timestamp_unix=int(time.time()),
         )
     except ValidationError as error:
-        raise ConfigurationError(f"{mistakes_in(error)}.") from error
+        raise ConfigurationError(f"options: {mistakes_in(error)}. Say who answers for it, and why.") from error
     path = run_dir / OVERRIDE
     path.write_text(signed(record, _key(settings)).model_dump_json(indent=2) + "\n", encoding="utf-8")
     say(f"{path} signed. Use it: mens promote --run-dir {run_dir} --override {path}")

@@ -1,6 +1,7 @@
 """`mens promote` on runs that were judged well: what it looks at beside the verdict."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -129,6 +130,22 @@ def test_a_manifest_without_a_train_set_is_said(run: _Run) -> None:
     (run.folder / MANIFEST).write_text(json.dumps(training_manifest()))
 
     assert "training_manifest.json: names no train_file and train_sha256" in _refusal(_invoke("promote", run))
+
+
+def test_a_reason_that_says_nothing_is_refused_with_advice(run: _Run) -> None:
+    """Which option, and what to write there."""
+    result = _invoke("override", run, "--by", "me", "--reason", "")
+
+    assert re.search(r"options: reason: .* Say who answers for it, and why\.", _refusal(result))
+
+
+def test_a_number_that_cannot_be_is_refused_with_advice(run: _Run) -> None:
+    """Which option, beside which file."""
+    result = _invoke("eval-local", run, "--samples", "0", "--device", "cpu", "--no-bench")
+
+    assert re.search(
+        r"evaluation\.yaml with the options of this command: num_samples: .* Correct the option\.", _refusal(result)
+    )
 
 
 def test_an_older_verdict_does_not_outlive_a_newer_evaluation(run: _Run) -> None:
