@@ -11,8 +11,9 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from mens_pipeline.evaluation.policy import GateName, Thresholds
+from mens_pipeline.evaluation.power import smallest_drop
 from mens_pipeline.evaluation.results import RESULTS, EvalResults
-from mens_pipeline.evaluation.statistics import Rate, p_text
+from mens_pipeline.evaluation.statistics import Paired, Rate, p_text
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.training.manifest import MANIFEST
 
@@ -178,9 +179,18 @@ def _regression(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     is_worse = worst.difference < 0 and worst.p_value < required
     message = (
         f"{100 * worst.difference:+.1f} points against the champion on {worst.num_tasks} tasks "
-        f"({p_text(worst.p_value)}), a drop counts below p = {required}"
+        f"({p_text(worst.p_value)}), a drop counts below p = {required}; {_visible(worst, required)}"
     )
     return not is_worse, worst.p_value, required, message
+
+
+def _visible(difference: Paired, p_value: float) -> str:
+    """How large a drop must be to be seen: what the gate passes may be worse by less."""
+    by_chance = 2 * min(difference.only_first, difference.only_second) / difference.num_tasks
+    drop = smallest_drop(difference.num_tasks, by_chance, p_value)
+    return (
+        "no drop can be seen on so few" if drop is None else f"one of {100 * drop:.1f} points is seen in 80 % of cases"
+    )
 
 
 def _anti_stub(inputs: GateInputs, thresholds: Thresholds) -> _Measured:

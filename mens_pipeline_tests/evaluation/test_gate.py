@@ -291,6 +291,29 @@ def test_a_drop_against_the_champion_counts_when_it_is_no_chance(
     assert outcome.required == 0.01
 
 
+@pytest.mark.parametrize(
+    ("gains", "losses", "total", "said"),
+    [
+        (
+            0,
+            0,
+            198,
+            "(p = 1.000), a drop counts below p = 0.01; one of 5.1 points is seen in 80 % of cases",
+        ),
+        (10, 10, 198, "; one of 11.3 points is seen in 80 % of cases"),
+        (0, 0, 4, "; no drop can be seen on so few"),
+    ],
+    ids=["alike", "differ by chance", "few"],
+)
+def test_the_regression_gate_says_what_it_cannot_see(gains: int, losses: int, total: int, said: str) -> None:
+    """Whoever reads the receipt knows how much worse a model may be that passed."""
+    first = [False] * gains + [True] * (total - gains)
+    second = [True] * (total - losses) + [False] * losses
+    outcome = _outcome(GateName.REGRESSION, _inputs(_against_champion(paired(first, second), _SAME)))
+
+    assert outcome.message.endswith(said)
+
+
 def test_a_drop_at_the_threshold_is_no_drop() -> None:
     """It counts below."""
     thresholds = _STRICT.model_copy(update={"max_regression_p": _LOSES_7.p_value})

@@ -12,7 +12,7 @@ from mens_pipeline.evaluation.statistics import paired
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.judged import GOOD, evaluation
 
-_NUM_TASKS = 86 + 100
+_NUM_TASKS = 112 + 86
 _NUM_RUNS = 200
 _THRESHOLDS = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("ci")
 _RESULTS = evaluation(champion=(GOOD,) * 3).results
