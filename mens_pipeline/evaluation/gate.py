@@ -157,9 +157,13 @@ def _gain_over_base(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     required = thresholds.min_gain_over_base
     message = (
         f"parses {difference.only_second} answers that the base does not, loses {difference.only_first}: "
-        f"{100 * difference.difference:+.1f} points, required {100 * required:+.1f}"
+        f"{100 * difference.difference:+.1f} points ({p_text(difference.p_value)}), required {100 * required:+.1f}"
     )
-    return difference.difference >= required, difference.difference, required, message
+    # Where a gain is asked for, two equal models must not pass by luck.
+    is_clear = required <= 0 or difference.p_value < thresholds.max_regression_p
+    if not is_clear:
+        message += f" and p < {thresholds.max_regression_p:g}"
+    return is_clear and difference.difference >= required, difference.difference, required, message
 
 
 def _regression(inputs: GateInputs, thresholds: Thresholds) -> _Measured:

@@ -54,7 +54,9 @@ class Thresholds(_Strict):
     max_truncation: float = Field(ge=0, le=1, description="Share of rows that were too long to train.")
     min_tokens_per_second: dict[str, float] = Field(description="Device -> speed of training.")
     max_regression_p: float = Field(
-        gt=0, lt=0.5, description="A drop against the champion counts when chance gives it less often than this."
+        gt=0,
+        lt=0.5,
+        description="A drop against the champion, or a gain over the base, counts when chance gives it less often.",
     )
     warn_only: tuple[GateName, ...] = Field(description="Gates that warn and do not block.")
 

@@ -38,7 +38,9 @@ def _coverage(num_present: int) -> Coverage:
 _GOOD = evaluation(base=(BROKEN,) * 4, adapter=(GOOD,) * 4, champion=(GOOD,) * 4).results
 _NOTHING = paired([], [])
 _SAME = paired([True] * 100, [True] * 100)
-_RESULTS = with_overall(_GOOD, coverage=_coverage(15), test_rate=rate_of([True, False]))
+_RESULTS = with_overall(_GOOD, coverage=_coverage(15), test_rate=rate_of([True, False])).model_copy(
+    update={"parse_difference": paired([False] * 8, [True] * 8)}
+)
 
 
 def _manifest(**changes: Any) -> dict[str, Any]:
@@ -73,8 +75,8 @@ def _rate(hits: int, total: int) -> Rate:
     return rate_of([True] * hits + [False] * (total - hits))
 
 
-def _gain(gains: int) -> EvalResults:
-    difference = paired([False] * 100, [True] * gains + [False] * (100 - gains))
+def _gain(gains: int, total: int = 200) -> EvalResults:
+    difference = paired([False] * total, [True] * gains + [False] * (total - gains))
     return _RESULTS.model_copy(update={"parse_difference": difference})
 
 
@@ -122,7 +124,7 @@ def test_every_gate_has_an_outcome_in_order() -> None:
             0.1,
         ),
         (GateName.ASKED_SHARE, _too_long(1), _too_long(2), 0.75),
-        (GateName.GAIN_OVER_BASE, _gain(5), _gain(4), 0.05),
+        (GateName.GAIN_OVER_BASE, _gain(10), _gain(9), 0.05),
         (
             GateName.ANTI_STUB,
             with_overall(_RESULTS, stub_rate=_rate(8, 100)),
@@ -248,6 +250,16 @@ def test_hidden_tests_that_are_not_required_have_no_say() -> None:
 
     assert (outcome.passed, outcome.measured, outcome.required) == (True, None, 0.0)
     assert outcome.message == "no task has hidden tests, and none are required"
+
+
+def test_a_gain_that_chance_may_give_is_none() -> None:
+    """Five of a hundred reach the margin and say nothing; a policy that asks for no gain asks for no proof of one."""
+    by_luck = _outcome(GateName.GAIN_OVER_BASE, _inputs(_gain(5, 100)))
+    asks_for_none = _STRICT.model_copy(update={"min_gain_over_base": 0.0})
+
+    assert not by_luck.passed
+    assert by_luck.message.endswith("+5.0 points (p = 0.062), required +5.0 and p < 0.01")
+    assert _outcome(GateName.GAIN_OVER_BASE, _inputs(_gain(5, 100)), asks_for_none).passed
 
 
 def test_a_benchmark_that_is_not_asked_for_has_no_say() -> None:
