@@ -46,8 +46,9 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
 
     An answer is Vox when the front end accepts it; it passes when it is complete, and declares what was asked for under
     the name that was asked for. Writes eval_results.json, eval_local_report.json, benchmark_passatk.json,
-    judged_answers.jsonl and report.html into the folder of the run. Answers are kept: what was asked before is not
-    generated again.
+    judged_answers.jsonl and report.html into the folder of the run, and takes a verdict on an earlier evaluation away.
+    Answers are kept: what was asked before is not generated again. By other held-out pairs than those beside the train
+    set a run is judged, but not promoted.
 
     Exit code 0: judged. 1: a model could not answer. 2: the command was misused. 130: interrupted.
     """

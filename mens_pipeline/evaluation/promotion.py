@@ -181,7 +181,8 @@ def objections(
     elif found in withdrawn(store) and not is_overridden:
         yield "It was taken out of use by a rollback; sign an override to promote it again."
     if present.heldout_sha256 is None and not is_overridden:
-        yield f"Nothing says that it was judged by what was held out of its training: {present.heldout_problem}"
+        problem = f"{present.heldout_problem} Or sign an override."
+        yield f"Nothing says that it was judged by what was held out of its training: {problem}"
     yield from _out_of_date(receipt, gate, run, store, present)
     yield from _not_reproduced(receipt, gate)
     if not receipt.overall_passed and not is_overridden:

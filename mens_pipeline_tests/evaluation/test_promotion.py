@@ -156,7 +156,7 @@ def test_a_verdict_that_is_not_about_this_is_refused(
         (replace(PRESENT, benchmark_sha256="c" * 64), "The benchmark is not the one it was judged by; evaluate again"),
         (
             replace(PRESENT, heldout_sha256=None, heldout_problem="train.jsonl: gone."),
-            r"Nothing says that it was judged by what was held out of its training: train\.jsonl: gone\.",
+            r"judged by what was held out of its training: train\.jsonl: gone\. Or sign an override",
         ),
         (replace(PRESENT, is_benchmark_asked=True), "The benchmark had no say; run the gate again"),
         (
