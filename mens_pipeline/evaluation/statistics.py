@@ -13,6 +13,9 @@ _Z: Final = 1.959963984540054
 _ROUNDING: Final = 1e-9
 """How far a figure that is read may be from what it follows from."""
 
+_MOST_TASKS: Final = 100_000
+"""More than a model is ever asked, and as many as the exact test takes a second for; a document may say anything."""
+
 _RESAMPLES: Final = 2_000
 
 _FEWEST: Final = 10
@@ -121,9 +124,9 @@ class Paired(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    num_tasks: int = Field(ge=0, description="Tasks that both answered.")
-    only_first: int = Field(ge=0, description="Tasks that the first alone does.")
-    only_second: int = Field(ge=0, description="Tasks that the second alone does.")
+    num_tasks: int = Field(ge=0, le=_MOST_TASKS, description="Tasks that both answered.")
+    only_first: int = Field(ge=0, le=_MOST_TASKS, description="Tasks that the first alone does.")
+    only_second: int = Field(ge=0, le=_MOST_TASKS, description="Tasks that the second alone does.")
     difference: float = Field(ge=-1, le=1, description="The rate of the second less that of the first; 0 over nothing.")
     p_value: float = Field(ge=0, le=1, description="Of the two-sided exact test that neither is better.")
 
@@ -190,4 +193,8 @@ def chance_of_at_most(hits: int, trials: int) -> float:
         hits: Of the binomial distribution.
         trials: Likewise.
     """
-    return float(sum(comb(trials, n) for n in range(hits + 1)) / 2**trials)
+    ways = total = 1
+    for n in range(hits):
+        ways = ways * (trials - n) // (n + 1)
+        total += ways
+    return float(total / 2**trials)

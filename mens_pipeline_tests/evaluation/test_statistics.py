@@ -144,7 +144,10 @@ def test_only_the_same_tasks_are_compared() -> None:
         paired([True, False], [True])
 
 
-@pytest.mark.parametrize(("hits", "trials", "chance"), [(0, 0, 1.0), (0, 3, 1 / 8), (1, 3, 1 / 2), (700, 1400, 0.5107)])
+@pytest.mark.parametrize(
+    ("hits", "trials", "chance"),
+    [(0, 0, 1.0), (0, 3, 1 / 8), (1, 3, 1 / 2), (700, 1400, 0.5107), (49_800, 100_000, 0.1035)],
+)
 def test_the_binomial_distribution(hits: int, trials: int, chance: float) -> None:
     """Also beyond the range of floats."""
     assert chance_of_at_most(hits, trials) == pytest.approx(chance, abs=5e-5)
@@ -174,6 +177,7 @@ def test_a_rate_that_does_not_follow_from_its_counts_is_none(changes: dict[str, 
         ({"p_value": 0.5}, "the p-value of 8 and 0 is 0.0078125, not 0.5"),
         ({"num_tasks": 7}, "8 and 0 tasks differ, more than 7 in all"),
         ({"num_tasks": 0}, "8 and 0 tasks differ, more than 0 in all"),
+        ({"num_tasks": 10**30, "only_first": 10**30}, "less than or equal to 100000"),
     ],
 )
 def test_a_comparison_that_does_not_follow_from_its_counts_is_none(changes: dict[str, Any], problem: str) -> None:
