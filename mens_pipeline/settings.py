@@ -11,6 +11,7 @@ from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from mens_pipeline.corpus.store import Artifact
     from mens_pipeline.evaluation.policy import Thresholds
     from mens_pipeline.evaluation.promotion import Present
 
@@ -194,12 +195,16 @@ def thresholds_of(settings: Settings) -> "Thresholds":
     )
 
 
-def present_of(settings: Settings, heldout: Path | None) -> "Present":
+def present_of(
+    settings: Settings, evaluation: "Artifact", heldout: Path | None, heldout_problem: str = ""
+) -> "Present":
     """What holds now, to tell a verdict that is out of date.
 
     Args:
         settings: Of this process.
-        heldout: The held-out pairs; None when they are not at hand.
+        evaluation: The newest one.
+        heldout: The held-out pairs; None when they cannot be told.
+        heldout_problem: Then, why.
 
     Raises:
         ConfigurationError: There is no such policy, or the benchmark does not hold together.
@@ -207,10 +212,13 @@ def present_of(settings: Settings, heldout: Path | None) -> "Present":
     from mens_pipeline.corpus.store import digest_of  # noqa: PLC0415 - most commands judge nothing
     from mens_pipeline.evaluation.benchmark import load_benchmark  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.promotion import Present  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
 
     return Present(
         thresholds=thresholds_of(settings),
+        results_sha256=evaluation.manifest["outputs"][RESULTS]["sha256"],
         heldout_sha256=digest_of(heldout) if heldout is not None else None,
+        heldout_problem=heldout_problem,
         benchmark_sha256=load_benchmark(settings.benchmark_dir).digest if settings.benchmark else None,
         is_benchmark_asked=settings.benchmark,
     )

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from mens_pipeline.cli.eval_summary import summary_of
 from mens_pipeline.cli.terminal import say
-from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.training.devices import DeviceChoice
 
 if TYPE_CHECKING:
+    from mens_pipeline.corpus.store import Artifact
     from mens_pipeline.evaluation.generation import Decoding
     from mens_pipeline.evaluation.prepare import PreparedGeneration
-    from mens_pipeline.evaluation.results import EvalResults
 
 _GRACE_SECONDS: Final = 20.0
 _INTERRUPTED: Final = 130
@@ -45,8 +46,9 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
 
     An answer is Vox when the front end accepts it; it passes when it is complete, and declares what was asked for under
     the name that was asked for. Writes eval_results.json, eval_local_report.json, benchmark_passatk.json,
-    judged_answers.jsonl and report.html into the folder of the run. Answers are kept: what was asked before is not
-    generated again.
+    judged_answers.jsonl and report.html into the folder of the run, and takes a verdict on an earlier evaluation away.
+    Answers are kept: what was asked before is not generated again. By other held-out pairs than those beside the train
+    set a run is judged, but not promoted.
 
     Exit code 0: judged. 1: a model could not answer. 2: the command was misused. 130: interrupted.
     """
@@ -58,10 +60,10 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
         examination,
         prepare_generations,
     )
+    from mens_pipeline.evaluation.heldout_beside import heldout_beside  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.prepare import Conditions, answer_fits, manifest_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.receipt import read_results  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.run_folder import remember  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
 
@@ -71,7 +73,7 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     _say(f"device {chosen.kind}: {chosen.name}")
     benchmark = None if no_bench else load_benchmark(bench or settings.benchmark_dir)
     decoding = _decoding(num_samples=samples, temperature=temperature, max_new_tokens=max_tokens, seed=seed_base)
-    exam = examination(heldout or _heldout_beside(manifest), benchmark, answer_fits(manifest, decoding))
+    exam = examination(heldout or heldout_beside(manifest), benchmark, answer_fits(manifest, decoding))
     _say(f"{len(exam.tasks)} requests to base and adapter")
     if exam.num_too_long:
         _say(f"{exam.num_too_long} not asked: not even their reference fits into {decoding.max_new_tokens} tokens")
@@ -85,23 +87,30 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
         raise typer.Exit(_INTERRUPTED) from None
     for name in evaluation.manifest["outputs"]:
         shutil.copy2(evaluation.path / name, run_dir / name)
-    remember(run_dir, evaluation)
+    _put_into(run_dir, evaluation)
     write_page(run_dir / PAGE, evaluation.path, run_dir, None)
     results = read_results(run_dir / RESULTS)
     assert results is not None, "what was just written can be read"  # noqa: S101 - our own impossibility
     if as_json:
         typer.echo(results.model_dump_json(indent=2))
     else:
-        say(_summary(results, run_dir / PAGE))
+        say(summary_of(results, run_dir / PAGE))
     if reused:
         _say("nothing has changed since this was judged before")
 
 
-def _heldout_beside(manifest: dict[str, Any]) -> Path:
-    path = Path(manifest["train_file"]).with_name("heldout.jsonl")
-    if not path.is_file():
-        raise RefusedError(f"{path}: no held-out pairs beside the train set. Name them with --heldout FILE.")
-    return path
+def _put_into(run_dir: Path, evaluation: "Artifact") -> None:
+    """The documents of an evaluation in the place of those before it, and of the verdict on those."""
+    from mens_pipeline.evaluation.benchmark_gate import KIND as GATE  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.evaluation.receipt import FAILED, RECEIPT  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.run_folder import forget, remember  # noqa: PLC0415 - likewise
+
+    for name in (RECEIPT, FAILED):
+        (run_dir / name).unlink(missing_ok=True)
+    forget(run_dir, GATE)
+    for name in evaluation.manifest["outputs"]:
+        shutil.copy2(evaluation.path / name, run_dir / name)
+    remember(run_dir, evaluation)
 
 
 def _decoding(**changes: float | None) -> "Decoding":
@@ -116,7 +125,8 @@ def _decoding(**changes: float | None) -> "Decoding":
     try:
         return Decoding.model_validate({**load_model(EVALUATION, Decoding).model_dump(), **given})
     except ValidationError as error:
-        raise ConfigurationError(f"{mistakes_in(error)}.") from error
+        where = f"{EVALUATION.name} with the options of this command"
+        raise ConfigurationError(f"{where}: {mistakes_in(error)}. Correct the option.") from error
 
 
 def _launch(prepared: "PreparedGeneration") -> int:
@@ -145,25 +155,6 @@ def _show(model: str) -> Callable[[dict[str, Any]], None]:
             _say(f"{model}: {progress_of(answer)}")
 
     return show
-
-
-def _summary(results: "EvalResults", page: Path) -> str:
-    lines = []
-    for suite, scores in results.adapter.suites.items():
-        base = results.base.suites[suite]
-        lines += [
-            f"{suite}, {scores.num_tasks} requests",
-            f"  parse rate  adapter {scores.parse_rate}",
-            f"              base    {base.parse_rate}",
-            f"  pass@1      adapter {scores.pass_at_1}",
-            f"              base    {base.pass_at_1}",
-        ]
-    coverage = results.adapter.overall.coverage
-    lines += [
-        f"constructs in accepted answers: {len(coverage.present)}/{len(coverage.present) + len(coverage.missing)}",
-        f"report {page}",
-    ]
-    return "\n".join(lines)
 
 
 def _say(line: str) -> None:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mens_pipeline.cli.terminal import say
-from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.errors import ConfigurationError, RefusedError
 
 if TYPE_CHECKING:
     from mens_pipeline.corpus.store import Artifact, ArtifactStore
     from mens_pipeline.evaluation.override import Override
+    from mens_pipeline.evaluation.promotion import Present
     from mens_pipeline.settings import Settings
 
 RunDir = Annotated[Path, typer.Option(metavar="DIR", help="A run that `mens gate` has judged.")]
@@ -29,15 +30,16 @@ def promote(
 ) -> None:
     """Make the adapter of a run the champion: the one in use.
 
-    Its verdict must have passed, be about this very adapter, and not be out of date; all of that is checked again. An
-    adapter that was rolled back is not promoted again by itself.
+    Its verdict must have passed, be about this very adapter and its newest evaluation, by the held-out pairs beside its
+    train set, and not be out of date; all of that is checked again. An adapter that was rolled back is not promoted
+    again by itself.
 
     Exit code 0: done. 1: refused; the message names every reason. 2: the command was misused.
     """
     from mens_pipeline.corpus.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.evaluation import promotion  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.history import history_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings, present_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
     from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
 
     settings = load_settings()
@@ -56,8 +58,9 @@ def promote(
         refuse_links(run_dir)
         gate = _gate_of(run_dir, store)
         record = _read(override_file, settings) if override_file is not None else None
-        present = present_of(settings, None)
-        done = promotion.promote(gate, run_dir, store, present, now=int(time.time()), override=record)
+        done = promotion.promote(
+            gate, run_dir, store, _present(run_dir, store, settings), now=int(time.time()), override=record
+        )
     before = f", before it {done.previous[:12]}" if done.previous and done.changed else ""
     note = "" if done.changed else " already"
     say(f"champion{note}: {done.champion.key[:12]} in {done.champion.path}{before}")
@@ -98,7 +101,7 @@ def override(
             timestamp_unix=int(time.time()),
         )
     except ValidationError as error:
-        raise ConfigurationError(f"{mistakes_in(error)}.") from error
+        raise ConfigurationError(f"options: {mistakes_in(error)}. Say who answers for it, and why.") from error
     path = run_dir / OVERRIDE
     path.write_text(signed(record, _key(settings)).model_dump_json(indent=2) + "\n", encoding="utf-8")
     say(f"{path} signed. Use it: mens promote --run-dir {run_dir} --override {path}")
@@ -110,6 +113,23 @@ def _gate_of(run_dir: Path, store: "ArtifactStore") -> "Artifact":
     from mens_pipeline.evaluation.run_folder import remembered  # noqa: PLC0415 - likewise
 
     return remembered(run_dir, KIND, RECEIPT, store, f"Run `mens gate --run-dir {run_dir}` first.")
+
+
+def _present(run_dir: Path, store: "ArtifactStore", settings: "Settings") -> "Present":
+    """What holds now: the newest evaluation of the run, and what was held out of its training."""
+    from mens_pipeline.evaluation.eval_results import KIND  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.evaluation.heldout_beside import heldout_of_training  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.run_folder import remembered  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import present_of  # noqa: PLC0415 - likewise
+
+    evaluation = remembered(run_dir, KIND, RESULTS, store, f"Run `mens eval-local --run-dir {run_dir}` first.")
+    heldout, problem = None, ""
+    try:
+        heldout = heldout_of_training(run_dir)
+    except RefusedError as error:
+        problem = str(error)
+    return present_of(settings, evaluation, heldout, problem)
 
 
 def _read(path: Path, settings: "Settings") -> "Override":

@@ -6,7 +6,9 @@ from typing import Any, Final
 
 from mens_pipeline.corpus.jsonl import read_models
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.policy import Thresholds
+from mens_pipeline.evaluation.prepare import is_changed
 from mens_pipeline.evaluation.receipt import (
     RECEIPT,
     Judged,
@@ -25,7 +27,7 @@ from mens_pipeline.training.telemetry_log import FILE, steps_of
 KIND: Final = "benchmark_gate"
 PAGE: Final = "report.html"
 
-_MAKERS: Final = ("gate.py", "receipt.py", "policy.py", "report/*.py")
+_MAKERS: Final = ("gate.py", "power.py", "receipt.py", "policy.py", "report/*.py")
 """The files that decide what a verdict says."""
 
 
@@ -59,8 +61,13 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
         `report.html`, and exactly when the gate fails `eval_gate_failed.json`.
 
     Raises:
+        RefusedError: The evaluation is not as it was written.
         ConfigurationError: The store cannot be written.
     """
+    changed = evaluation.changed()
+    if changed:
+        advice = "Evaluate again; a changed evaluation is not used a second time."
+        raise RefusedError(f"{evaluation.path}: changed since it was written: {', '.join(changed)}. {advice}")
     judged = Judged(evaluation.path / RESULTS, adapter / MANIFEST)
     inputs = {
         "eval_results": digest_of(judged.results_path),
@@ -91,7 +98,7 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
         write_page(folder / PAGE, evaluation.path, adapter, receipt)
         return {"passed": receipt.overall_passed, "name": evaluation.manifest["name"]}
 
-    return store.built(KIND, inputs, write)
+    return store.built(KIND, inputs, write, anew=is_changed(store, KIND, inputs))
 
 
 def write_page(path: Path, evaluation: Path, adapter: Path, receipt: Receipt | None) -> None:

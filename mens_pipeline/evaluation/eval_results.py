@@ -21,7 +21,14 @@ from mens_pipeline.evaluation.evaluate import (
 from mens_pipeline.evaluation.generation import ANSWERS, Answer
 from mens_pipeline.evaluation.history import rival_of
 from mens_pipeline.evaluation.prepare import KIND as GENERATIONS
-from mens_pipeline.evaluation.prepare import Conditions, Model, PreparedGeneration, generated, prepare_generation
+from mens_pipeline.evaluation.prepare import (
+    Conditions,
+    Model,
+    PreparedGeneration,
+    generated,
+    is_changed,
+    prepare_generation,
+)
 from mens_pipeline.evaluation.results import (
     JUDGED_ANSWERS,
     LOCAL_REPORT,
@@ -142,7 +149,7 @@ def build_eval_results(
     store: ArtifactStore,
     launch: Callable[[PreparedGeneration], int],
 ) -> tuple[Artifact, bool]:
-    """Let all models answer and judge what they wrote, unless the very same was done before.
+    """Let all models answer and judge what they wrote, unless the very same was done before and is as it was.
 
     Args:
         exam: What they are asked.
@@ -195,7 +202,7 @@ def build_eval_results(
         write_documents(folder, evaluation, exam.benchmark.folder.name if exam.benchmark is not None else "")
         return {"name": f"eval-gate-{manifest['vcs_sha']}" if manifest["vcs_sha"] else "eval-gate"}
 
-    return store.built(KIND, inputs, write)
+    return store.built(KIND, inputs, write, anew=is_changed(store, KIND, inputs))
 
 
 def _champion_answers(champion: Champion | None, answered: Mapping[str, Artifact]) -> ChampionAnswers | None:

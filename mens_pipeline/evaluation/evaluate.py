@@ -183,7 +183,7 @@ def local_report(evaluation: Evaluation, bench: str) -> LocalReport | None:
 
 
 def pass_at_k_report(results: EvalResults) -> PassAtK | None:
-    """The benchmark as two numbers, of the adapter; None when it was left out.
+    """The benchmark in a few numbers, of the adapter; None when it was left out.
 
     Args:
         results: The figures.
@@ -197,6 +197,7 @@ def pass_at_k_report(results: EvalResults) -> PassAtK | None:
         total=scores.num_tasks,
         pass_rate_at_1=_share(scores.pass_at_1.value),
         pass_rate_at_k=_share(scores.pass_at_k.value),
+        pass_rates={number: _share(rate.value) for number, rate in scores.pass_at.items()},
         pass_at_1_low=scores.pass_at_1.low,
         pass_at_1_high=scores.pass_at_1.high,
     )

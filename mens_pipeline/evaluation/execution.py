@@ -48,8 +48,13 @@ def _execution(report: ProgramReport) -> Execution:
         num_tests=len(report.tests),
         num_passed=report.num_passed,
         error_class=report.error_class,
-        message=_message(report),
+        message=_writable(_message(report)),
     )
+
+
+def _writable(text: str) -> str:
+    """A text of a program that any file can hold: halves of a character, which JSON can smuggle in, are escaped."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _message(report: ProgramReport) -> str:

@@ -11,8 +11,9 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from mens_pipeline.evaluation.policy import GateName, Thresholds
+from mens_pipeline.evaluation.power import smallest_drop
 from mens_pipeline.evaluation.results import RESULTS, EvalResults
-from mens_pipeline.evaluation.statistics import Rate, p_text
+from mens_pipeline.evaluation.statistics import Paired, Rate, p_text
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.training.manifest import MANIFEST
 
@@ -133,14 +134,36 @@ def _benchmark(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     return _at_least("benchmark pass@1", scores.pass_at_1, thresholds.min_benchmark)
 
 
+def _test_rate(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+    rate, required = _results(inputs).adapter.overall.test_rate, thresholds.min_test_rate
+    if rate.value is None and required == 0:
+        return True, None, required, "no task has hidden tests, and none are required"
+    return _at_least("tasks whose hidden tests pass", rate, required)
+
+
+def _asked_share(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+    results, required = _results(inputs), thresholds.min_asked_share
+    asked = results.adapter.overall.num_tasks
+    total = asked + results.num_too_long
+    share = _ratio(asked, total, "the number of tasks")
+    message = f"{asked}/{total} tasks were asked ({100 * share:.1f} %), the others are too long to be answered"
+    return share >= required, share, required, f"{message}, required {100 * required:.1f} %"
+
+
 def _gain_over_base(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     difference = _results(inputs).parse_difference
+    if not difference.num_tasks:
+        raise _UnreadableError("base and adapter were compared on no task")
     required = thresholds.min_gain_over_base
     message = (
         f"parses {difference.only_second} answers that the base does not, loses {difference.only_first}: "
-        f"{100 * difference.difference:+.1f} points, required {100 * required:+.1f}"
+        f"{100 * difference.difference:+.1f} points ({p_text(difference.p_value)}), required {100 * required:+.1f}"
     )
-    return difference.difference >= required, difference.difference, required, message
+    # Where a gain is asked for, two equal models must not pass by luck.
+    is_clear = required <= 0 or difference.p_value < thresholds.max_regression_p
+    if not is_clear:
+        message += f" and p < {thresholds.max_regression_p:g}"
+    return is_clear and difference.difference >= required, difference.difference, required, message
 
 
 def _regression(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
@@ -151,6 +174,8 @@ def _regression(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     if results.champion is None or results.champion.key != inputs.champion_key:
         seen = results.champion.key[:12] if results.champion else "none"
         raise _UnreadableError(f"compares with champion {seen}, the champion is {inputs.champion_key[:12]}")
+    if not (results.champion.parse_difference.num_tasks and results.champion.pass_difference.num_tasks):
+        raise _UnreadableError(f"champion {inputs.champion_key[:12]} was compared on no task")
     worst = min(
         (results.champion.parse_difference, results.champion.pass_difference),
         key=lambda difference: difference.p_value if difference.difference < 0 else 1.0,
@@ -158,9 +183,18 @@ def _regression(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     is_worse = worst.difference < 0 and worst.p_value < required
     message = (
         f"{100 * worst.difference:+.1f} points against the champion on {worst.num_tasks} tasks "
-        f"({p_text(worst.p_value)}), a drop counts below p = {required}"
+        f"({p_text(worst.p_value)}), a drop counts below p = {required}; {_visible(worst, required)}"
     )
     return not is_worse, worst.p_value, required, message
+
+
+def _visible(difference: Paired, p_value: float) -> str:
+    """How large a drop must be to be seen: what the gate passes may be worse by less."""
+    by_chance = 2 * min(difference.only_first, difference.only_second) / difference.num_tasks
+    drop = smallest_drop(difference.num_tasks, by_chance, p_value)
+    return (
+        "no drop can be seen on so few" if drop is None else f"one of {100 * drop:.1f} points is seen in 80 % of cases"
+    )
 
 
 def _anti_stub(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
@@ -234,6 +268,8 @@ _GATES: Final[dict[GateName, tuple[str, Callable[[GateInputs, Thresholds], _Meas
     GateName.PARSE_RATE: (RESULTS, _parse_rate),
     GateName.COVERAGE: (RESULTS, _coverage),
     GateName.BENCHMARK: (RESULTS, _benchmark),
+    GateName.TEST_RATE: (RESULTS, _test_rate),
+    GateName.ASKED_SHARE: (RESULTS, _asked_share),
     GateName.GAIN_OVER_BASE: (RESULTS, _gain_over_base),
     GateName.REGRESSION: (RESULTS, _regression),
     GateName.ANTI_STUB: (RESULTS, _anti_stub),

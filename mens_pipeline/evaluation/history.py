@@ -95,6 +95,27 @@ def promotion_of(store: ArtifactStore, key: str) -> HistoryEvent:
     raise RefusedError(f"{store.root / KIND / HISTORY}: nothing about {key[:12]}. Restore the file.")
 
 
+def usable_before(store: ArtifactStore, present: Artifact) -> str | None:
+    """The adapter that was promoted last before the present one, has other weights and is not withdrawn; by its key.
+
+    Args:
+        store: Where promoted adapters are kept.
+        present: The champion.
+
+    Returns:
+        None when there is none.
+
+    Raises:
+        RefusedError: The history does not tell of the champion.
+    """
+    event = promotion_of(store, present.key)
+    passed_over = {*withdrawn(store), event.adapter_sha256}
+    promotions = [entry for entry in history_of(store) if entry.action != "rollback"]
+    last = max(place for place, entry in enumerate(promotions) if entry == event)
+    before = (entry for entry in reversed(promotions[:last]) if entry.adapter_sha256 not in passed_over)
+    return next((entry.key for entry in before), None)
+
+
 def history_of(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
     """All changes of the champion, the oldest first.
 

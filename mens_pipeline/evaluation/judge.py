@@ -11,7 +11,9 @@ from mens_pipeline.evaluation.requirements import names_of, unmet
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.language import CONSTRUCTS, Diagnostic, analyze, construct_of
 from mens_pipeline.language.ast.declarations import Declaration, Module
+from mens_pipeline.language.ast.expressions import Call, Ident
 from mens_pipeline.language.ast.functions import Function
+from mens_pipeline.language.ast.statements import Return, Statement
 from mens_pipeline.language.vocabulary import LLM_DECORATORS
 
 _BODILESS: Final = LLM_DECORATORS | {"@hole", "@native"}
@@ -30,7 +32,9 @@ class Judgement(BaseModel):
     stopped: bool = Field(description="The model ended its turn.")
     empty: bool
     refusal: bool = Field(description="It says that it will not or cannot, and is no program.")
-    stub: bool = Field(description="A placeholder comment, or a function that promises a value and has no body.")
+    stub: bool = Field(
+        description="A placeholder comment, or a function that promises a value and has no body or only panics."
+    )
     parses: bool = Field(description="The front end accepts it, and it declares something.")
     error: str | None = Field(description="The first error, `line:column: code: message`.")
     error_code: str | None
@@ -103,12 +107,20 @@ def _names_of(construct: str, module: Module) -> frozenset[str | None]:
 
 
 def _is_hollow(declaration: Declaration) -> bool:
-    """Whether a declaration is a function that promises a value and has no statement."""
+    """Whether a declaration is a function that promises a value and has no statement, or gives up as its only one."""
     function = getattr(declaration, "function", declaration)
-    if not isinstance(function, Function) or function.return_type is None or function.body:
+    if not isinstance(function, Function) or function.return_type is None:
         return False
+    if function.body:
+        return len(function.body) == 1 and _gives_up(function.body[0])
     is_elsewhere = function.extern_module is not None or not _BODILESS.isdisjoint(d.name for d in function.decorators)
     return not is_elsewhere
+
+
+def _gives_up(statement: Statement) -> bool:
+    """Whether a statement is `panic(...)`, returned or not."""
+    value = statement.value if isinstance(statement, Return) else getattr(statement, "expression", None)
+    return isinstance(value, Call) and isinstance(value.callee, Ident) and value.callee.name == "panic"
 
 
 def _sentence(error: Diagnostic) -> str:

@@ -66,7 +66,10 @@ class TaskSpec(_Strict):
     mode: Mode = Field(default=Mode.SOURCE, description="How an answer is read.")
     requires: tuple[Requirement, ...] = Field(default=(), description="What an answer must declare.")
     tests: FilePath | None = Field(default=None, description="A file with `@test` functions that no model sees.")
-    never_train: bool = Field(default=False, description="Whether it must stay out of training in all versions.")
+    never_train: bool = Field(
+        default=False,
+        description="Upstream's key, read by nothing: all below data/heldout_bench stays out of training anyway.",
+    )
     provenance: str = Field(min_length=1, description="Who wrote it, and after what.")
     solution: FilePath = Field(description="The file with the reference solution.")
     wrong: tuple[FilePath, ...] = Field(default=(), description="Files with answers that the hidden tests refuse.")

@@ -16,6 +16,8 @@ class GateName(StrEnum):
     PARSE_RATE = "parse_rate"
     COVERAGE = "coverage"
     BENCHMARK = "benchmark"
+    TEST_RATE = "test_rate"
+    ASKED_SHARE = "asked_share"
     GAIN_OVER_BASE = "gain_over_base"
     REGRESSION = "regression"
     ANTI_STUB = "anti_stub"
@@ -37,6 +39,12 @@ class Thresholds(_Strict):
     )
     min_coverage: float = Field(ge=0, le=1, description="Share of the constructs that accepted answers must show.")
     min_benchmark: float = Field(ge=0, le=1, description="Share of the benchmark that must pass at the first try.")
+    min_test_rate: float = Field(
+        ge=0, le=1, description="Share of the tasks with hidden tests whose tests must all pass; 0 asks for none."
+    )
+    min_asked_share: float = Field(
+        ge=0, le=1, description="Share of the tasks that must be asked; one whose reference is too long is not."
+    )
     min_gain_over_base: float = Field(
         ge=-1, le=1, description="How much higher the parse rate must be than that of the base."
     )
@@ -46,7 +54,9 @@ class Thresholds(_Strict):
     max_truncation: float = Field(ge=0, le=1, description="Share of rows that were too long to train.")
     min_tokens_per_second: dict[str, float] = Field(description="Device -> speed of training.")
     max_regression_p: float = Field(
-        gt=0, lt=0.5, description="A drop against the champion counts when chance gives it less often than this."
+        gt=0,
+        lt=0.5,
+        description="A drop against the champion, or a gain over the base, counts when chance gives it less often.",
     )
     warn_only: tuple[GateName, ...] = Field(description="Gates that warn and do not block.")
 

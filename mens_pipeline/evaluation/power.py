@@ -7,6 +7,9 @@ from typing import Final
 _STEPS: Final = 20
 """Halvings of the interval from 0 to 1: the smallest drop to a millionth."""
 
+_NEGLIGIBLE: Final = 1e-12
+"""Chances below this are left out; of hundreds of tasks most numbers of differences are that rare."""
+
 
 def power_of_regression(num_tasks: int, drop: float, disagreement: float, p_value: float) -> float:
     """The chance that the paired exact test calls a drop that is there.
@@ -20,7 +23,7 @@ def power_of_regression(num_tasks: int, drop: float, disagreement: float, p_valu
         p_value: A drop is called below this, of the two-sided test; each side has half of it.
 
     Returns:
-        The exact chance, for tasks that are independent of each other; the false alarm rate for a drop of 0.
+        The chance to ten places, for tasks that are independent of each other; the false alarm rate for a drop of 0.
 
     Raises:
         ValueError: Drop and disagreement are no shares, or make up more than all tasks.
@@ -32,12 +35,15 @@ def power_of_regression(num_tasks: int, drop: float, disagreement: float, p_valu
     if drop < 0 or disagreement < 0 or differing > 1:
         raise ValueError(f"drop {drop} and disagreement {disagreement} must be shares of at most all tasks together")
     lost = (drop + disagreement / 2) / differing if differing else 0.0
+    chances = ((count, _chance_of(count, num_tasks, differing)) for count in range(num_tasks + 1))
     return sum(
-        _chance_of(count, num_tasks, differing) * _chance_of_at_most(_most_gains(count, p_value), count, 1 - lost)
-        for count in range(num_tasks + 1)
+        chance * _chance_of_at_most(_most_gains(count, p_value), count, 1 - lost)
+        for count, chance in chances
+        if chance > _NEGLIGIBLE
     )
 
 
+@cache
 def smallest_drop(num_tasks: int, disagreement: float, p_value: float, power: float = 0.8) -> float | None:
     """The smallest drop that is called with a given chance; None when not even the largest is.
 

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -186,7 +186,7 @@ def computed_in(device: Device) -> Literal["float32", "bfloat16"]:
 def generated(
     prepared: PreparedGeneration, store: ArtifactStore, launch: Callable[[PreparedGeneration], int]
 ) -> tuple[Artifact, bool]:
-    """The answers of a model, generated unless the very same were before.
+    """The answers of a model, generated unless the very same were before and are as they were.
 
     Args:
         prepared: What is asked of which model.
@@ -207,9 +207,21 @@ def generated(
         shutil.copy2(run_dir / ANSWERS, folder / ANSWERS)
         return {"model": prepared.model, "num_requests": len(prepared.job.requests)}
 
-    answers, reused = store.built(KIND, prepared.inputs, write)
+    answers, reused = store.built(KIND, prepared.inputs, write, anew=is_changed(store, KIND, prepared.inputs))
     shutil.rmtree(run_dir, ignore_errors=True)
     return answers, reused
+
+
+def is_changed(store: ArtifactStore, kind: str, inputs: Mapping[str, Any]) -> bool:
+    """Whether what was made from these inputs is there and no more as it was written, so that it must be made anew.
+
+    Args:
+        store: Where it is kept.
+        kind: What it is.
+        inputs: What it was made from.
+    """
+    found = store.find(kind, inputs)
+    return found is not None and bool(found.changed())
 
 
 def answer_fits(manifest: dict[str, Any], decoding: Decoding) -> Callable[[str], bool]:

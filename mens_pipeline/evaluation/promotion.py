@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from mens_pipeline.corpus.mistakes import mistakes_in
-from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of, key_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark_gate import PAGE, receipt_in
 from mens_pipeline.evaluation.history import (
@@ -17,16 +17,16 @@ from mens_pipeline.evaluation.history import (
     HistoryEvent,
     champion_of,
     changing,
-    promotion_of,
     record,
     rival_of,
+    usable_before,
     withdrawn,
 )
 from mens_pipeline.evaluation.override import OVERRIDE, Override
 from mens_pipeline.evaluation.policy import Thresholds
 from mens_pipeline.evaluation.prepare import adapter_digest
-from mens_pipeline.evaluation.receipt import RECEIPT, Judged, Receipt, digest_of_thresholds, verdict_on
-from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.evaluation.receipt import RECEIPT, Judged, Receipt, digest_of_thresholds, read_json, verdict_on
+from mens_pipeline.evaluation.results import RESULTS, Subject
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.telemetry_log import FILE
@@ -40,13 +40,17 @@ class Present:
 
     Attributes:
         thresholds: What the policy demands.
-        heldout_sha256: Of the held-out pairs; None when they are not at hand.
+        results_sha256: Of the figures of the newest evaluation.
+        heldout_sha256: Of the held-out pairs; None when they cannot be told.
+        heldout_problem: Then, why.
         benchmark_sha256: Of the benchmark; None when it has no say.
         is_benchmark_asked: Whether it has a say.
     """
 
     thresholds: Thresholds
+    results_sha256: str
     heldout_sha256: str | None
+    heldout_problem: str
     benchmark_sha256: str | None
     is_benchmark_asked: bool
 
@@ -114,7 +118,9 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
 
 
 def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
-    """Make the adapter that was in use before the champion again; the present one is not promoted again by itself.
+    """Make an adapter that was in use before the champion again; the present one is not promoted again by itself.
+
+    The one before is passed over when it has the weights of the present one, or was taken out of use itself.
 
     Args:
         store: Where promoted adapters are kept.
@@ -122,16 +128,16 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
         reason: Why.
 
     Raises:
-        RefusedError: There is no champion, or none before it that is still there.
+        RefusedError: There is no champion, none before it that may be used, or that one is gone or was changed.
     """
     with changing(store):
         present = champion_of(store)
         if present is None:
-            raise RefusedError(f"{store.root / KIND}: there is no champion to roll back.")
-        previous = promotion_of(store, present.key).previous
+            raise RefusedError(f"{store.root / KIND}: there is no champion to roll back. Promote an adapter first.")
+        previous = usable_before(store, present)
         found = store.get(KIND, previous) if previous is not None else None
         if found is None:
-            detail = f"the one before, {previous[:12]}, is gone" if previous else "it is the first one"
+            detail = f"the one before, {previous[:12]}, is gone" if previous else "no other one before it may be used"
             raise RefusedError(f"champion {present.key[:12]}: {detail}. Promote another adapter instead.")
         _refuse_changed(found)
         event = HistoryEvent(
@@ -157,7 +163,7 @@ def objections(
         run: The folder of the adapter.
         store: Where promoted adapters are kept.
         present: What holds now.
-        is_overridden: Whether a failing verdict is no reason.
+        is_overridden: Whether neither a failing verdict nor a held-out set that cannot be told is a reason.
     """
     changed = gate.changed()
     if changed:
@@ -174,6 +180,9 @@ def objections(
         yield f"The verdict is about adapter {judged[:12]}, this is {found[:12]}; evaluate this one."
     elif found in withdrawn(store) and not is_overridden:
         yield "It was taken out of use by a rollback; sign an override to promote it again."
+    if present.heldout_sha256 is None and not is_overridden:
+        problem = f"{present.heldout_problem} Or sign an override."
+        yield f"Nothing says that it was judged by what was held out of its training: {problem}"
     yield from _out_of_date(receipt, gate, run, store, present)
     yield from _not_reproduced(receipt, gate)
     if not receipt.overall_passed and not is_overridden:
@@ -190,19 +199,37 @@ def _out_of_date(receipt: Receipt, gate: Artifact, run: Path, store: ArtifactSto
         yield f"The policy {receipt.policy} has changed since; run the gate again."
     if present.is_benchmark_asked and not receipt.is_benchmark_asked:
         yield "The benchmark had no say; run the gate again."
-    if subject is None:
-        return
-    for what, then, now in (
-        ("held-out set", subject.heldout_sha256, present.heldout_sha256),
-        ("benchmark", subject.benchmark_sha256, present.benchmark_sha256),
-    ):
-        if now is not None and then != now:
-            yield f"The {what} has changed since; evaluate again."
+    if receipt.sources.get(RESULTS) != present.results_sha256:
+        yield "It was evaluated again since the verdict; run the gate again."
     manifest = run / MANIFEST
     if not manifest.is_file() or digest_of(manifest) != receipt.sources.get(MANIFEST):
         yield f"{MANIFEST} is not the one that was judged; run the gate again."
     if digest_of(gate.path / RESULTS) != receipt.sources.get(RESULTS):
         yield f"{RESULTS} is not the one that was judged; run the gate again."
+    if subject is not None:
+        yield from _judged_otherwise(subject, gate, present)
+
+
+def _judged_otherwise(subject: Subject, gate: Artifact, present: Present) -> Iterator[str]:
+    """By what else it was judged than what holds now."""
+    for what, then, now in (
+        ("held-out set", subject.heldout_sha256, present.heldout_sha256),
+        ("benchmark", subject.benchmark_sha256, present.benchmark_sha256),
+    ):
+        if now is not None and then != now:
+            yield f"The {what} is not the one it was judged by; evaluate again."
+    base = _base_sha256(gate.path / MANIFEST)
+    judged = subject.base_sha256
+    if base != judged:
+        yield f"The verdict is about base {judged[:12]}, the run was trained on {base[:12]}; evaluate again."
+
+
+def _base_sha256(manifest: Path) -> str:
+    """The base model that a run was trained on, by hash; `nothing` when its manifest does not say."""
+    content, _ = read_json(manifest)
+    base = content.get("base_model") if content is not None else None
+    found = base.get("sha256") if isinstance(base, dict) else None
+    return found if isinstance(found, str) else "nothing"
 
 
 def _demands_as_much(judged_by: Thresholds, present: Thresholds) -> bool:
@@ -230,27 +257,30 @@ def _not_reproduced(receipt: Receipt, gate: Artifact) -> Iterator[str]:
 
 def _objections_to_override(override: Override, gate: Artifact, run: Path) -> Iterator[str]:
     if override.adapter_sha256 != adapter_digest(run):
-        yield "The override is for another adapter."
+        yield "The override is for another adapter; sign one for this."
     if override.receipt_sha256 != digest_of(gate.path / RECEIPT):
-        yield "The override is for another verdict."
+        yield "The override is for another verdict; sign one for this."
 
 
 def _refuse_changed(champion: Artifact) -> None:
-    """See that a champion of an earlier day is still what was promoted then."""
+    """See that a champion of an earlier day is still what was promoted then, and that nothing was added to it."""
     changed = champion.changed()
-    if changed:
+    if changed or adapter_digest(champion.path) != champion.manifest["inputs"]["adapter_sha256"]:
+        what = ", ".join(changed) or f"files in {ADAPTER}"
         advice = f"Remove {champion.path}, and promote the run again."
-        raise RefusedError(
-            f"champion {champion.key[:12]}: changed since it was promoted: {', '.join(changed)}. {advice}"
-        )
+        raise RefusedError(f"champion {champion.key[:12]}: changed since it was promoted: {what}. {advice}")
 
 
 def _stored(gate: Artifact, run: Path, store: ArtifactStore, override: Override | None) -> Artifact:
     """The adapter with all that speaks for it, complete in one folder."""
     inputs = {"adapter_sha256": adapter_digest(run), "receipt_sha256": digest_of(gate.path / RECEIPT)}
+    if override is not None:
+        inputs["override_sha256"] = key_of(override.model_dump())
 
     def write(folder: Path) -> dict[str, Any]:
         shutil.copytree(run / ADAPTER, folder / ADAPTER, symlinks=True)
+        if adapter_digest(folder) != inputs["adapter_sha256"]:
+            raise RefusedError(f"{run / ADAPTER}: changed while it was copied. Judge the run again.")
         for name in _KEPT:
             shutil.copy2(run / name, folder / name)
         for name in (RECEIPT, RESULTS, PAGE):

@@ -100,7 +100,7 @@ def verdict_on(  # noqa: PLR0913 - all that a verdict rests on
         run_dir: Where what was judged lies.
     """
     results, results_problem = _read_results(judged.results_path)
-    manifest, manifest_problem = _read_json(judged.manifest_path)
+    manifest, manifest_problem = read_json(judged.manifest_path)
     inputs = GateInputs(results, results_problem, manifest, manifest_problem, champion_key, is_benchmark_asked)
     outcomes = decide(inputs, thresholds)
     return Receipt(
@@ -175,7 +175,7 @@ def read_results(path: Path) -> EvalResults | None:
 
 
 def _read_results(path: Path) -> tuple[EvalResults | None, str]:
-    content, problem = _read_json(path)
+    content, problem = read_json(path)
     if content is None:
         return None, problem
     try:
@@ -184,7 +184,12 @@ def _read_results(path: Path) -> tuple[EvalResults | None, str]:
         return None, f"malformed ({mistakes_in(error)[:300]})"
 
 
-def _read_json(path: Path) -> tuple[dict[str, Any] | None, str]:
+def read_json(path: Path) -> tuple[dict[str, Any] | None, str]:
+    """The object in a file, or None and why there is none.
+
+    Args:
+        path: A JSON document.
+    """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -68,7 +68,7 @@ class EvalResults(_Document):
     subject: Subject
     decoding: Decoding
     num_too_long: int = Field(
-        default=0, ge=0, description="Tasks that were not asked because not even their reference fits into an answer."
+        ge=0, description="Tasks that were not asked because not even their reference fits into an answer."
     )
     base: ModelScores
     adapter: ModelScores
@@ -123,7 +123,7 @@ class LocalReport(_Document):
 
 
 class PassAtK(_Document):
-    """The benchmark as two numbers."""
+    """The benchmark in a few numbers."""
 
     schema_: Literal["vox_mens_benchmark_passatk_v1"] = Field(default="vox_mens_benchmark_passatk_v1", alias="schema")
     k: int = Field(ge=1)
@@ -131,5 +131,6 @@ class PassAtK(_Document):
     total: int = Field(ge=0)
     pass_rate_at_1: float = Field(ge=0, le=1)
     pass_rate_at_k: float = Field(ge=0, le=1, description="Unbiased.")
+    pass_rates: dict[int, float] = Field(description="Number of samples, up to `k` -> pass rate, unbiased.")
     pass_at_1_low: float = Field(ge=0, le=1, description="Lower end of the 95 % interval.")
     pass_at_1_high: float = Field(ge=0, le=1)

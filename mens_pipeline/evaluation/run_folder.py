@@ -22,8 +22,17 @@ def remember(run_dir: Path, artifact: Artifact) -> None:
         run_dir: The folder of the run.
         artifact: One of each kind.
     """
-    keys = {**_keys(run_dir), artifact.kind: artifact.key}
-    (run_dir / FILE).write_text(json.dumps(keys, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    _write(run_dir, {**_keys(run_dir), artifact.kind: artifact.key})
+
+
+def forget(run_dir: Path, kind: str) -> None:
+    """Note that an artifact belongs to a run no more.
+
+    Args:
+        run_dir: The folder of the run.
+        kind: What it was.
+    """
+    _write(run_dir, {other: key for other, key in _keys(run_dir).items() if other != kind})
 
 
 def remembered(run_dir: Path, kind: str, document: str, store: ArtifactStore, advice: str) -> Artifact:
@@ -47,6 +56,10 @@ def remembered(run_dir: Path, kind: str, document: str, store: ArtifactStore, ad
     if digest_of(copy) != found.manifest["outputs"][document]["sha256"]:
         raise RefusedError(f"{copy}: changed since it was written. {advice}")
     return found
+
+
+def _write(run_dir: Path, keys: dict[str, str]) -> None:
+    (run_dir / FILE).write_text(json.dumps(keys, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _keys(run_dir: Path) -> dict[str, str]:

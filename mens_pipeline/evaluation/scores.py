@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -10,6 +11,9 @@ from mens_pipeline.evaluation.statistics import Rate, mean_rate, pass_at_k
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.language.interpreter import ErrorClass
+
+_USUAL: Final = (1, 5, 10, 20, 50, 100)
+"""Numbers of samples that pass@k is told of, so that runs with different numbers can be compared."""
 
 
 class Coverage(BaseModel):
@@ -35,7 +39,10 @@ class Scores(BaseModel):
     name_rate: Rate = Field(description="It has the name that was asked for; over tasks that ask for one.")
     pass_at_1: Rate = Field(description="Complete Vox of that construct and name that meets all requirements.")
     pass_at_k: Rate = Field(description="The chance that one of `k` samples is that, without bias.")
-    k: int = Field(ge=1)
+    k: int = Field(ge=1, description="Samples of a task.")
+    pass_at: dict[int, Rate] = Field(
+        description="Number of samples, 1, 5, 10 and so on to `k` -> the chance that one of them passes, without bias."
+    )
     test_rate: Rate = Field(description="All hidden tests pass; over tasks that have any.")
     empty_rate: Rate
     refusal_rate: Rate
@@ -114,6 +121,7 @@ def scores_of(
         pass_at_1=mean_rate([count / k for count in passed]),
         pass_at_k=mean_rate([pass_at_k(k, count, k) for count in passed]),
         k=k,
+        pass_at={n: mean_rate([pass_at_k(k, count, n) for count in passed]) for n in _numbers_up_to(k)},
         test_rate=share(lambda j: j.execution is not None and j.execution.passed, tested),
         empty_rate=share(lambda j: j.empty),
         refusal_rate=share(lambda j: j.refusal),
@@ -124,6 +132,11 @@ def scores_of(
         execution_errors=_execution_errors(j for some in tested for j in some),
         errors=dict(Counter(j.error_code or "declares_nothing" for j in flat if not j.parses).most_common()),
     )
+
+
+def _numbers_up_to(k: int) -> list[int]:
+    """Of how many samples pass@k is told: those that are usual, and all there are."""
+    return [*(number for number in _USUAL if number < k), k]
 
 
 def _execution_errors(judgements: Iterable[Judgement]) -> dict[str, int]:

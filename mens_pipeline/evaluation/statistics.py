@@ -3,17 +3,23 @@
 from collections.abc import Iterable, Sequence
 from math import comb, sqrt
 from random import Random
-from typing import Final
+from typing import Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 _Z: Final = 1.959963984540054
 """The 97.5 % point of the normal distribution: 95 % lie within."""
 
+_ROUNDING: Final = 1e-9
+"""How far a figure that is read may be from what it follows from."""
+
+_MOST_TASKS: Final = 100_000
+"""More than a model is ever asked, and as many as the exact test takes a second for; a document may say anything."""
+
 _RESAMPLES: Final = 2_000
 
 _FEWEST: Final = 10
-"""Shares that say something of how far shares spread; over fewer, drawing them again makes intervals too narrow."""
+"""Shares beside 0, and beside 1, that say how far shares spread; of fewer, drawing again makes intervals too narrow."""
 
 
 class Rate(BaseModel):
@@ -26,6 +32,13 @@ class Rate(BaseModel):
     value: float | None = Field(ge=0, le=1, description="The share; null over nothing.")
     low: float = Field(ge=0, le=1, description="Lower end of the interval.")
     high: float = Field(ge=0, le=1, description="Upper end.")
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Self:
+        share = self.numerator / self.denominator if self.denominator else None
+        if not _is_near(self.value, share):
+            raise ValueError(f"{self.numerator:g} of {self.denominator} is {share}, not {self.value}")
+        return self
 
     def __str__(self) -> str:
         """As people read it: `37/40 (92.5 %, 95 % interval 80.1 to 97.4)`."""
@@ -92,10 +105,11 @@ def mean_rate(shares: Sequence[float], seed: int = 0) -> Rate:
         seed: Of the drawing.
 
     Source:
-        The percentile bootstrap over tasks, Efron 1979. Where all shares are 0 or 1, all the same, or few, it is
-        Wilson's interval: no shares with this mean spread further than those.
+        The percentile bootstrap over tasks, Efron 1979. Where all shares are 0 or 1, all the same, or few are above 0
+        or below 1, it is Wilson's interval: no shares with this mean spread further than those.
     """
-    if len(shares) < _FEWEST or len(set(shares)) == 1 or all(share in {0.0, 1.0} for share in shares):
+    is_rare = min(sum(share > 0 for share in shares), sum(share < 1 for share in shares)) < _FEWEST
+    if is_rare or len(set(shares)) == 1 or all(share in {0.0, 1.0} for share in shares):
         return _wilson(sum(shares), len(shares))
     random = Random(seed)  # noqa: S311 - statistics, no secret
     size = len(shares)
@@ -110,11 +124,24 @@ class Paired(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    num_tasks: int = Field(ge=0, description="Tasks that both answered.")
-    only_first: int = Field(ge=0, description="Tasks that the first alone does.")
-    only_second: int = Field(ge=0, description="Tasks that the second alone does.")
+    num_tasks: int = Field(ge=0, le=_MOST_TASKS, description="Tasks that both answered.")
+    only_first: int = Field(ge=0, le=_MOST_TASKS, description="Tasks that the first alone does.")
+    only_second: int = Field(ge=0, le=_MOST_TASKS, description="Tasks that the second alone does.")
     difference: float = Field(ge=-1, le=1, description="The rate of the second less that of the first; 0 over nothing.")
     p_value: float = Field(ge=0, le=1, description="Of the two-sided exact test that neither is better.")
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Self:
+        losses, gains = self.only_first, self.only_second
+        if losses + gains > self.num_tasks:
+            raise ValueError(f"{losses} and {gains} tasks differ, more than {self.num_tasks} in all")
+        difference = (gains - losses) / self.num_tasks if self.num_tasks else 0.0
+        if not _is_near(self.difference, difference):
+            raise ValueError(f"the difference of {gains} and {losses} is {difference:g}, not {self.difference:g}")
+        p_value = _two_sided(losses, gains)
+        if not _is_near(self.p_value, p_value):
+            raise ValueError(f"the p-value of {losses} and {gains} is {p_value:g}, not {self.p_value:g}")
+        return self
 
 
 def paired(first: Sequence[bool], second: Sequence[bool]) -> Paired:
@@ -135,8 +162,19 @@ def paired(first: Sequence[bool], second: Sequence[bool]) -> Paired:
         only_first=losses,
         only_second=gains,
         difference=(gains - losses) / len(pairs) if pairs else 0.0,
-        p_value=min(1.0, 2 * chance_of_at_most(min(losses, gains), losses + gains)),
+        p_value=_two_sided(losses, gains),
     )
+
+
+def _two_sided(losses: int, gains: int) -> float:
+    return min(1.0, 2 * chance_of_at_most(min(losses, gains), losses + gains))
+
+
+def _is_near(stated: float | None, computed: float | None) -> bool:
+    """Whether a stated figure is the computed one, but for rounding."""
+    if stated is None or computed is None:
+        return stated is computed
+    return abs(stated - computed) <= _ROUNDING
 
 
 def p_text(p_value: float) -> str:
@@ -155,4 +193,8 @@ def chance_of_at_most(hits: int, trials: int) -> float:
         hits: Of the binomial distribution.
         trials: Likewise.
     """
-    return float(sum(comb(trials, n) for n in range(hits + 1)) / 2**trials)
+    ways = total = 1
+    for n in range(hits):
+        ways = ways * (trials - n) // (n + 1)
+        total += ways
+    return float(total / 2**trials)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from mens_pipeline.corpus.heldout_split import HELDOUT
 from mens_pipeline.corpus.mix_files import REPORT_SUFFIX
 from mens_pipeline.corpus.store import digest_of
 from mens_pipeline.training.contract import library_versions
@@ -31,6 +32,7 @@ def training_manifest(
         backend: What VOX_BACKEND says; None when it says nothing.
     """
     base = run.base
+    heldout = run.job.train_path.with_name(HELDOUT)
     return {
         "manifest_schema_version": SCHEMA_VERSION,
         "backend": METHOD,
@@ -46,6 +48,7 @@ def training_manifest(
         "contract_digest": run.job.contract_digest,
         "train_file": str(run.job.train_path),
         "train_sha256": run.contract["train_sha256"],
+        "heldout_sha256": digest_of(heldout) if heldout.is_file() else None,
         "system_prompt": run.job.system_prompt,
         "n_layers": result["n_layers"],
         "n_heads": result["n_heads"],

@@ -66,6 +66,7 @@ class _Manifest(_Part):
     system_prompt: str
     train_file: _Word
     train_sha256: _Digest
+    heldout_sha256: _Digest | None
     contract_digest: _Digest
     vcs_sha: _Word | None
 

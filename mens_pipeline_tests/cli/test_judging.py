@@ -83,7 +83,47 @@ def test_a_run_is_judged_refused_overridden_and_rolled_back(
     assert promoted.stdout.startswith(f"champion: {champion_key(store)}"[:20])
     assert "override" in history.stdout
     assert len(history_of(store)) == 1
-    assert "it is the first one" in _message(rollback)
+    assert "no other one before it may be used" in _message(rollback)
+
+
+@pytest.mark.slow
+def test_a_run_judged_by_its_own_training_rows_is_refused(trained: Path, store: ArtifactStore) -> None:
+    """Whatever file a person names, the one beside the train set is what counts; judging anew forgets the verdict."""
+    train = trained.parent / "train.jsonl"
+    judged = _invoke("eval-local", "--run-dir", trained, *_SHORT, "--heldout", train)
+    _invoke("gate", "--run-dir", trained)
+    refused = _message(_invoke("promote", "--run-dir", trained))
+    own = _invoke("eval-local", "--run-dir", trained, *_SHORT)
+    forgotten = _message(_invoke("promote", "--run-dir", trained))
+    left = {path.name for path in trained.iterdir()}
+    _invoke("gate", "--run-dir", trained)
+
+    assert judged.exit_code == own.exit_code == 0, judged.stderr
+    assert "The held-out set is not the one it was judged by; evaluate again" in refused
+    assert left.isdisjoint({"gate_receipt.json", "eval_gate_failed.json"})
+    assert "Run `mens gate --run-dir" in forgotten
+    assert "held-out set" not in _message(_invoke("promote", "--run-dir", trained))
+    assert champion_key(store) is None
+
+
+@pytest.mark.slow
+def test_what_was_changed_in_the_store_is_not_used_again(trained: Path, store: ArtifactStore) -> None:
+    """Answers are generated anew, and an evaluation that somebody edited gets no verdict until it is made anew."""
+    _invoke("eval-local", "--run-dir", trained, *_SHORT)
+    (results,) = (store.root / "eval_results").glob("*/eval_results.json")
+    answers = sorted((store.root / "generations").glob("*/answers.jsonl"))
+    before = [path.read_text() for path in (results, *answers)]
+    for path in (results, *answers):
+        path.write_text(path.read_text().replace('"stopped":false', '"stopped":true') + " ")
+    gate = _invoke("gate", "--run-dir", trained)
+    again = _invoke("eval-local", "--run-dir", trained, *_SHORT)
+
+    assert len(answers) == 2
+    assert "eval_results.json. Evaluate again" in _message(gate)
+    assert "base: 4/4 answers" in again.stderr
+    assert "adapter: 4/4 answers" in again.stderr
+    assert [path.read_text() for path in (results, *answers)] == before
+    assert "FAILED   parse_rate" in _invoke("gate", "--run-dir", trained).stdout
 
 
 def test_a_run_that_was_not_judged_gets_no_verdict(tmp_path: Path, store: ArtifactStore) -> None:

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from mens_pipeline.corpus.jsonl import write_jsonl
 from mens_pipeline.corpus.store import ArtifactStore, digest_of
-from mens_pipeline.evaluation.promotion import promote
 from mens_pipeline.settings import training_environment
 from mens_pipeline.training.finish import finish_run
 from mens_pipeline.training.job import MODULE
 from mens_pipeline.training.launch import run_child
-from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote
 from mens_pipeline_tests.training.runs import pairs, prepared, resolved
 from mens_pipeline_tests.training.small_folder import Encoder
 from mens_pipeline_tests.training.tiny_base import write_tiny_base

@@ -13,10 +13,10 @@ from mens_pipeline.delivery.prune import prune, read_store
 from mens_pipeline.delivery.retention import Plan, load_retention
 from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
 from mens_pipeline.evaluation.history import HISTORY, champion_of
-from mens_pipeline.evaluation.promotion import promote, roll_back
+from mens_pipeline.evaluation.promotion import roll_back
 from mens_pipeline.settings import RETENTION
 from mens_pipeline.training.manifest import MANIFEST as TRAINING_MANIFEST
-from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, trained, training_manifest
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote, trained, training_manifest
 
 _LATER = 400 * 86_400
 _POLICY = load_retention(RETENTION).model_copy(update={"newest": 1})

@@ -2,24 +2,29 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.evaluation import promotion
 from mens_pipeline.evaluation.benchmark_gate import build_benchmark_gate
 from mens_pipeline.evaluation.eval_results import KIND, write_documents
 from mens_pipeline.evaluation.evaluate import Answers, ChampionAnswers, evaluate_answers
 from mens_pipeline.evaluation.generation import Answer, Decoding
 from mens_pipeline.evaluation.history import rival_of
+from mens_pipeline.evaluation.override import Override
 from mens_pipeline.evaluation.policy import Thresholds
 from mens_pipeline.evaluation.prepare import WEIGHTS, adapter_digest
-from mens_pipeline.evaluation.promotion import Present
+from mens_pipeline.evaluation.promotion import Present, Promotion
 from mens_pipeline.evaluation.results import Subject
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.language import Mode
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import CARD, MANIFEST
 from mens_pipeline.training.telemetry_log import FILE
+from mens_pipeline_tests.training.manifests import manifest_about
+from mens_pipeline_tests.training.small_folder import described_base
 
 HELDOUT = hashlib.sha256(b"held-out pairs\n").hexdigest()
 BASE = "b" * 64
@@ -28,6 +33,8 @@ THRESHOLDS = Thresholds(
     min_parse_rate=0.7,
     min_coverage=0.05,
     min_benchmark=0.0,
+    min_test_rate=0.0,
+    min_asked_share=0.75,
     min_gain_over_base=0.05,
     max_stub_rate=0.08,
     min_stop_rate=0.8,
@@ -37,7 +44,15 @@ THRESHOLDS = Thresholds(
     max_regression_p=0.01,
     warn_only=("throughput", "stop_rate"),
 )
-PRESENT = Present(THRESHOLDS, HELDOUT, None, is_benchmark_asked=False)
+PRESENT = Present(
+    thresholds=THRESHOLDS,
+    results_sha256="",
+    heldout_sha256=HELDOUT,
+    heldout_problem="",
+    benchmark_sha256=None,
+    is_benchmark_asked=False,
+)
+"""What holds when a run is judged; of which evaluation, `promote` says."""
 
 _NUM_TASKS = 40
 
@@ -92,18 +107,17 @@ def fill_trained(folder: Path, weights: str) -> dict[str, Any]:
 
 def training_manifest() -> dict[str, Any]:
     """What a verdict reads of a training manifest."""
-    return {
-        "vcs_sha": "abc1234",
-        "result": {
-            "device": "cpu",
-            "num_supervised_tokens": 40,
-            "num_tokens": 100,
-            "not_shown": {"too_long": 1},
-            "num_rows": 100,
-            "trained_tokens": 1000,
-            "seconds": 10.0,
-        },
+    manifest = manifest_about(described_base(name="tiny", sha256=BASE), vcs_sha="abc1234")
+    manifest["result"] |= {
+        "device": "cpu",
+        "num_supervised_tokens": 40,
+        "num_tokens": 100,
+        "not_shown": {"too_long": 1},
+        "num_rows": 100,
+        "trained_tokens": 1000,
+        "seconds": 10.0,
     }
+    return manifest
 
 
 def evaluated(
@@ -124,7 +138,11 @@ def evaluated(
     """
     sha256 = adapter_digest(run)
     subject = Subject(
-        adapter_sha256=sha256, base_sha256=BASE, base_model="tiny", heldout_sha256=heldout_sha256, benchmark_sha256=None
+        adapter_sha256=sha256,
+        base_sha256=json.loads((run / MANIFEST).read_text(encoding="utf-8"))["base_model"]["sha256"],
+        base_model="tiny",
+        heldout_sha256=heldout_sha256,
+        benchmark_sha256=None,
     )
     rival = rival_of(store, sha256)
     champion = None
@@ -166,6 +184,23 @@ def judged(
         strict=strict,
         now=NOW,
     )[0]
+
+
+def promote(  # noqa: PLR0913 - as what it calls
+    gate: Artifact, run: Path, store: ArtifactStore, present: Present, *, now: int, override: Override | None = None
+) -> Promotion:
+    """Promote by a verdict on the newest evaluation.
+
+    Args:
+        gate: The verdict.
+        run: The folder of the run.
+        store: Where promoted adapters are kept.
+        present: What holds besides.
+        now: Seconds since 1970.
+        override: A signed record.
+    """
+    newest = replace(present, results_sha256=gate.manifest["inputs"]["eval_results"])
+    return promotion.promote(gate, run, store, newest, now=now, override=override)
 
 
 def _program(number: int) -> str:

@@ -94,6 +94,7 @@ def test_pass_at_k_is_the_unbiased_estimate() -> None:
 
     assert report is not None
     assert (report.k, report.total, report.pass_rate_at_1, report.pass_rate_at_k) == (2, 2, 0.25, 0.5)
+    assert report.pass_rates == {1: 0.25, 2: 0.5}
     assert report.pass_at_1_low < 0.25 < report.pass_at_1_high
 
 

@@ -1,14 +1,21 @@
 """Answers that are run."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from mens_pipeline.evaluation.evaluate import judge_all
+from mens_pipeline.corpus.jsonl import read_models
+from mens_pipeline.evaluation.eval_results import write_documents
+from mens_pipeline.evaluation.evaluate import Answers, evaluate_answers, judge_all
 from mens_pipeline.evaluation.execution import run_hidden_tests
-from mens_pipeline.evaluation.generation import Answer
+from mens_pipeline.evaluation.generation import Answer, Decoding
+from mens_pipeline.evaluation.results import JUDGED_ANSWERS, JudgedAnswer
 from mens_pipeline.evaluation.scores import scores_of
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.language import Mode
 from mens_pipeline.language.interpreter import ErrorClass
+from mens_pipeline_tests.evaluation.judged import SUBJECT
 
 _TESTS = "@test fn hidden_small() { assert(double(2) is 4) }\n@test fn hidden_zero() { assert(double(0) is 0) }\n"
 _GOOD = "fn double(n: int) to int { return n * 2 }\n"
@@ -52,6 +59,20 @@ def test_a_program_is_what_its_tests_say(program: str, num_passed: int, error_cl
     assert (execution.num_passed, execution.error_class) == (num_passed, error_class)
     assert execution.passed == (error_class is None)
     assert bool(execution.message) == (error_class is not None)
+
+
+def test_half_a_character_in_a_message_can_be_written(tmp_path: Path) -> None:
+    """A program makes one by JSON; no file can hold it as it is."""
+    asked = replace(_task("half", "@test fn hidden() { assert(f() is 1) }\n"), suite=Suite.HELDOUT, name="f")
+    program = 'fn f() to str { return json.parse("\\"\\\\ud800\\"") }\n'
+    answers = Answers((_answer("half", program),), (_answer("half", program),))
+    evaluated = evaluate_answers([asked], answers, SUBJECT, Decoding())
+    write_documents(tmp_path, evaluated, "")
+    first, second = read_models(tmp_path / JUDGED_ANSWERS, JudgedAnswer)
+
+    assert first.judgement.execution == second.judgement.execution
+    assert first.judgement.execution is not None
+    assert "\\ud800" in first.judgement.execution.message
 
 
 def test_without_programs_nothing_is_started() -> None:

@@ -24,8 +24,8 @@ from mens_pipeline_tests.evaluation.judged import (
 _FULL = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("full")
 _STRICT = _FULL.model_copy(update={"warn_only": ()})
 _CHAMPION = "c" * 64
-_FROM_RESULTS = tuple(GateName)[:7]
-_FROM_MANIFEST = tuple(GateName)[7:]
+_FROM_RESULTS = tuple(GateName)[:9]
+_FROM_MANIFEST = tuple(GateName)[9:]
 
 
 def _coverage(num_present: int) -> Coverage:
@@ -36,7 +36,11 @@ def _coverage(num_present: int) -> Coverage:
 
 
 _GOOD = evaluation(base=(BROKEN,) * 4, adapter=(GOOD,) * 4, champion=(GOOD,) * 4).results
-_RESULTS = with_overall(_GOOD, coverage=_coverage(15))
+_NOTHING = paired([], [])
+_SAME = paired([True] * 100, [True] * 100)
+_RESULTS = with_overall(_GOOD, coverage=_coverage(15), test_rate=rate_of([True, False])).model_copy(
+    update={"parse_difference": paired([False] * 8, [True] * 8)}
+)
 
 
 def _manifest(**changes: Any) -> dict[str, Any]:
@@ -71,9 +75,15 @@ def _rate(hits: int, total: int) -> Rate:
     return rate_of([True] * hits + [False] * (total - hits))
 
 
-def _gain(gains: int) -> EvalResults:
-    difference = paired([False] * 100, [True] * gains + [False] * (100 - gains))
+def _gain(gains: int, total: int = 200) -> EvalResults:
+    difference = paired([False] * total, [True] * gains + [False] * (total - gains))
     return _RESULTS.model_copy(update={"parse_difference": difference})
+
+
+def _too_long(number: int) -> EvalResults:
+    """Results of an exam of three tasks that were asked and so many that were not."""
+    asked = with_overall(_RESULTS, num_tasks=3)
+    return asked.model_copy(update={"num_too_long": number})
 
 
 def test_every_gate_has_an_outcome_in_order() -> None:
@@ -107,7 +117,14 @@ def test_every_gate_has_an_outcome_in_order() -> None:
             with_suite(_RESULTS, Suite.BENCHMARK, pass_at_1=_rate(2, 30)),
             0.1,
         ),
-        (GateName.GAIN_OVER_BASE, _gain(5), _gain(4), 0.05),
+        (
+            GateName.TEST_RATE,
+            with_overall(_RESULTS, test_rate=_rate(3, 30)),
+            with_overall(_RESULTS, test_rate=_rate(2, 30)),
+            0.1,
+        ),
+        (GateName.ASKED_SHARE, _too_long(1), _too_long(2), 0.75),
+        (GateName.GAIN_OVER_BASE, _gain(10), _gain(9), 0.05),
         (
             GateName.ANTI_STUB,
             with_overall(_RESULTS, stub_rate=_rate(8, 100)),
@@ -180,6 +197,12 @@ def test_a_document_that_cannot_be_read_fails_the_gates_that_read_it(problem: st
         (GateName.PARSE_RATE, lambda: with_suite(_RESULTS, Suite.HELDOUT, parse_rate=_rate(0, 0))),
         (GateName.BENCHMARK, lambda: without_suite(_RESULTS, Suite.BENCHMARK)),
         (GateName.BENCHMARK, lambda: with_suite(_RESULTS, Suite.BENCHMARK, pass_at_1=_rate(0, 0))),
+        (GateName.TEST_RATE, lambda: with_overall(_RESULTS, test_rate=_rate(0, 0))),
+        (GateName.ASKED_SHARE, lambda: with_overall(_RESULTS, num_tasks=0)),
+        (GateName.GAIN_OVER_BASE, lambda: _RESULTS.model_copy(update={"parse_difference": _NOTHING})),
+        (GateName.REGRESSION, lambda: _against_champion(_NOTHING, _SAME)),
+        (GateName.REGRESSION, lambda: _against_champion(_SAME, _NOTHING)),
+        (GateName.REGRESSION, lambda: _against_champion(_NOTHING, _NOTHING)),
         (GateName.ANTI_STUB, lambda: with_overall(_RESULTS, stub_rate=_rate(0, 0))),
         (GateName.STOP_RATE, lambda: with_overall(_RESULTS, stop_rate=_rate(0, 0))),
     ],
@@ -219,6 +242,26 @@ def test_a_manifest_that_does_not_say_fails_by_name(name: GateName, changes: dic
     assert outcome.message.endswith(message)
 
 
+def test_hidden_tests_that_are_not_required_have_no_say() -> None:
+    """A workspace of its own may have none."""
+    none = with_overall(_RESULTS, test_rate=_rate(0, 0))
+    thresholds = _STRICT.model_copy(update={"min_test_rate": 0.0})
+    outcome = _outcome(GateName.TEST_RATE, _inputs(none), thresholds)
+
+    assert (outcome.passed, outcome.measured, outcome.required) == (True, None, 0.0)
+    assert outcome.message == "no task has hidden tests, and none are required"
+
+
+def test_a_gain_that_chance_may_give_is_none() -> None:
+    """Five of a hundred reach the margin and say nothing; a policy that asks for no gain asks for no proof of one."""
+    by_luck = _outcome(GateName.GAIN_OVER_BASE, _inputs(_gain(5, 100)))
+    asks_for_none = _STRICT.model_copy(update={"min_gain_over_base": 0.0})
+
+    assert not by_luck.passed
+    assert by_luck.message.endswith("+5.0 points (p = 0.062), required +5.0 and p < 0.01")
+    assert _outcome(GateName.GAIN_OVER_BASE, _inputs(_gain(5, 100)), asks_for_none).passed
+
+
 def test_a_benchmark_that_is_not_asked_for_has_no_say() -> None:
     """Not even a bad one."""
     failing = with_suite(_RESULTS, Suite.BENCHMARK, pass_at_1=_rate(0, 30))
@@ -233,7 +276,6 @@ def _against_champion(parse: Paired, passes: Paired) -> EvalResults:
     return _RESULTS.model_copy(update={"champion": champion})
 
 
-_SAME = paired([True] * 100, [True] * 100)
 _LOSES_7 = paired([True] * 100, [True] * 93 + [False] * 7)
 _LOSES_8 = paired([True] * 100, [True] * 92 + [False] * 8)
 _GAINS_8 = paired([True] * 92 + [False] * 8, [True] * 100)
@@ -259,6 +301,29 @@ def test_a_drop_against_the_champion_counts_when_it_is_no_chance(
 
     assert outcome.passed is passed
     assert outcome.required == 0.01
+
+
+@pytest.mark.parametrize(
+    ("gains", "losses", "total", "said"),
+    [
+        (
+            0,
+            0,
+            198,
+            "(p = 1.000), a drop counts below p = 0.01; one of 5.1 points is seen in 80 % of cases",
+        ),
+        (10, 10, 198, "; one of 11.3 points is seen in 80 % of cases"),
+        (0, 0, 4, "; no drop can be seen on so few"),
+    ],
+    ids=["alike", "differ by chance", "few"],
+)
+def test_the_regression_gate_says_what_it_cannot_see(gains: int, losses: int, total: int, said: str) -> None:
+    """Whoever reads the receipt knows how much worse a model may be that passed."""
+    first = [False] * gains + [True] * (total - gains)
+    second = [True] * (total - losses) + [False] * losses
+    outcome = _outcome(GateName.REGRESSION, _inputs(_against_champion(paired(first, second), _SAME)))
+
+    assert outcome.message.endswith(said)
 
 
 def test_a_drop_at_the_threshold_is_no_drop() -> None:

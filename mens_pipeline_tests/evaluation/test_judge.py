@@ -100,11 +100,21 @@ def test_a_program_that_says_sorry_is_no_refusal() -> None:
         ("fn add() to int { return 1 }", False),
         ('@ai(model: "m")\nfn add() to int { }', False),
         ("table", False),
+        ('fn add() to int { panic("not implemented") }', True),
+        ('fn add() to int { return panic("TODO") }', True),
+        ("@endpoint(kind: query) fn add() to int { panic() }", True),
+        ("fn add(a: int) to int { if a > 0 { return a } panic(a) }", False),
+        ("fn add(a: int) to int { return other(a) }", False),
+        ("fn add(a: int) { panic(a) }", False),
+        ("fn add(a: int) to int { return a.panic() }", False),
     ],
-    ids=["hollow", "decorated", "endpoint", "placeholder", "no value", "full", "by a model", "rejected"],
+    ids=[
+        *("hollow", "decorated", "endpoint", "placeholder", "no value", "full", "by a model", "rejected", "panics"),
+        *("returns a panic", "endpoint that panics", "panics at the end", "calls", "helper that fails", "method"),
+    ],
 )
 def test_stubs_are_known(program: str, stub: bool) -> None:  # noqa: FBT001 - a column of the table
-    """A promise without a body, or a placeholder."""
+    """A promise without a body or with nothing but a panic, or a placeholder."""
     judgement = judge(task(), answer(program))
 
     assert judgement.stub is stub

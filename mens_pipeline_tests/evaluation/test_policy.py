@@ -26,10 +26,14 @@ def test_the_shipped_policies_build_on_ci() -> None:
     ci, full, bootstrap = (policy.thresholds(name) for name in ("ci", "full", "bootstrap"))
 
     assert (ci.min_parse_rate, ci.min_coverage, ci.min_benchmark, ci.max_regression_p) == (0.70, 0.50, 0.0, 0.01)
-    assert full == ci.model_copy(update={"min_benchmark": 0.10, "warn_only": (GateName.THROUGHPUT,)})
+    assert full == ci.model_copy(
+        update={"min_benchmark": 0.10, "min_test_rate": 0.10, "warn_only": (GateName.THROUGHPUT,)}
+    )
+    assert (ci.min_test_rate, ci.min_asked_share) == (0.0, 0.75)
     lenient = {"min_parse_rate": 0.25, "min_coverage": 0.10, "warn_only": bootstrap.warn_only}
     assert bootstrap == ci.model_copy(update=lenient)
     assert set(bootstrap.warn_only) > set(ci.warn_only)
+    assert {GateName.ASKED_SHARE, GateName.TEST_RATE}.isdisjoint(bootstrap.warn_only)
 
 
 @pytest.mark.parametrize(

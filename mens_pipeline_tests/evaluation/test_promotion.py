@@ -1,6 +1,7 @@
 """When an adapter becomes the champion, and when it must not."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,15 +10,25 @@ import pytest
 
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation import promotion
 from mens_pipeline.evaluation.history import champion_key, champion_of, history_of
 from mens_pipeline.evaluation.override import Override
 from mens_pipeline.evaluation.prepare import WEIGHTS, adapter_digest
-from mens_pipeline.evaluation.promotion import Present, promote, roll_back
+from mens_pipeline.evaluation.promotion import Present, roll_back
 from mens_pipeline.evaluation.receipt import RECEIPT
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
-from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, THRESHOLDS, evaluated, judged, trained
+from mens_pipeline_tests.evaluation.runs import (
+    NOW,
+    PRESENT,
+    THRESHOLDS,
+    evaluated,
+    judged,
+    promote,
+    trained,
+    training_manifest,
+)
 
 
 @pytest.fixture
@@ -141,8 +152,12 @@ def test_a_verdict_that_is_not_about_this_is_refused(
 @pytest.mark.parametrize(
     ("present", "message"),
     [
-        (replace(PRESENT, heldout_sha256="c" * 64), "The held-out set has changed since; evaluate again"),
-        (replace(PRESENT, benchmark_sha256="c" * 64), "The benchmark has changed since; evaluate again"),
+        (replace(PRESENT, heldout_sha256="c" * 64), "The held-out set is not the one it was judged by; evaluate again"),
+        (replace(PRESENT, benchmark_sha256="c" * 64), "The benchmark is not the one it was judged by; evaluate again"),
+        (
+            replace(PRESENT, heldout_sha256=None, heldout_problem="train.jsonl: gone."),
+            r"judged by what was held out of its training: train\.jsonl: gone\. Or sign an override",
+        ),
         (replace(PRESENT, is_benchmark_asked=True), "The benchmark had no say; run the gate again"),
         (
             replace(PRESENT, thresholds=THRESHOLDS.model_copy(update={"min_parse_rate": 0.9})),
@@ -160,6 +175,34 @@ def test_a_verdict_that_is_out_of_date_is_refused(
     """What it rested on is not what holds now."""
     with pytest.raises(RefusedError, match=message):
         promote(_verdict(run, store), run, store, present, now=NOW)
+
+
+def test_a_verdict_about_another_base_is_refused(run: Path, store: ArtifactStore) -> None:
+    """The adapter is the one that was judged, and was trained on something else."""
+    other = {**training_manifest(), "base_model": {"name": "tiny", "sha256": "d" * 64}}
+    evaluation = evaluated(run, store)
+    (run / MANIFEST).write_text(json.dumps(other))
+
+    with pytest.raises(RefusedError, match="about base bbbbbbbbbbbb, the run was trained on dddddddddddd; evaluate"):
+        promote(judged(run, store, evaluation), run, store, PRESENT, now=NOW)
+
+
+def test_a_verdict_from_before_a_worse_evaluation_is_refused(run: Path, store: ArtifactStore) -> None:
+    """What was measured last is what counts."""
+    gate = _verdict(run, store)
+    worse = evaluated(run, store, num_good=20).manifest["outputs"][RESULTS]["sha256"]
+
+    with pytest.raises(RefusedError, match="It was evaluated again since the verdict; run the gate again"):
+        promotion.promote(gate, run, store, replace(PRESENT, results_sha256=worse), now=NOW)
+    assert champion_key(store) is None
+
+
+def test_a_signed_record_stands_for_a_held_out_set_that_cannot_be_told(run: Path, store: ArtifactStore) -> None:
+    """A run whose train set is gone can be vouched for by a person."""
+    gate = _verdict(run, store)
+    unknown = replace(PRESENT, heldout_sha256=None, heldout_problem="train.jsonl: gone.")
+
+    assert promote(gate, run, store, unknown, now=NOW, override=_override(run, gate)).changed
 
 
 def test_a_verdict_that_asked_for_more_of_the_benchmark_holds(run: Path, store: ArtifactStore) -> None:
@@ -211,15 +254,61 @@ def test_a_rollback_brings_the_adapter_before_back(tmp_path: Path, store: Artifa
     assert back == [keys[1], keys[0]]
     assert champion_key(store) == keys[0]
     assert [event.action for event in history_of(store)] == ["promote"] * 3 + ["rollback"] * 2
-    with pytest.raises(RefusedError, match=r"it is the first one\. Promote another adapter instead"):
+    with pytest.raises(RefusedError, match=r"no other one before it may be used\. Promote another adapter instead"):
         roll_back(store, now=NOW, reason="once more")
+
+
+def test_a_rollback_passes_over_what_was_withdrawn(tmp_path: Path, store: ArtifactStore) -> None:
+    """Promoted twice and rolled back once, an adapter does not come back through its first promotion."""
+    first, second = trained(tmp_path / "first", "1"), trained(tmp_path / "second", "2")
+    keys = [_promoted(run, store) for run in (first, second, first)]
+    back = roll_back(store, now=NOW, reason="it writes nonsense").champion.key
+
+    assert len(set(keys)) == 3
+    assert back == keys[1]
+    with pytest.raises(RefusedError, match="no other one before it may be used"):
+        roll_back(store, now=NOW, reason="once more")
+    assert champion_key(store) == keys[1]
+
+
+def test_a_rollback_passes_over_the_weights_in_use(tmp_path: Path, store: ArtifactStore) -> None:
+    """To take them out of use and to bring them back are not one thing."""
+    first, second = trained(tmp_path / "first", "1"), trained(tmp_path / "second", "2")
+    keys = [_promoted(first, store), _promoted(second, store)]
+    roll_back(store, now=NOW, reason="it writes nonsense")
+    gate = _verdict(second, store)
+    again = promote(gate, second, store, PRESENT, now=NOW, override=_override(second, gate)).champion
+    roll_back(store, now=NOW, reason="it still does")
+
+    assert again.key != keys[1]
+    assert (again.path / "gate_override.json").is_file()
+    assert champion_key(store) == keys[0]
+
+
+def test_an_adapter_that_changes_while_it_is_copied_is_not_promoted(
+    run: Path, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies in the store is what was judged, or nothing does."""
+    gate = _verdict(run, store)
+    copytree = shutil.copytree
+
+    def written_at_the_same_time(source: Path, target: Path, *, symlinks: bool) -> None:
+        (run / ADAPTER / WEIGHTS).write_text("other weights")
+        copytree(source, target, symlinks=symlinks)
+
+    monkeypatch.setattr(shutil, "copytree", written_at_the_same_time)
+
+    with pytest.raises(RefusedError, match=r"adapter: changed while it was copied\. Judge the run again"):
+        promote(gate, run, store, PRESENT, now=NOW)
+    assert champion_key(store) is None
+    assert not list((store.root / "promoted_adapter").glob("?*/adapter"))
 
 
 def test_what_was_rolled_back_is_not_promoted_again_by_itself(tmp_path: Path, store: ArtifactStore) -> None:
     """The next night would judge it well again; only a signed record brings it back."""
-    _promoted(trained(tmp_path / "first", "1"), store)
+    first = _promoted(trained(tmp_path / "first", "1"), store)
     second = trained(tmp_path / "second", "2")
-    key = _promoted(second, store)
+    _promoted(second, store)
     roll_back(store, now=NOW, reason="it writes nonsense")
     gate = _verdict(second, store)
 
@@ -229,7 +318,7 @@ def test_what_was_rolled_back_is_not_promoted_again_by_itself(tmp_path: Path, st
 
     assert again.champion.manifest["inputs"]["adapter_sha256"] == adapter_digest(second)
     assert champion_key(store) == again.champion.key
-    assert key is not None
+    assert again.previous == first
 
 
 def test_a_rollback_without_a_champion_is_refused(store: ArtifactStore) -> None:

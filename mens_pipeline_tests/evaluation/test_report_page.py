@@ -273,8 +273,8 @@ def test_several_samples_are_counted() -> None:
     page = _page(evaluated)
 
     assert "Adapter 1/2 pass, 7 tokens" in page
-    assert "Benchmark pass@k" in page
-    assert "Benchmark pass@k" not in _page()
+    assert "Benchmark pass@2" in page
+    assert "Benchmark pass@2" not in _page()
     assert "temperature 0.5, seed 1337" in page
 
 

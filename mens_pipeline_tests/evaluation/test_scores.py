@@ -59,6 +59,19 @@ def test_several_samples_count_by_their_share() -> None:
     assert scores.parse_rate.short == "0.25/2 (12.5 %)"
 
 
+def test_pass_at_k_is_told_of_fewer_samples_without_bias() -> None:
+    """Two of twelve pass: of five at least one with 1 - C(10, 5) / C(12, 5), not with 1 - (10 / 12) ** 5 = 0.598."""
+    judged = [judge(task(), answer(GOOD if n < 2 else BROKEN, sample=n)) for n in range(12)]
+    scores = scores_of_model([task()], judged).overall
+
+    assert list(scores.pass_at) == [1, 5, 10, 12]
+    assert scores.pass_at[1].value == pytest.approx(2 / 12)
+    assert scores.pass_at[5].value == pytest.approx(1 - 252 / 792)
+    assert scores.pass_at[10].value == pytest.approx(1 - 1 / 66)
+    assert scores.pass_at[12] == scores.pass_at_k
+    assert list(_scores(GOOD).overall.pass_at) == [1]
+
+
 def test_an_answer_to_two_requests_is_a_duplicate() -> None:
     """Of both; empty ones are counted as empty."""
     scores = _scores(GOOD, GOOD, OTHER, "", "").overall

@@ -1,11 +1,15 @@
 """Rates, intervals and tests, against values known otherwise."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 from random import Random
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from mens_pipeline.evaluation.statistics import (
+    Paired,
+    Rate,
     chance_of_at_most,
     mean_rate,
     p_text,
@@ -83,6 +87,19 @@ def test_few_or_equal_shares_are_no_certainty(shares: list[float]) -> None:
     assert rate.low < rate.value - 0.1 < rate.value + 0.1 < rate.high
 
 
+def test_one_hit_more_never_says_that_the_rate_is_lower() -> None:
+    """From none of 1,640 samples on: one says no more of the highest rate than none, and nor do nine."""
+    hits = [mean_rate([0.1] * number + [0.0] * (164 - number)) for number in range(30)]
+    misses = [mean_rate([0.9] * number + [1.0] * (164 - number)) for number in range(30)]
+
+    assert all(a.low <= b.low for a, b in pairwise(hits))
+    assert all(a.high >= b.high for a, b in pairwise(misses))
+    assert all(a.high <= b.high for a, b in pairwise(hits[:10]))
+    assert all(a.low >= b.low for a, b in pairwise(misses[:10]))
+    assert hits[0].high == pytest.approx(0.0229, abs=5e-5)
+    assert hits[10].high < hits[9].high
+
+
 def test_a_mean_of_shares_lies_within_its_interval() -> None:
     """The bootstrap agrees with the normal interval of the mean where there are many tasks."""
     shares = Random(1).choices((0.0, 0.25, 0.5, 0.75, 1.0), k=400)  # noqa: S311 - no secret
@@ -127,10 +144,48 @@ def test_only_the_same_tasks_are_compared() -> None:
         paired([True, False], [True])
 
 
-@pytest.mark.parametrize(("hits", "trials", "chance"), [(0, 0, 1.0), (0, 3, 1 / 8), (1, 3, 1 / 2), (700, 1400, 0.5107)])
+@pytest.mark.parametrize(
+    ("hits", "trials", "chance"),
+    [(0, 0, 1.0), (0, 3, 1 / 8), (1, 3, 1 / 2), (700, 1400, 0.5107), (49_800, 100_000, 0.1035)],
+)
 def test_the_binomial_distribution(hits: int, trials: int, chance: float) -> None:
     """Also beyond the range of floats."""
     assert chance_of_at_most(hits, trials) == pytest.approx(chance, abs=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"value": 0.99}, "1 of 100 is 0.01, not 0.99"),
+        ({"value": None}, "1 of 100 is 0.01, not None"),
+        ({"denominator": 0}, "1 of 0 is None, not 0.01"),
+        ({"numerator": 1.0001}, "not 0.01"),
+    ],
+)
+def test_a_rate_that_does_not_follow_from_its_counts_is_none(changes: dict[str, Any], problem: str) -> None:
+    """A document that was edited by hand is malformed."""
+    stated = {**rate_of([True] + [False] * 99).model_dump(), **changes}
+
+    with pytest.raises(ValidationError, match=problem):
+        Rate.model_validate(stated)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"difference": 0.0}, "the difference of 0 and 8 is -0.08, not 0"),
+        ({"p_value": 0.5}, "the p-value of 8 and 0 is 0.0078125, not 0.5"),
+        ({"num_tasks": 7}, "8 and 0 tasks differ, more than 7 in all"),
+        ({"num_tasks": 0}, "8 and 0 tasks differ, more than 0 in all"),
+        ({"num_tasks": 10**30, "only_first": 10**30}, "less than or equal to 100000"),
+    ],
+)
+def test_a_comparison_that_does_not_follow_from_its_counts_is_none(changes: dict[str, Any], problem: str) -> None:
+    """Likewise."""
+    stated = {**paired([True] * 100, [True] * 92 + [False] * 8).model_dump(), **changes}
+
+    with pytest.raises(ValidationError, match=problem):
+        Paired.model_validate(stated)
 
 
 def test_small_p_values_are_not_written_as_zero() -> None:

@@ -1,5 +1,6 @@
 """All that may train: what tasks that are held out must not be near to."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from mens_pipeline.corpus.extracted_corpus import RECORDS, build_extracted_corpus
@@ -34,13 +35,16 @@ def rows_that_may_train(folder: Path) -> list[TrainingPair]:
     return rows + [row for seed in (1, 2) for row in generate(1000, seed, coverage, bases_of(records))]
 
 
-def near_to(benchmark: Benchmark, rows: list[TrainingPair]) -> set[tuple[str, str, str]]:
+def near_to(benchmark: Benchmark, rows: Iterable[TrainingPair], max_overlap: float) -> set[tuple[str, str, str]]:
     """The rows that repeat a task, each as the task, how, and the beginning of its request.
 
     Args:
         benchmark: The tasks.
         rows: What may train.
+        max_overlap: Share of the runs of words of a solution that a row may have; less than the pipeline allows, for
+            by that measure what the pipeline let through would always be far enough.
     """
     split = load_pipeline_config(PIPELINE_CONFIG).split
-    tasks = HeldoutTasks(tasks_as_pairs(benchmark), split.max_overlap, split.min_nodes)
+    assert max_overlap < split.max_overlap
+    tasks = HeldoutTasks(tasks_as_pairs(benchmark), max_overlap, split.min_nodes)
     return {(overlap[1], overlap[0], row.prompt[:80]) for row in rows if (overlap := tasks.overlap(row)) is not None}

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import dagster as dg
 import pytest
@@ -90,6 +91,23 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
 def test_it_can_be_loaded_and_run(location: dg.Definitions) -> None:
     """Dagster finds no fault with it."""
     dg.Definitions.validate_loadable(location)
+
+
+def test_nothing_goes_on_behind_a_gate(location: dg.Definitions) -> None:
+    """What is stale after a gate that failed is what it refused: no tick, sensor or condition goes on with that."""
+    graph = location.resolve_asset_graph()
+    repository = location.get_repository_def()
+    night = dg.build_schedule_context(scheduled_execution_time=datetime(2026, 3, 29, 4, tzinfo=UTC))
+    requests = [
+        request for schedule in repository.schedule_defs for request in schedule.evaluate_tick(night).run_requests or ()
+    ]
+    code = PROJECT_ROOT / "mens_pipeline"
+
+    assert len(requests) == 2
+    assert not any(request.stale_assets_only for request in requests)
+    assert [key for key in graph.get_all_asset_keys() if graph.get(key).automation_condition is not None] == []
+    assert not any(isinstance(sensor, dg.AutomationConditionSensorDefinition) for sensor in repository.sensor_defs)
+    assert [path for path in code.rglob("*.py") if "stale_assets_only" in path.read_text(encoding="utf-8")] == []
 
 
 def test_every_asset_is_described(location: dg.Definitions) -> None:

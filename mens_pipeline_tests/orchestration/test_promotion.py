@@ -10,6 +10,7 @@ import pytest
 from mens_pipeline.corpus.heldout_split import HELDOUT
 from mens_pipeline.corpus.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.definitions import defs
 from mens_pipeline.evaluation import benchmark_gate as gate_module
 from mens_pipeline.evaluation.history import champion_key
 from mens_pipeline.evaluation.receipt import FAILED, RECEIPT
@@ -158,13 +159,48 @@ def test_a_tampered_receipt_does_not_promote(tmp_path: Path, instance: dg.Dagste
 
 
 def test_another_held_out_set_makes_a_verdict_old(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    """A new corpus was split since; what `stale_assets_only` would go on with is refused."""
+    """A new corpus was split since."""
     store = _trained(tmp_path / "store", 40)
     _run(store.root, instance, benchmark_gate)
     store.built(SPLIT, {"night": 2}, lambda folder: {"n": (folder / HELDOUT).write_text("other pairs\n")})
     result = _run(store.root, instance, promoted_adapter)
 
-    assert "The held-out set has changed since" in _failure(result)
+    assert "The held-out set is not the one it was judged by" in _failure(result)
+
+
+def test_a_newer_evaluation_makes_a_verdict_old(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """It was judged again, and is worse; the verdict that passed says nothing of that."""
+    store = _trained(tmp_path / "store", 40)
+    _run(store.root, instance, benchmark_gate)
+    _trained(store.root, 20)
+    result = _run(store.root, instance, promoted_adapter)
+
+    assert "It was evaluated again since the verdict" in _failure(result)
+    assert champion_key(store) is None
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_run_of_what_is_stale_after_a_failed_gate_promotes_nothing(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, *, strict: bool
+) -> None:
+    """The selection that `stale_assets_only` makes: all that follows the gate, and neither the gate nor its checks."""
+    monkeypatch.setenv("VOX_EVAL_STRICT", str(int(strict)))
+    monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
+    store = _trained(tmp_path / "store", 20)
+    assert not _promoted(_run(store.root, instance))
+    behind = ["promoted_adapter", "merged_model", "serving_handoff"]
+    result = (
+        defs()
+        .resolve_job_def("whole_graph")
+        .get_subset(asset_selection={dg.AssetKey(name) for name in behind})
+        .execute_in_process(instance=instance, raise_on_error=False)
+    )
+    made = [event.step_key for event in result.get_asset_materialization_events()]
+
+    assert not result.success
+    assert "The gate failed: parse_rate" in _failure(result)
+    assert made == []
+    assert champion_key(store) is None
 
 
 def test_a_run_that_failed_at_the_gate_fails_there_again(

@@ -17,12 +17,13 @@ from mens_pipeline.evaluation.benchmark_gate import KIND as GATE
 from mens_pipeline.evaluation.history import champion_key, champion_of
 from mens_pipeline.evaluation.override import Override, read_override, signed
 from mens_pipeline.evaluation.prepare import CONFIGURATION, WEIGHTS, adapter_digest
-from mens_pipeline.evaluation.promotion import promote, roll_back
+from mens_pipeline.evaluation.promotion import roll_back
 from mens_pipeline.evaluation.receipt import RECEIPT
+from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import FILE, remembered
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
-from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, trained
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote, trained
 
 
 @pytest.fixture
@@ -77,6 +78,27 @@ def test_a_verdict_is_about_all_that_an_adapter_does(
     with pytest.raises(RefusedError, match="The verdict is about adapter"):
         promote(gate, run, store, PRESENT, now=NOW)
     assert champion_key(store) is None
+
+
+def test_an_evaluation_that_was_changed_gets_no_verdict(run: Path, store: ArtifactStore) -> None:
+    """Figures that somebody edited in the store are not judged."""
+    evaluation = evaluated(run, store, num_good=20)
+    path = evaluation.path / RESULTS
+    path.write_text(path.read_text().replace("0.5", "0.9"))
+
+    with pytest.raises(RefusedError, match=rf"changed since it was written: {RESULTS}\. Evaluate again"):
+        judged(run, store, evaluation)
+    assert not (store.root / GATE).exists()
+
+
+def test_a_verdict_that_was_changed_is_made_anew(run: Path, store: ArtifactStore) -> None:
+    """To run the gate again, as the refusal advises, mends it."""
+    gate = _verdict(run, store)
+    (gate.path / RECEIPT).write_text("{}")
+
+    with pytest.raises(RefusedError, match="run the gate again"):
+        promote(gate, run, store, PRESENT, now=NOW)
+    assert promote(_verdict(run, store), run, store, PRESENT, now=NOW).changed
 
 
 def test_a_card_and_the_order_of_layers_do_not_make_another_adapter(run: Path) -> None:
@@ -209,6 +231,18 @@ def test_a_champion_that_was_changed_is_not_rolled_back_to(run: Path, store: Art
     (first.path / ADAPTER / WEIGHTS).write_text("planted")
 
     with pytest.raises(RefusedError, match=rf"changed since it was promoted: {ADAPTER}/{WEIGHTS}"):
+        roll_back(store, now=NOW + 2, reason="a test")
+    assert champion_key(store) == second.key
+
+
+def test_a_champion_with_a_file_more_is_not_rolled_back_to(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
+    """Nothing that was promoted is changed, and something would be loaded beside it."""
+    first = promote(_verdict(run, store), run, store, PRESENT, now=NOW).champion
+    other = trained(tmp_path / "other", "other weights")
+    second = promote(_verdict(other, store), other, store, PRESENT, now=NOW + 1).champion
+    _add_code(first.path)
+
+    with pytest.raises(RefusedError, match=f"changed since it was promoted: files in {ADAPTER}"):
         roll_back(store, now=NOW + 2, reason="a test")
     assert champion_key(store) == second.key
 

@@ -22,6 +22,7 @@ def manifest_about(base: BaseModel, **changes: Any) -> dict[str, Any]:
         "system_prompt": "You write Vox.",
         "train_file": "/nowhere/train.jsonl",
         "train_sha256": "d" * 64,
+        "heldout_sha256": None,
         "contract_digest": "c" * 64,
         "result": {
             "compute_dtype": "float32",

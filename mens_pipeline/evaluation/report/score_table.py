@@ -12,7 +12,7 @@ from mens_pipeline.evaluation.statistics import Paired, Rate, p_text, paired
 from mens_pipeline.evaluation.tasks import Suite
 
 _SIGNIFICANT: Final = 0.05
-_AT_K: Final = "Benchmark pass@k"
+_BEFORE_AT_K: Final = "Benchmark pass@1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,12 @@ _FIGURES: Final = (
         lambda j: j.passed,
     ),
     _Figure(
-        "Benchmark pass@1",
+        _BEFORE_AT_K,
         "The same, on the requests written to judge by.",
         lambda s: s.pass_at_1,
         lambda j: j.passed,
         Suite.BENCHMARK,
     ),
-    _Figure(_AT_K, "At least one of k answers passes.", lambda s: s.pass_at_k, None, Suite.BENCHMARK),
     _Figure(
         "Hidden tests",
         "The program was run, and all tests pass; over requests that have tests.",
@@ -111,7 +110,7 @@ def score_rows(results: EvalResults, answers: Sequence[JudgedAnswer]) -> Iterato
         One row for each figure that was measured; that of a suite only where it was run.
     """
     models = [results.base, results.adapter, *([results.champion.scores] if results.champion else [])]
-    for figure in _FIGURES:
+    for figure in _figures_of(models):
         if all(_is_measured(figure, model) for model in models):
             yield _rate_row(figure, models, answers)
     yield _coverage_row(models)
@@ -130,10 +129,23 @@ def points(difference: float) -> str:
 
 
 def _is_measured(figure: _Figure, model: ModelScores) -> bool:
-    """Whether a model was asked for what a figure is about; of one sample pass@k is pass@1 once more."""
-    if figure.suite is not None and figure.suite not in model.suites:
-        return False
-    return figure.label != _AT_K or _scores(model, figure.suite).k > 1
+    """Whether a model was asked for what a figure is about."""
+    return figure.suite is None or figure.suite in model.suites
+
+
+def _figures_of(models: Sequence[ModelScores]) -> Iterator[_Figure]:
+    """The figures, with pass@k for every number of samples but one that all models have."""
+    numbers = [set(model.suites[Suite.BENCHMARK].pass_at) for model in models if Suite.BENCHMARK in model.suites]
+    for figure in _FIGURES:
+        yield figure
+        if figure.label == _BEFORE_AT_K and numbers:
+            for number in sorted(set.intersection(*numbers) - {1}):
+                meaning = f"At least one of {number} answers passes."
+                yield _Figure(f"Benchmark pass@{number}", meaning, _pass_at(number), None, Suite.BENCHMARK)
+
+
+def _pass_at(number: int) -> Callable[[Scores], Rate]:
+    return lambda scores: scores.pass_at[number]
 
 
 def _rate_row(figure: _Figure, models: Sequence[ModelScores], answers: Iterable[JudgedAnswer]) -> ScoreRow:

@@ -13,6 +13,8 @@ TITLES: Final = {
     GateName.PARSE_RATE: "Parse rate",
     GateName.COVERAGE: "Coverage of constructs",
     GateName.BENCHMARK: "Benchmark",
+    GateName.TEST_RATE: "Hidden tests",
+    GateName.ASKED_SHARE: "Most of the exam was asked",
     GateName.GAIN_OVER_BASE: "Better than the base",
     GateName.REGRESSION: "No worse than the champion",
     GateName.ANTI_STUB: "Few stubs",

@@ -28,7 +28,7 @@ from mens_pipeline.settings import EVALUATION, load_settings
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
 _SHOWN = (
-    *("parse_rate", "pass_at_1", "pass_at_k", "construct_rate", "name_rate", "stop_rate", "stub_rate"),
+    *("parse_rate", "pass_at_1", "pass_at_k", "test_rate", "construct_rate", "name_rate", "stop_rate", "stub_rate"),
     *("empty_rate", "refusal_rate", "duplicate_rate"),
 )
 
@@ -61,8 +61,8 @@ def eval_results(
         data_version=dg.DataVersion(evaluation.manifest["outputs"][RESULTS]["sha256"]),
         metadata={
             "reused": reused,
-            "scores": dg.MetadataValue.table(_rows(results.base.overall, results.adapter.overall)),
-            **_figures(results),
+            "scores": dg.MetadataValue.table(rows_of(results.base.overall, results.adapter.overall)),
+            **figures_of(results),
             "results": dg.MetadataValue.path(evaluation.path / RESULTS),
             "answers": dg.MetadataValue.path(evaluation.path / JUDGED_ANSWERS),
         },
@@ -86,7 +86,12 @@ def beats_the_base(store: ArtifactStoreResource) -> dg.AssetCheckResult:
     )
 
 
-def _figures(results: EvalResults) -> dict[str, Any]:
+def figures_of(results: EvalResults) -> dict[str, Any]:
+    """What is plotted over time, and read at a glance.
+
+    Args:
+        results: All figures.
+    """
     adapter, base = results.adapter, results.base
     figures: dict[str, Any] = {
         "eval/parse_rate": results.vox_parse_rate,
@@ -98,11 +103,19 @@ def _figures(results: EvalResults) -> dict[str, Any]:
     for suite, scores in adapter.suites.items():
         figures[f"eval/{suite}/parse_rate"] = scores.parse_rate.value
         figures[f"eval/{suite}/pass_at_1"] = scores.pass_at_1.value
+        if scores.test_rate.value is not None:
+            figures[f"eval/{suite}/test_rate"] = scores.test_rate.value
         figures[f"{suite}: parse rate"] = f"{scores.parse_rate}, base {base.suites[suite].parse_rate}"
     return figures
 
 
-def _rows(base: Scores, adapter: Scores) -> list[dg.TableRecord]:
+def rows_of(base: Scores, adapter: Scores) -> list[dg.TableRecord]:
+    """The table of both models.
+
+    Args:
+        base: Figures of the base.
+        adapter: Those of the adapter.
+    """
     return [
         dg.TableRecord({"what": name, "base": str(getattr(base, name)), "adapter": str(getattr(adapter, name))})
         for name in _SHOWN

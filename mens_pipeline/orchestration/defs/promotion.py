@@ -143,7 +143,7 @@ def promoted_adapter(
         context.log.warning("not promoted: %s", "; ".join(receipt.reasons))
         return
     run = store.latest(ADAPTER).path
-    present = present_of(settings, store.latest(SPLIT).path / HELDOUT)
+    present = present_of(settings, store.latest(EVALUATION), store.latest(SPLIT).path / HELDOUT)
     try:
         promotion = promote(gate, run, store.open(), present, now=int(time.time()))
     except MensError as error:

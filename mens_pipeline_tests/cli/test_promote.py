@@ -1,0 +1,172 @@
+"""`mens promote` on runs that were judged well: what it looks at beside the verdict."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.errors import MensError
+from mens_pipeline.evaluation.benchmark_gate import KIND as GATE
+from mens_pipeline.evaluation.history import champion_key
+from mens_pipeline.evaluation.receipt import RECEIPT
+from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.evaluation.run_folder import FILE, remember
+from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline_tests.evaluation.runs import HELDOUT, evaluated, trained, training_manifest
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run beside its train set and what was held out of it."""
+
+    folder: Path
+    train: Path
+    heldout: Path
+    store: ArtifactStore
+
+    def evaluate(self, num_good: int = 40, heldout_sha256: str = HELDOUT) -> None:
+        """Lay an evaluation into the folder as `mens eval-local` does."""
+        evaluation = evaluated(self.folder, self.store, num_good, heldout_sha256=heldout_sha256)
+        self.lay(evaluation, RESULTS)
+
+    def lay(self, artifact: Artifact, document: str) -> None:
+        """Lay an artifact of the store into the folder."""
+        shutil.copy(artifact.path / document, self.folder / document)
+        remember(self.folder, artifact)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Run:
+    """A run that was judged well."""
+    for name, value in (("MENS_STORE_ROOT", str(tmp_path / "store")), ("VOX_BENCHMARK", "0")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("VOX_EVAL_MIN_COVERAGE", "0.05")
+    monkeypatch.setenv("MENS_OVERRIDE_KEY", "a secret of maintainers")
+    run = _Run(
+        trained(tmp_path / "run"),
+        tmp_path / "train.jsonl",
+        tmp_path / "heldout.jsonl",
+        ArtifactStore(tmp_path / "store"),
+    )
+    run.train.write_text("rows\n")
+    run.heldout.write_text("held-out pairs\n")
+    manifest = {
+        **training_manifest(),
+        "train_file": str(run.train),
+        "train_sha256": digest_of(run.train),
+        "heldout_sha256": digest_of(run.heldout),
+    }
+    (run.folder / MANIFEST).write_text(json.dumps(manifest))
+    run.evaluate()
+    assert _invoke("gate", run).exit_code == 0
+    return run
+
+
+def _invoke(command: str, run: _Run, *more: object) -> Result:
+    return CliRunner().invoke(app, [command, "--run-dir", str(run.folder), *map(str, more)])
+
+
+def _refusal(result: Result) -> str:
+    assert isinstance(result.exception, MensError)
+    return str(result.exception)
+
+
+def test_a_run_judged_by_what_was_held_out_of_it_is_promoted(run: _Run) -> None:
+    """All that is looked at holds."""
+    result = _invoke("promote", run)
+
+    assert result.exit_code == 0, result.exception
+    assert champion_key(run.store) is not None
+
+
+def _change_train(run: _Run) -> None:
+    run.train.write_text("other rows\n")
+
+
+def _lose_train(run: _Run) -> None:
+    run.train.unlink()
+
+
+def _change_heldout(run: _Run) -> None:
+    run.heldout.write_text("rows\n")
+
+
+def _lose_heldout(run: _Run) -> None:
+    run.heldout.unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_change_train, r"train.jsonl: the train set of this run is changed since"),
+        (_lose_train, r"train.jsonl: the train set of this run is gone. Restore it, or train again"),
+        (_change_heldout, r"heldout.jsonl: not the pairs that were held out when this run trained. Restore them"),
+        (_lose_heldout, r"heldout.jsonl: no held-out pairs beside the train set. Restore them"),
+    ],
+)
+def test_a_held_out_set_that_cannot_be_told_is_a_reason(run: _Run, spoil: Callable[[_Run], None], message: str) -> None:
+    """By name; a signed record takes its place, as that of a gate that failed."""
+    spoil(run)
+    refused = _refusal(_invoke("promote", run))
+    assert champion_key(run.store) is None
+    _invoke("override", run, "--by", "me", "--reason", "The disk with the rows broke.")
+    overridden = _invoke("promote", run, "--override", run.folder / "gate_override.json")
+
+    assert "Nothing says that it was judged by what was held out of its training" in refused
+    assert message in refused
+    assert overridden.exit_code == 0, overridden.exception
+
+
+def test_another_held_out_set_is_a_reason_that_no_record_mends(run: _Run) -> None:
+    """Such as the rows that it was trained on."""
+    run.evaluate(heldout_sha256=digest_of(run.train), num_good=39)
+    assert _invoke("gate", run).exit_code == 0
+    _invoke("override", run, "--by", "me", "--reason", "I would like to.")
+
+    for more in ((), ("--override", run.folder / "gate_override.json")):
+        assert "The held-out set is not the one it was judged by" in _refusal(_invoke("promote", run, *more))
+    assert champion_key(run.store) is None
+
+
+def test_a_manifest_without_a_train_set_is_said(run: _Run) -> None:
+    """One of an older version, or made by hand."""
+    manifest = json.loads((run.folder / MANIFEST).read_text())
+    del manifest["train_sha256"]
+    (run.folder / MANIFEST).write_text(json.dumps(manifest))
+
+    assert "training_manifest.json: train_sha256: Field required" in _refusal(_invoke("promote", run))
+
+
+def test_a_reason_that_says_nothing_is_refused_with_advice(run: _Run) -> None:
+    """Which option, and what to write there."""
+    result = _invoke("override", run, "--by", "me", "--reason", "")
+
+    assert re.search(r"options: reason: .* Say who answers for it, and why\.", _refusal(result))
+
+
+def test_a_number_that_cannot_be_is_refused_with_advice(run: _Run) -> None:
+    """Which option, beside which file."""
+    result = _invoke("eval-local", run, "--samples", "0", "--device", "cpu", "--no-bench")
+
+    assert re.search(
+        r"evaluation\.yaml with the options of this command: num_samples: .* Correct the option\.", _refusal(result)
+    )
+
+
+def test_an_older_verdict_does_not_outlive_a_newer_evaluation(run: _Run) -> None:
+    """Also when receipt and note are laid back into the folder."""
+    receipt, note = (run.folder / RECEIPT).read_text(), json.loads((run.folder / FILE).read_text())
+    run.evaluate(num_good=20)
+    newer = json.loads((run.folder / FILE).read_text())
+    (run.folder / RECEIPT).write_text(receipt)
+    (run.folder / FILE).write_text(json.dumps({**newer, GATE: note[GATE]}))
+
+    assert "It was evaluated again since the verdict; run the gate again" in _refusal(_invoke("promote", run))
+    assert champion_key(run.store) is None
