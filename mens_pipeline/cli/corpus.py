@@ -43,7 +43,8 @@ def extract(
     Exit code 0: the records are written. 2: the command was misused.
     """
     from mens_pipeline.corpus.carried_records import carried_records  # noqa: PLC0415 - Markdown and YAML can wait
-    from mens_pipeline.corpus.extract import commit_of, extract_workspace  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.checkout import commit_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.extract import extract_workspace  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.jsonl import write_lines, write_text  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.source_roots import find_source_roots  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise

@@ -1,6 +1,5 @@
 """A workspace to records, with an account of everything that was seen."""
 
-import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,21 +15,12 @@ from mens_pipeline.corpus.includes import has_include
 from mens_pipeline.corpus.records import ExtractedRecord, SourceKind
 from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.corpus.source_file import SourceFile
-from mens_pipeline.corpus.source_roots import FILE_NAME as ROOTS_FILE
 from mens_pipeline.corpus.source_roots import SourceRoots, find_source_roots
 from mens_pipeline.corpus.sources import PAGE_SUFFIXES, VOX_SUFFIXES, files_below, is_out_of_place, shown_name
 from mens_pipeline.errors import SourceNotFoundError
 
 MAX_FILE_BYTES: Final = 1_048_576
 """A program or page above this size is no example."""
-
-# What the checkout's own configuration might run or fetch is switched off.
-_NEWEST_CHANGE: Final = (
-    *("git", "--no-pager", "-c", "log.showSignature=false", "-c", "protocol.allow=never", "-c", "core.fsmonitor=false"),
-    *("log", "-1", "--format=%H", "--"),
-    *(f":(glob)**/*{suffix}" for suffix in (*VOX_SUFFIXES, *PAGE_SUFFIXES)),
-    f":(glob)**/{ROOTS_FILE}",
-)
 
 _UNIT_OF: Final = {SourceKind.DOC_BLOCK: Unit.BLOCK, SourceKind.DOC_SECTION: Unit.SECTION}
 
@@ -133,24 +123,3 @@ def read_source(path: Path, root: Path, unit: Unit, roots: SourceRoots, commit: 
     if b"\0" in data:
         return Drop(unit, name, 1, DropReason.NOT_TEXT, "a NUL byte")
     return SourceFile(name, data, commit)
-
-
-def commit_of(root: Path) -> str | None:
-    """The newest git commit that changed a program or a page; None outside a checkout or without git.
-
-    Other commits leave it as it is, and so the corpus: nothing is trained again because of a change elsewhere.
-
-    Args:
-        root: Any folder.
-    """
-    try:
-        result = subprocess.run(  # noqa: S603 - our own words
-            _NEWEST_CHANGE,
-            cwd=root,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except OSError:
-        return None
-    return result.stdout.strip() or None if result.returncode == 0 else None

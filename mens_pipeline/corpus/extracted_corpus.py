@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import mens_pipeline.language
+from mens_pipeline.corpus.checkout import commit_of
 from mens_pipeline.corpus.drops import Drop, Tally, account, drop_fields
-from mens_pipeline.corpus.extract import commit_of, extract_workspace
+from mens_pipeline.corpus.extract import extract_workspace
 from mens_pipeline.corpus.file_outcome import FileOutcome
 from mens_pipeline.corpus.jsonl import write_jsonl
 from mens_pipeline.corpus.previous_extraction import PreviousExtraction, read_accounts

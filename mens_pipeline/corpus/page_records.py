@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from mens_pipeline.corpus.checkout import commit_of
 from mens_pipeline.corpus.drops import Drop, Unit
-from mens_pipeline.corpus.extract import commit_of, read_source
+from mens_pipeline.corpus.extract import read_source
 from mens_pipeline.corpus.extract_docs import extract_docs
 from mens_pipeline.corpus.records import ExtractedRecord
 from mens_pipeline.corpus.source_roots import find_source_roots

@@ -1,7 +1,6 @@
 """A workspace to records, with nothing unaccounted for."""
 
 import os
-import subprocess
 import time
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 
 from mens_pipeline.corpus import batches
 from mens_pipeline.corpus.drops import Drop, DropReason, Tally, Unit
-from mens_pipeline.corpus.extract import MAX_FILE_BYTES, commit_of, extract_workspace
+from mens_pipeline.corpus.extract import MAX_FILE_BYTES, extract_workspace
 from mens_pipeline.corpus.file_outcome import FileOutcome
 from mens_pipeline.corpus.records import ExtractedRecord
 from mens_pipeline.errors import SourceNotFoundError
@@ -151,19 +150,3 @@ def test_a_missing_workspace_is_an_error(tmp_path: Path) -> None:
     """It is never an empty one."""
     with pytest.raises(SourceNotFoundError, match="Name a Vox workspace"):
         _extract(tmp_path / "nowhere")
-
-
-def test_the_commit_is_that_of_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None outside a checkout, before the first commit of a program or a page, and without git."""
-    assert commit_of(tmp_path) is None
-    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
-    subprocess.run([*git, "init", "-q"], cwd=tmp_path, check=True)
-    assert commit_of(tmp_path) is None
-    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], cwd=tmp_path, check=True)
-    assert commit_of(tmp_path) is None
-    (tmp_path / "page.md").write_text("# Page")
-    subprocess.run([*git, "add", "-A"], cwd=tmp_path, check=True)
-    subprocess.run([*git, "commit", "-q", "-m", "y"], cwd=tmp_path, check=True)
-    assert len(str(commit_of(tmp_path))) == 40
-    monkeypatch.setenv("PATH", "")
-    assert commit_of(tmp_path) is None

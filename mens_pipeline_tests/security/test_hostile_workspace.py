@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from mens_pipeline.corpus.checkout import commit_of, head_commit
 from mens_pipeline.corpus.drops import DropReason
-from mens_pipeline.corpus.extract import commit_of, extract_workspace
+from mens_pipeline.corpus.extract import extract_workspace
 from mens_pipeline.corpus.extract_docs import PageExtraction, extract_docs
 from mens_pipeline.corpus.extract_vox import extract_vox
 from mens_pipeline.corpus.extracted_corpus import build_extracted_corpus
@@ -287,7 +288,7 @@ def test_a_repository_runs_nothing_when_its_commit_is_asked(workspace: Path) -> 
     with (workspace / ".git" / "config").open("a") as config:
         config.write(f"{hostile}[log]\n\tshowSignature = true\n")
 
-    assert commit_of(workspace) == commit
+    assert commit_of(workspace) == head_commit(workspace) == commit
     assert not (workspace / "PWNED").exists()
     subprocess.run([*git, "log", "-1"], check=True, capture_output=True)
     assert (workspace / "PWNED").exists(), "what is asked without care does run it"

@@ -1,0 +1,55 @@
+"""Which git commit a folder lies in; git is asked for nothing that a stranger's checkout could misuse."""
+
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from mens_pipeline.corpus.source_roots import FILE_NAME as ROOTS_FILE
+from mens_pipeline.corpus.sources import PAGE_SUFFIXES, VOX_SUFFIXES
+
+# What the checkout's own configuration might run or fetch is switched off.
+_OPTIONS: Final = ("log.showSignature=false", "protocol.allow=never", "core.fsmonitor=false")
+_GIT: Final = ("git", "--no-pager", *(word for option in _OPTIONS for word in ("-c", option)))
+
+_NEWEST_CHANGE: Final = (
+    *("log", "-1", "--format=%H", "--"),
+    *(f":(glob)**/*{suffix}" for suffix in (*VOX_SUFFIXES, *PAGE_SUFFIXES)),
+    f":(glob)**/{ROOTS_FILE}",
+)
+
+_HEAD: Final = ("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+
+
+def commit_of(root: Path) -> str | None:
+    """The newest git commit that changed a program or a page; None outside a checkout or without git.
+
+    Other commits leave it as it is, and so the corpus: nothing is trained again because of a change elsewhere.
+
+    Args:
+        root: Any folder.
+    """
+    return _told(root, _NEWEST_CHANGE)
+
+
+def head_commit(folder: Path) -> str | None:
+    """The git commit that is checked out, 40 hexadecimal digits; None where there is none, and without git.
+
+    Args:
+        folder: Any folder; the checkout that holds it is asked.
+    """
+    return _told(folder, _HEAD)
+
+
+def _told(folder: Path, words: tuple[str, ...]) -> str | None:
+    """What git prints; None where it prints nothing, refuses, or is not there."""
+    try:
+        result = subprocess.run(  # noqa: S603 - our own words
+            (*_GIT, *words),
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return None
+    return result.stdout.strip() or None if result.returncode == 0 else None
