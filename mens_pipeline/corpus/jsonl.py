@@ -156,6 +156,24 @@ def read_records(lines: Iterable[bytes], path: Path) -> Iterator[ExtractedRecord
     return _models(lines, path, ExtractedRecord, "extracted record", "Run `mens corpus validate` on the file first.")
 
 
+def read_record_lines(path: Path) -> Iterator[tuple[str, ExtractedRecord]]:
+    """What `mens corpus extract` wrote: each line as it stands, without its end, and its record.
+
+    Args:
+        path: The file.
+
+    Raises:
+        SourceNotFoundError: It is not there or cannot be read.
+        RefusedError: A line is no record.
+    """
+    with open_rows(path, _MAX_OWN_LINE_BYTES) as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                advice = "Take the row out, or name another file to write."
+                record = _model(line, f"{path}:{number}", ExtractedRecord, "extracted record", advice)
+                yield line.decode().rstrip("\n"), record
+
+
 def read_pairs(path: Path) -> Iterator[TrainingPair]:
     """Training pairs, one a line; blank lines are passed over.
 
@@ -187,9 +205,12 @@ def read_models(path: Path, model: type[Model]) -> Iterator[Model]:
 
 def _models(lines: Iterable[bytes], path: Path, model: type[Model], what: str, advice: str) -> Iterator[Model]:
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            yield model.model_validate_json(line)
-        except ValidationError as error:
-            raise RefusedError(f"{path}:{number}: no {what} ({mistakes_in(error)}). {advice}") from error
+        if line.strip():
+            yield _model(line, f"{path}:{number}", model, what, advice)
+
+
+def _model(line: bytes, place: str, model: type[Model], what: str, advice: str) -> Model:
+    try:
+        return model.model_validate_json(line)
+    except ValidationError as error:
+        raise RefusedError(f"{place}: no {what} ({mistakes_in(error)}). {advice}") from error
