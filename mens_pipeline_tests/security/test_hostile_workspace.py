@@ -257,8 +257,8 @@ def test_a_large_header_is_not_copied_without_end() -> None:
 
 @pytest.mark.parametrize(
     "slow",
-    ["![" * 500_000, "[" * 1_000_000, "[a](" * 250_000, "*a_" * 300_000, "> " * 19 + "a\n" * (MAX_PAGE_LINES - 20)],
-    ids=["pictures", "brackets", "links", "stars", "quotes"],
+    ["![" * 500_000, "[" * 1_000_000, "[a](" * 250_000, "*a_" * 300_000],
+    ids=["pictures", "brackets", "links", "stars"],
 )
 def test_a_page_that_is_made_to_be_slow_is_read_in_seconds(slow: str) -> None:
     """A megabyte of pictures that are never finished took sixteen of them."""
