@@ -38,11 +38,11 @@ def extract(
     A program trains unless it says no; a page only if it says `training_eligible: true`. Whatever does not train is
     counted with its reason, and what was seen is what was kept plus what was dropped. Folders of a workspace with an
     `examples.ssot.v1.yaml` may be extracted into one file one by one: records of the others stay while their files are
-    as they were.
+    as they were, and are counted with the reason when they leave. A file with a row that is no record is left as it is.
 
-    Exit code 0: the records are written. 2: the command was misused.
+    Exit code 0: the records are written. 1: the file holds a row that is no record. 2: the command was misused.
     """
-    from mens_pipeline.corpus.carried_records import carried_records  # noqa: PLC0415 - Markdown and YAML can wait
+    from mens_pipeline.corpus.carried_records import CarriedRecords, carried_records  # noqa: PLC0415 - Markdown and YAML can wait
     from mens_pipeline.corpus.checkout import commit_of  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.extract import extract_workspace  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.jsonl import write_lines, write_text  # noqa: PLC0415 - likewise
@@ -54,20 +54,23 @@ def extract(
     roots = find_source_roots(folder)
     workspace = roots.workspace or folder
     workers = load_settings().num_workers
-    carried = list(carried_records(output, folder, workspace, roots)) if roots.workspace is not None else []
+    governed = roots.workspace is not None
+    carried = carried_records(output, folder, workspace, roots) if governed else CarriedRecords()
 
     def lines() -> Iterator[str]:
-        yield from carried
+        yield from carried.lines
         for outcome in extract_workspace(folder, commit_of(folder), workers=workers, workspace=workspace):
             outcome.count(tally)
             drops.extend(outcome.drops)
             yield from outcome.lines
 
-    written = write_lines(output, lines()) - len(carried)
-    if carried:
-        say(f"{len(carried)} records of other folders of {workspace} stay in {output}", err=True)
+    written = write_lines(output, lines()) - len(carried.lines)
+    if carried.lines:
+        say(f"{len(carried.lines)} records of other folders of {workspace} stay in {output}", err=True)
+    for reason, count in carried.left.most_common():
+        say(f"{count} records of other folders of {workspace} leave {output}: {reason}", err=True)
     assert tally.adds_up(), "something was neither kept nor dropped"  # noqa: S101 - our own impossibility
-    counts = account(tally, written)
+    counts = {**account(tally, written), "other_folders": carried.account()}
     if report is not None:
         details = [drop_fields(drop) for drop in drops]
         write_text(report, json.dumps({**counts, "drops": details}, indent=2) + "\n")

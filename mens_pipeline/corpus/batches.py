@@ -32,6 +32,7 @@ def in_batches(
     items: Iterable[tuple[Job | None, Result | None, int]],
     work: Callable[[list[Job]], list[Result]],
     workers: int,
+    batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[Result]:
     """Results in the order of the items; at most a few batches are in memory.
 
@@ -41,11 +42,12 @@ def in_batches(
         items: A job, or a result that is there already; and its size in bytes.
         work: What gives the results of jobs, in order; importable by name when there are several workers.
         workers: Processes; 1 works in this one.
+        batch_bytes: Size from which on a batch is full.
     """
     waiting: deque[_Batch[Job, Result]] = deque()
     with ExitStack() as stack:
         pool: ProcessPoolExecutor | None = None
-        for batch in _batches(items):
+        for batch in _batches(items, batch_bytes):
             waiting.append(batch)
             busy = [waited for waited in waiting if waited.jobs and waited.future is None]
             if pool is None and workers > 1 and len(busy) > 1:
@@ -60,7 +62,7 @@ def in_batches(
             yield from waiting.popleft().results(work)
 
 
-def _batches(items: Iterable[tuple[Job | None, Result | None, int]]) -> Iterator[_Batch[Job, Result]]:
+def _batches(items: Iterable[tuple[Job | None, Result | None, int]], batch_bytes: int) -> Iterator[_Batch[Job, Result]]:
     batch: _Batch[Job, Result] = _Batch()
     size = 0
     for job, result, num_bytes in items:
@@ -68,7 +70,7 @@ def _batches(items: Iterable[tuple[Job | None, Result | None, int]]) -> Iterator
         if job is not None:
             batch.jobs.append(job)
         size += num_bytes
-        if size >= BATCH_BYTES:
+        if size >= batch_bytes:
             yield batch
             batch, size = _Batch(), 0
     if batch.items:

@@ -1,44 +1,75 @@
 """Records of a file that another extraction wrote and that still hold, so that folders can be extracted one by one."""
 
 import hashlib
-from collections.abc import Iterator
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from pydantic import ValidationError
-
-from mens_pipeline.corpus.records import ExtractedRecord
+from mens_pipeline.corpus.jsonl import read_record_lines
 from mens_pipeline.corpus.source_roots import SourceRoots
 
 
-def carried_records(records: Path, folder: Path, workspace: Path, roots: SourceRoots) -> Iterator[str]:
+class LeaveReason(StrEnum):
+    """Why a record of another folder does not stay."""
+
+    CHANGED = "changed"
+    """Its file is not as it was."""
+    GONE = "gone"
+    NEGATIVE_ROOT = "negative_root"
+
+
+@dataclass
+class CarriedRecords:
+    """The records of other folders.
+
+    Attributes:
+        lines: Those that stay, as they stand, without their ends.
+        left: How many do not, by reason.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    left: Counter[LeaveReason] = field(default_factory=Counter)
+
+    def account(self) -> dict[str, Any]:
+        """The counts in JSON types, most frequent first."""
+        return {"stayed": len(self.lines), "left": {str(reason): count for reason, count in self.left.most_common()}}
+
+
+def carried_records(records: Path, folder: Path, workspace: Path, roots: SourceRoots) -> CarriedRecords:
     """The records of other folders of the workspace; those of files that are gone or have changed are left out.
 
     Args:
         records: What extractions before this one wrote; need not be there.
-        folder: What is extracted now; its records are made anew.
+        folder: What is extracted now; its records are made anew, and are neither kept nor counted.
         workspace: What the paths of records are relative to.
         roots: The roots that govern it.
 
-    Yields:
-        Lines as they stand, without their ends.
+    Raises:
+        SourceNotFoundError: The file is there and cannot be read.
+        RefusedError: A line of it is no record, and would be lost.
     """
     folder, workspace = folder.resolve(), workspace.resolve()
 
     @cache
-    def blob_of(name: str) -> str | None:
+    def found(name: str) -> str | LeaveReason:
         path = workspace / name
-        if path.is_relative_to(folder) or not path.is_file() or roots.is_negative(path):
-            return None
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        if roots.is_negative(path):
+            return LeaveReason.NEGATIVE_ROOT
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else LeaveReason.GONE
 
-    if not records.is_file():
-        return
-    with records.open("rb") as lines:
-        for line in lines:
-            try:
-                source = ExtractedRecord.model_validate_json(line).source
-            except ValidationError:
-                continue
-            if blob_of(source.path) == source.blob:
-                yield line.decode().rstrip("\n")
+    carried = CarriedRecords()
+    if not records.exists():
+        return carried
+    for line, record in read_record_lines(records):
+        source = record.source
+        if (workspace / source.path).is_relative_to(folder):
+            continue
+        blob = found(source.path)
+        if blob == source.blob:
+            carried.lines.append(line)
+        else:
+            carried.left[blob if isinstance(blob, LeaveReason) else LeaveReason.CHANGED] += 1
+    return carried

@@ -30,6 +30,9 @@ from mens_pipeline.language.taxonomy import DEFAULT_DIFFICULTY
 MIN_PROSE: Final = 100
 """Characters of prose that make a section worth a record."""
 
+MAX_PAGE_LINES: Final = 30_000
+"""A page of very many very short lines keeps the parser busy: it looks at each once for every block around it."""
+
 Piece = TypeVar("Piece", Block, Section)
 
 
@@ -58,6 +61,9 @@ def extract_docs(file: SourceFile, root: Path, may_include: Callable[[Path], boo
         text = file.data.decode("utf-8")
     except UnicodeDecodeError as error:
         return Drop(Unit.PAGE, file.path, 1, DropReason.NOT_TEXT, f"byte {error.start} is not UTF-8")
+    num_lines = text.count("\n") + text.count("\r") - text.count("\r\n") + 1
+    if num_lines > MAX_PAGE_LINES:
+        return Drop(Unit.PAGE, file.path, 1, DropReason.TOO_LARGE, f"{num_lines} lines, more than {MAX_PAGE_LINES}")
     try:
         page = parse_page(text)
         refusal = objection(page.header, must_opt_in=True)

@@ -3,12 +3,14 @@
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO, Final, TextIO, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from mens_pipeline.corpus.bounded_lines import MAX_LINE_BYTES, bounded_lines, placed_lines
+from mens_pipeline.corpus.full_disk import is_full
 from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.corpus.records import ExtractedRecord
 from mens_pipeline.corpus.training_pair import TrainingPair
@@ -31,7 +33,7 @@ def write_jsonl(path: Path, records: Iterable[BaseModel]) -> int:
         How many were written.
 
     Raises:
-        ConfigurationError: The folder cannot be written.
+        ConfigurationError: The folder cannot be written, or is full.
     """
     return write_lines(path, (record.model_dump_json() for record in records))
 
@@ -47,7 +49,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
         How many were written.
 
     Raises:
-        ConfigurationError: The folder cannot be written.
+        ConfigurationError: The folder cannot be written, or is full.
     """
     written = 0
     with _replacing(path) as target:
@@ -65,7 +67,7 @@ def write_text(path: Path, text: str) -> None:
         text: The whole content.
 
     Raises:
-        ConfigurationError: The folder cannot be written.
+        ConfigurationError: The folder cannot be written, or is full.
     """
     with _replacing(path) as target:
         target.write(text)
@@ -73,17 +75,35 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[TextIO]:
-    """A temporary file that takes the place of `path` when the block ends without an exception."""
+    with replacing(path) as target, TextIOWrapper(target, encoding="utf-8", newline="\n") as text:
+        yield text
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A temporary file that takes the place of another one when the block ends without an exception.
+
+    Args:
+        path: The target; replaced when it exists, untouched when the block fails.
+
+    Raises:
+        ConfigurationError: The folder cannot be written, or is full.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.unlink(missing_ok=True)  # of a process with the same id that was killed, or a link laid out for us
-        target = temporary.open("x", encoding="utf-8", newline="\n")
+        target = temporary.open("xb")
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}. Name a file in a folder you may write.") from error
     try:
         with target:
             yield target
+    except OSError as error:
+        if not is_full(error):  # of whatever the block reads
+            raise
+        raise ConfigurationError(f"{path}: {error.strerror}. Make room, or name a file elsewhere.") from error
+    else:
         try:
             temporary.replace(path)
         except OSError as error:
@@ -156,6 +176,24 @@ def read_records(lines: Iterable[bytes], path: Path) -> Iterator[ExtractedRecord
     return _models(lines, path, ExtractedRecord, "extracted record", "Run `mens corpus validate` on the file first.")
 
 
+def read_record_lines(path: Path) -> Iterator[tuple[str, ExtractedRecord]]:
+    """What `mens corpus extract` wrote: each line as it stands, without its end, and its record.
+
+    Args:
+        path: The file.
+
+    Raises:
+        SourceNotFoundError: It is not there or cannot be read.
+        RefusedError: A line is no record.
+    """
+    with open_rows(path, _MAX_OWN_LINE_BYTES) as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                advice = "Take the row out, or name another file to write."
+                record = _model(line, f"{path}:{number}", ExtractedRecord, "extracted record", advice)
+                yield line.decode().rstrip("\n"), record
+
+
 def read_pairs(path: Path) -> Iterator[TrainingPair]:
     """Training pairs, one a line; blank lines are passed over.
 
@@ -187,9 +225,12 @@ def read_models(path: Path, model: type[Model]) -> Iterator[Model]:
 
 def _models(lines: Iterable[bytes], path: Path, model: type[Model], what: str, advice: str) -> Iterator[Model]:
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            yield model.model_validate_json(line)
-        except ValidationError as error:
-            raise RefusedError(f"{path}:{number}: no {what} ({mistakes_in(error)}). {advice}") from error
+        if line.strip():
+            yield _model(line, f"{path}:{number}", model, what, advice)
+
+
+def _model(line: bytes, place: str, model: type[Model], what: str, advice: str) -> Model:
+    try:
+        return model.model_validate_json(line)
+    except ValidationError as error:
+        raise RefusedError(f"{place}: no {what} ({mistakes_in(error)}). {advice}") from error

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from mens_pipeline.corpus.jsonl import open_rows, write_jsonl, write_text
+from mens_pipeline.corpus.jsonl import open_rows, replacing, write_jsonl, write_text
 from mens_pipeline.corpus.mix import Mix, SourceRows
 from mens_pipeline.corpus.mix_config import MixConfig, MixSource
 from mens_pipeline.corpus.record_formats import pair_reader
@@ -63,7 +63,7 @@ def write_mix(mix: Mix, output: Path, about: Mapping[str, Any]) -> dict[str, Any
         The report.
 
     Raises:
-        ConfigurationError: The folder cannot be written.
+        ConfigurationError: The folder cannot be written, or is full.
     """
     write_jsonl(output, mix.rows)
     write_parquet(mix, output.with_suffix(".parquet"))
@@ -78,6 +78,9 @@ def write_parquet(mix: Mix, path: Path) -> None:
     Args:
         mix: The train set.
         path: The target; replaced when it exists.
+
+    Raises:
+        ConfigurationError: The folder cannot be written, or is full.
     """
     import pyarrow as pa  # noqa: PLC0415 - only this needs it, and the code location loads without
     import pyarrow.parquet as pq  # noqa: PLC0415 - likewise
@@ -94,6 +97,5 @@ def write_parquet(mix: Mix, path: Path) -> None:
     types = {"rating": pa.int64(), "difficulty": pa.int64(), "source": source, "lineage": lineage}
     schema = pa.schema([(name, types.get(name, pa.string())) for name in TrainingPair.model_fields])
     table = pa.Table.from_pylist([row.model_dump(mode="json") for row in mix.rows], schema=schema)
-    temporary = path.with_name(f".{path.name}.part")
-    pq.write_table(table, temporary, compression="zstd")
-    temporary.replace(path)
+    with replacing(path) as target:
+        pq.write_table(table, target, compression="zstd")

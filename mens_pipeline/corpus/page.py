@@ -94,7 +94,8 @@ def parse_page(text: str) -> Page:
 
 @cache
 def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark").use(front_matter_plugin)
+    # What stands inside a line is taken as it is written, and reading it is where a hostile page would cost most.
+    return MarkdownIt("commonmark").use(front_matter_plugin).disable(["inline", "text_join"])
 
 
 def _blocks(tokens: list[Token]) -> tuple[Block, ...]:

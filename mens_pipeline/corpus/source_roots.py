@@ -1,4 +1,4 @@
-"""Which folders of a workspace hold what: `examples.ssot.v1.yaml`."""
+"""Which folders of a workspace never train: `examples.ssot.v1.yaml`."""
 
 import os
 from dataclasses import dataclass
@@ -16,14 +16,11 @@ _EXAMPLES: Final = "examples"
 
 
 class _Roots(BaseModel):
-    """The file; keys of no use here are passed over."""
+    """The file. Its roots of golden programs, sandboxes and pages decide nothing: all else trains."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    golden_roots: tuple[str, ...] = ()
-    sandbox_roots: tuple[str, ...] = ()
     negative_roots: tuple[str, ...] = ()
-    doc_roots: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from mens_pipeline.corpus.full_disk import is_full
 from mens_pipeline.errors import ConfigurationError
 
 MANIFEST: Final = "manifest.json"
@@ -96,7 +97,7 @@ class ArtifactStore:
             inputs: JSON values that decide what it holds.
 
         Raises:
-            ConfigurationError: The store cannot be written.
+            ConfigurationError: The store cannot be written, or is full; other failures of the block pass as they are.
         """
         key = key_of(inputs)
         target = self.root / kind / key
@@ -107,19 +108,22 @@ class ArtifactStore:
             shutil.rmtree(draft.path, ignore_errors=True)  # of a process with the same id that was killed
             draft.path.mkdir()
         except OSError as error:
-            message = f"{self.root}: {error.strerror}. Set MENS_STORE_ROOT to a folder you may write."
-            raise ConfigurationError(message) from error
+            raise self._unwritable(error) from error
         try:
             yield draft
-            files = (path for path in sorted(draft.path.rglob("*")) if path.is_file())
-            outputs = {path.relative_to(draft.path).as_posix(): _described(path) for path in files}
-            manifest = {"kind": kind, "key": key, "inputs": dict(inputs), "outputs": outputs, **draft.extra}
-            text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
-            (draft.path / MANIFEST).write_text(text, encoding="utf-8")
+            draft.finish({"kind": kind, "key": key, "inputs": dict(inputs)})
             shutil.rmtree(target, ignore_errors=True)  # what an interrupted run left, or the same bytes
             draft.path.replace(target)
+        except OSError as error:
+            if not (is_full(error) or draft.holds(error.filename)):  # of whatever else the block reads and writes
+                raise
+            raise self._unwritable(error) from error
         finally:
             shutil.rmtree(draft.path, ignore_errors=True)
+
+    def _unwritable(self, error: OSError) -> ConfigurationError:
+        advice = "Set MENS_STORE_ROOT to a folder that you may write and that has room."
+        return ConfigurationError(f"{error.filename2 or error.filename or self.root}: {error.strerror}. {advice}")
 
     def built(
         self, kind: str, inputs: Mapping[str, Any], write: Callable[[Path], dict[str, Any]], *, anew: bool = False
@@ -153,11 +157,19 @@ class ArtifactStore:
         Args:
             name: The pointer: `latest`.
             artifact: What it names from now on.
+
+        Raises:
+            ConfigurationError: The store cannot be written.
         """
         pointer = self.root / artifact.kind / name
         temporary = pointer.with_name(f".{name}.{os.getpid()}")
-        temporary.write_text(artifact.key + "\n", encoding="utf-8")
-        temporary.replace(pointer)
+        try:
+            temporary.write_text(artifact.key + "\n", encoding="utf-8")
+            temporary.replace(pointer)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def pointed(self, kind: str, name: str) -> str | None:
         """The key that a pointer names; None when there is no such pointer.
@@ -181,6 +193,25 @@ class Draft:
 
     path: Path
     extra: dict[str, Any] = field(default_factory=dict)
+
+    def finish(self, manifest: dict[str, Any]) -> None:
+        """Write the manifest, which makes the artifact complete.
+
+        Args:
+            manifest: What it says beside the outputs and what its maker added.
+        """
+        files = (path for path in sorted(self.path.rglob("*")) if path.is_file())
+        outputs = {path.relative_to(self.path).as_posix(): _described(path) for path in files}
+        text = json.dumps({**manifest, "outputs": outputs, **self.extra}, indent=2, sort_keys=True) + "\n"
+        (self.path / MANIFEST).write_text(text, encoding="utf-8")
+
+    def holds(self, name: object) -> bool:
+        """Whether a failure that names a file is one of this folder or below it.
+
+        Args:
+            name: What `OSError.filename` is: a path, a number, or nothing.
+        """
+        return isinstance(name, str) and Path(name).is_relative_to(self.path)
 
 
 def key_of(inputs: Mapping[str, Any]) -> str:

@@ -361,7 +361,7 @@ def _require(existing: list[str], wanted: list[str], query: TelemetryQuery, url:
     missing = [column for column in wanted if column not in existing]
     if missing:
         found = f"no column {', '.join(missing)}; it has {', '.join(existing)}"
-        advice = "Name its columns with --query-column, --response-column and --rating-column."
+        advice = "Name its columns with --query-column, --response-column, --rating-column and --order-column."
         raise ConfigurationError(f"{_shown(url)}: {query.table}: {found}. {advice}")
 
 

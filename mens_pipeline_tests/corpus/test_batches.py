@@ -5,10 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from mens_pipeline.corpus import batches
 from mens_pipeline.corpus.batches import in_batches
 
 _Item = tuple[int | None, str | None, int]
+
+_SMALL = 10
+"""Bytes of a batch."""
 
 
 def _worked(jobs: list[int]) -> list[str]:
@@ -25,26 +27,18 @@ def _numbers(results: Iterator[str]) -> tuple[list[str], set[int]]:
     return [number for number, _ in found], {int(process) for _, process in found}
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches of ten bytes."""
-    monkeypatch.setattr(batches, "BATCH_BYTES", 10)
-
-
-@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_results_come_in_the_order_of_the_items(workers: int) -> None:
     """Whatever the number of workers, and also where some results are there already."""
     for number in (50, 51):  # the last batch is full, or not
         items: list[_Item] = [(None, f"{n} in 0", 4) if n % 3 == 0 else (n, None, 4) for n in range(number)]
-        numbers, _ = _numbers(in_batches(items, _worked, workers))
+        numbers, _ = _numbers(in_batches(items, _worked, workers, _SMALL))
         assert numbers == [str(n) for n in range(number)]
 
 
-@pytest.mark.usefixtures("small")
 def test_other_processes_work_when_there_is_enough_to_do() -> None:
     """Two batches of jobs leave nothing to this process."""
-    numbers, processes = _numbers(in_batches([(n, None, 10) for n in range(4)], _worked, 2))
+    numbers, processes = _numbers(in_batches([(n, None, 10) for n in range(4)], _worked, 2, _SMALL))
 
     assert numbers == ["0", "1", "2", "3"]
     assert os.getpid() not in processes
@@ -59,15 +53,13 @@ def test_other_processes_work_when_there_is_enough_to_do() -> None:
     ],
     ids=["one batch", "one worker", "one batch with jobs"],
 )
-@pytest.mark.usefixtures("small")
 def test_no_process_is_started_for_little(items: list[_Item], workers: int) -> None:
     """Starting one costs more than the work."""
-    _, processes = _numbers(in_batches(items, _worked, workers))
+    _, processes = _numbers(in_batches(items, _worked, workers, _SMALL))
 
     assert processes <= {0, os.getpid()}
 
 
-@pytest.mark.usefixtures("small")
 def test_items_are_taken_as_they_are_needed() -> None:
     """A few batches are in memory, not all."""
     taken = []
@@ -77,20 +69,19 @@ def test_items_are_taken_as_they_are_needed() -> None:
             taken.append(number)
             yield number, None, 10
 
-    results = in_batches(items(), _worked, 1)
+    results = in_batches(items(), _worked, 1, _SMALL)
     next(results)
 
     assert len(taken) <= 4
 
 
-@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_failure_of_the_work_is_a_failure_of_the_whole(workers: int) -> None:
     """Nothing is passed over, in this process or in another."""
     with pytest.raises(ValueError, match="cannot work on"):
-        list(in_batches([(n, None, 10) for n in range(4)], _refused, workers))
+        list(in_batches([(n, None, 10) for n in range(4)], _refused, workers, _SMALL))
 
 
 def test_no_items_give_no_results() -> None:
     """Nothing is started for them."""
-    assert list(in_batches(iter(()), _worked, 2)) == []
+    assert list(in_batches(iter(()), _worked, 2, _SMALL)) == []

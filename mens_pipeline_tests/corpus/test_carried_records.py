@@ -1,5 +1,7 @@
 """Folders of a workspace, extracted into one file one by one."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.jsonl import open_rows, read_records
+from mens_pipeline.errors import RefusedError, SourceNotFoundError
 
 
 @pytest.fixture
@@ -24,8 +27,8 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _extract(folder: str) -> Result:
-    return CliRunner().invoke(app, ["corpus", "extract", folder, "-o", "out.jsonl"])
+def _extract(folder: str, *options: str) -> Result:
+    return CliRunner().invoke(app, ["corpus", "extract", folder, "-o", "out.jsonl", *options])
 
 
 def _paths() -> list[str]:
@@ -48,19 +51,49 @@ def test_records_of_other_folders_stay() -> None:
 
 
 def test_records_of_files_that_changed_or_are_gone_do_not_stay(workspace: Path) -> None:
-    """Nor do those of negative roots, nor lines that are no records."""
+    """Nor do those of negative roots; what leaves is counted with its reason, printed and in the account."""
     _extract("examples/golden/")
     lines = Path("out.jsonl").read_text()
-    Path("out.jsonl").write_text(
-        lines + '{"prompt": "p"}\n\n' + lines.replace("examples/golden/a.vox", "examples/bad/a.vox")
-    )
+    Path("out.jsonl").write_text(lines + "\n" + lines.replace("examples/golden/a.vox", "examples/bad/a.vox"))
     (workspace / "examples" / "bad" / "a.vox").write_text("fn a() { }\n")
     (workspace / "examples" / "golden" / "a.vox").write_text("fn changed() { }\n")
     (workspace / "examples" / "golden" / "b.vox").unlink()
+    result = _extract("docs/", "--report", "report.json")
+
+    assert [line.split(" ")[0] + line.rpartition(":")[2] for line in result.stderr.splitlines()] == [
+        *("2 gone", "1 changed", "1 negative_root")
+    ]
+    assert json.loads(Path("report.json").read_text())["other_folders"] == {
+        "stayed": 0,
+        "left": {"gone": 2, "changed": 1, "negative_root": 1},
+    }
+    assert _paths() == ["docs/src/p.md"]
+
+
+@pytest.mark.usefixtures("workspace")
+def test_a_row_that_is_no_record_is_not_thrown_away() -> None:
+    """Whoever wrote it: it is named with its line, and the file stays as it is."""
+    _extract("examples/golden/")
+    before = Path("out.jsonl").read_text() + "\n" + '{"prompt": "p"}\n'
+    Path("out.jsonl").write_text(before)
     result = _extract("docs/")
 
-    assert result.stderr == ""
-    assert _paths() == ["docs/src/p.md"]
+    assert isinstance(result.exception, RefusedError)
+    assert re.fullmatch(
+        r"out\.jsonl:4: no extracted record \(.*\)\. Take the row out, or name another file to write\.",
+        str(result.exception),
+    )
+    assert Path("out.jsonl").read_text() == before
+
+
+@pytest.mark.usefixtures("workspace")
+def test_a_folder_in_the_place_of_the_file_is_an_error() -> None:
+    """It is there and cannot be read."""
+    Path("out.jsonl").mkdir()
+    result = _extract("docs/")
+
+    assert isinstance(result.exception, SourceNotFoundError)
+    assert str(result.exception) == "out.jsonl: Is a directory. Name a readable file of JSON lines."
 
 
 def test_without_a_workspace_a_file_is_written_anew(workspace: Path) -> None:

@@ -1,18 +1,19 @@
 """A workspace to records, with nothing unaccounted for."""
 
-import os
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus import batches
 from mens_pipeline.corpus.drops import Drop, DropReason, Tally, Unit
 from mens_pipeline.corpus.extract import MAX_FILE_BYTES, extract_workspace
 from mens_pipeline.corpus.file_outcome import FileOutcome
 from mens_pipeline.corpus.records import ExtractedRecord
+from mens_pipeline.corpus.source_file import SourceFile
 from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.corpus.large_program import write_large_program
 
 
 def _extract(root: Path) -> tuple[list[ExtractedRecord], list[Drop], Tally]:
@@ -66,19 +67,20 @@ def test_everything_seen_is_kept_or_dropped_with_a_reason(workspace: Path) -> No
     assert tally.reasons(Unit.VOX_FILE)["link"] == 2
 
 
-def test_an_unreadable_file_is_counted(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that cannot be read is dropped, not fatal."""
-    real = os.open
+def test_an_unreadable_file_is_counted(workspace: Path) -> None:
+    """A file that vanishes after it was listed is dropped, not fatal."""
 
-    def refuse(path: Path, flags: int) -> int:
-        if path.name == "a.vox":
-            raise PermissionError(13, "Permission denied")
-        return real(path, flags)
+    def lose_the_next(file: SourceFile) -> None:
+        if file.path == "golden/a.vox":
+            (workspace / "golden" / "bad.vox").unlink()
 
-    monkeypatch.setattr("mens_pipeline.corpus.regular_file.os.open", refuse)
-    _, drops, tally = _extract(workspace)
+    tally = Tally()
+    outcomes = {outcome.path: outcome for outcome in extract_workspace(workspace, known=lose_the_next)}
+    for outcome in outcomes.values():
+        outcome.count(tally)
+    (drop,) = outcomes["golden/bad.vox"].drops
 
-    assert (DropReason.UNREADABLE, "Permission denied") in {(drop.reason, drop.detail) for drop in drops}
+    assert (drop.reason, drop.detail) == (DropReason.UNREADABLE, "No such file or directory")
     assert tally.adds_up()
 
 
@@ -109,12 +111,13 @@ def test_what_is_known_is_not_extracted(workspace: Path) -> None:
     assert [known if outcome.path == known.path else outcome for outcome in found] == again
 
 
-def test_the_seed_data_is_the_same_whatever_the_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_seed_data_is_the_same_whatever_the_number_of_workers(tmp_path: Path) -> None:
     """Several batches, one process or more: the same outcomes in the same order, and every seed record is there."""
-    monkeypatch.setattr(batches, "BATCH_BYTES", 32 * 1024)
-    alone, *others = (
-        list(extract_workspace(PROJECT_ROOT / "data", "c0ffee", workers=workers)) for workers in (1, 2, 3)
-    )
+    for folder in ("golden", "docs"):
+        shutil.copytree(PROJECT_ROOT / "data" / folder, tmp_path / folder)
+    for folder in ("agentic", "core"):
+        write_large_program(tmp_path / "golden" / folder / "large.vox")
+    alone, *others = (list(extract_workspace(tmp_path, "c0ffee", workers=workers)) for workers in (1, 2, 3))
 
     assert [alone, alone] == others
     assert sum(len(outcome.lines) for outcome in alone) > 1000
@@ -123,8 +126,7 @@ def test_the_seed_data_is_the_same_whatever_the_number_of_workers(monkeypatch: p
 def test_a_large_workspace_is_worked_on_by_several_processes(tmp_path: Path) -> None:
     """More than two batches of the real size."""
     for number in range(4):
-        comments = "// a long story\n" * (batches.BATCH_BYTES // 16)
-        (tmp_path / f"{number}.vox").write_text(f"{comments}\nfn f{number}() {{ }}\n\nfn g() {{ f{number}() }}\n")
+        write_large_program(tmp_path / f"{number}.vox")
 
     alone, together = (list(extract_workspace(tmp_path, workers=workers)) for workers in (1, 2))
 

@@ -1,17 +1,19 @@
 """The extracted corpus as an artifact."""
 
 import json
+import shutil
 import sqlite3
 import subprocess
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus import batches, extracted_corpus
 from mens_pipeline.corpus.extracted_corpus import (
     FILES,
+    KIND,
     RECORDS,
     REPORT,
     TELEMETRY,
@@ -19,10 +21,12 @@ from mens_pipeline.corpus.extracted_corpus import (
     build_extracted_corpus,
     inputs_of,
 )
-from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.corpus.sources import tree_fingerprint
+from mens_pipeline.corpus.store import Artifact, ArtifactStore, Draft
 from mens_pipeline.corpus.telemetry import TelemetryQuery
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.corpus.large_program import write_large_program
 
 _PAGE = "---\ntraining_eligible: true\n---\n```vox\n{}\n```\n"
 
@@ -96,12 +100,11 @@ def test_the_index_says_where_the_records_of_each_file_lie(workspace: Path, stor
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_the_corpus_does_not_depend_on_the_number_of_workers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
-) -> None:
+def test_the_corpus_does_not_depend_on_the_number_of_workers(tmp_path: Path, workers: int) -> None:
     """The same bytes, with several processes and without."""
-    monkeypatch.setattr(batches, "BATCH_BYTES", 4 * 1024)
-    root = PROJECT_ROOT / "data" / "docs" / "tutorials"
+    root = shutil.copytree(PROJECT_ROOT / "data" / "docs" / "tutorials", tmp_path / "workspace")
+    for name in ("a.vox", "b.vox"):
+        write_large_program(root / name)
     corpus, _ = build_extracted_corpus(root, ArtifactStore(tmp_path / "store"), workers)
 
     assert _contents(corpus) == _cold(root, tmp_path / "cold")
@@ -180,16 +183,26 @@ def test_a_commit_of_something_else_changes_nothing(workspace: Path, store: Arti
     assert {row["source"]["commit"] for row in _rows(first, RECORDS)} == {commit}
 
 
-@pytest.mark.parametrize("rule", ["grammar_fingerprint", "rules_fingerprint"])
+@pytest.mark.parametrize(
+    ("differing", "reuse"),
+    [
+        *((rule, Reuse(extracted=5)) for rule in ("grammar", "outline", "extractor", "roots")),
+        ("sources", Reuse(known=4, extracted=1)),
+    ],
+)
 def test_other_rules_extract_everything(
-    workspace: Path, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch, rule: str
+    workspace: Path, store: ArtifactStore, tmp_path: Path, differing: str, reuse: Reuse
 ) -> None:
-    """What another grammar or another extractor gave is not taken over."""
-    build_extracted_corpus(workspace, store)
-    monkeypatch.setattr(extracted_corpus, rule, lambda *_: "another")
-    _, reuse = build_extracted_corpus(workspace, store)
+    """What another grammar or another extractor gave is not taken over; what the same ones gave of other files is."""
+    before, _ = build_extracted_corpus(workspace, ArtifactStore(tmp_path / "before"))
+    with store.writing(KIND, {**inputs_of(workspace), differing: "another"}) as draft:
+        shutil.copytree(before.path, draft.path, dirs_exist_ok=True)
+    (made,) = (path for path in (store.root / KIND).iterdir() if path.is_dir())
+    latest = store.get(KIND, made.name)
+    assert latest is not None
+    store.point("latest", latest)
 
-    assert reuse == Reuse(extracted=5)
+    assert build_extracted_corpus(workspace, store)[1] == reuse
 
 
 def test_another_negative_root_extracts_everything(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
@@ -218,18 +231,19 @@ def test_a_corpus_that_is_gone_is_not_missed(workspace: Path, store: ArtifactSto
     assert (again, reuse) == (corpus, Reuse(extracted=5))
 
 
-def test_a_workspace_that_changes_while_it_is_read_is_refused(
-    workspace: Path, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class _SlowStore(ArtifactStore):
+    """A store that takes its time: meanwhile somebody edits the workspace below it."""
+
+    @contextmanager
+    def writing(self, kind: str, inputs: Mapping[str, Any]) -> Iterator[Draft]:
+        with super().writing(kind, inputs) as draft:
+            (self.root.parent / "workspace" / "a.vox").write_text("fn edited() { }\n")
+            yield draft
+
+
+def test_a_workspace_that_changes_while_it_is_read_is_refused(workspace: Path, tmp_path: Path) -> None:
     """The inputs would not say what the corpus holds; nothing is left."""
-
-    def edited_behind_us(root: Path, telemetry: TelemetryQuery | None) -> dict[str, Any]:
-        inputs = inputs_of(root, telemetry)
-        with (root / "a.vox").open("a") as program:
-            program.write("// edited\n")
-        return inputs
-
-    monkeypatch.setattr(extracted_corpus, "inputs_of", edited_behind_us)
+    store = _SlowStore(tmp_path / "store")
     with pytest.raises(RefusedError, match=r"changed while it was read\. Run again"):
         build_extracted_corpus(workspace, store)
     assert store.pointed("extracted_corpus", "latest") is None
@@ -268,17 +282,16 @@ def test_telemetry_is_taken_up_beside_the_workspace(workspace: Path, store: Arti
     assert len({without.key, corpus.key, more.key}) == 3
 
 
-def test_links_and_unreadable_files_count_as_what_they_are(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_and_unreadable_files_count_as_what_they_are(workspace: Path) -> None:
     """The key changes with them, and none is followed or fatal."""
-    keys = [inputs_of(workspace)["sources"]]
-    (workspace / "link.vox").symlink_to(workspace / "a.vox")
-    keys.append(inputs_of(workspace)["sources"])
-
-    def refuse(_path: Path, _flags: int) -> int:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("mens_pipeline.corpus.regular_file.os.open", refuse)
-    keys.append(inputs_of(workspace)["sources"])
+    program = workspace / "a.vox"
+    keys = [tree_fingerprint(workspace, [program])]
+    content = program.read_text()
+    program.unlink()  # after it was listed
+    keys.append(tree_fingerprint(workspace, [program]))
+    (workspace / "elsewhere").write_text(content)
+    program.symlink_to(workspace / "elsewhere")
+    keys.append(tree_fingerprint(workspace, [program]))
 
     assert len(set(keys)) == 3
 
@@ -294,17 +307,10 @@ def test_a_full_extraction_gives_the_same_bytes(workspace: Path, store: Artifact
     assert again == first
 
 
-def test_a_full_extraction_mends_what_was_wrong_and_says_so(
-    workspace: Path, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_extraction_mends_what_was_wrong_and_says_so(workspace: Path, store: ArtifactStore) -> None:
     """An earlier corpus that holds something else gives way."""
-
-    def wrong(path: Path, _query: TelemetryQuery | None) -> None:
-        path.write_text("wrong\n")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(extracted_corpus, "write_telemetry", wrong)
-        build_extracted_corpus(workspace, store)
+    with store.writing(KIND, inputs_of(workspace)) as draft:
+        (draft.path / TELEMETRY).write_text("wrong\n")
     corpus, reuse = build_extracted_corpus(workspace, store, full=True)
 
     assert reuse == Reuse(extracted=5, differs=True)

@@ -7,6 +7,7 @@ import pytest
 
 from mens_pipeline.corpus.jsonl import open_rows, read_pairs, read_records, write_jsonl, write_lines, write_text
 from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
+from mens_pipeline_tests.corpus.full_disk import full_after
 from mens_pipeline_tests.corpus.rows import pair_at, records_of
 
 
@@ -46,6 +47,29 @@ def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
         write_lines(path, failing())
     assert path.read_text() == "old\n"
     assert [file.name for file in path.parent.iterdir()] == ["rows.jsonl"]
+
+
+def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
+    """It says so; the old file stays, and no rest."""
+    path = tmp_path / "rows.jsonl"
+    write_lines(path, ["old"])
+
+    for rows in (["a" * 70], ["a" * 100_000] * 3):  # noticed when the file is closed, and while it is written
+        with (
+            full_after(64),
+            pytest.raises(ConfigurationError, match=r"rows\.jsonl: File too large\. Make room, or name"),
+        ):
+            write_lines(path, rows)
+    assert path.read_text() == "old\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def test_a_failure_of_what_is_read_stays_what_it_is(tmp_path: Path) -> None:
+    """It is no matter of the file that is written."""
+    lines = (path.read_text() for path in (tmp_path / "nowhere",))
+
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        write_lines(tmp_path / "rows.jsonl", lines)
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The files of a mix."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,11 @@ from pyarrow import parquet
 from mens_pipeline.corpus.jsonl import read_pairs, write_jsonl
 from mens_pipeline.corpus.mix import Mix, SourceRows, mix_sources
 from mens_pipeline.corpus.mix_config import MixConfig, MixSource, RecordFormat
-from mens_pipeline.corpus.mix_files import read_sources, write_mix
+from mens_pipeline.corpus.mix_files import read_sources, write_mix, write_parquet
 from mens_pipeline.corpus.store import digest_of
 from mens_pipeline.corpus.training_pair import Lineage, TrainingPair
-from mens_pipeline.errors import SourceNotFoundError
+from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
+from mens_pipeline_tests.corpus.full_disk import full_after
 from mens_pipeline_tests.corpus.rows import pair_at
 
 _LINEAGE = Lineage(
@@ -93,3 +95,31 @@ def test_the_same_mix_is_the_same_bytes(tmp_path: Path) -> None:
     assert [(tmp_path / "a" / name).read_bytes() for name in _FILES] == [
         (tmp_path / "b" / name).read_bytes() for name in _FILES
     ]
+
+
+def test_a_link_that_was_laid_out_is_not_written_through(tmp_path: Path) -> None:
+    """Whatever the name of the temporary file is, the file that a link leads to stays as it is."""
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    for name in (".train.parquet.part", f".train.parquet.{os.getpid()}.part"):
+        (tmp_path / name).symlink_to(victim)
+    write_mix(_mixed(), tmp_path / "train.jsonl", {})
+
+    assert victim.read_text() == "mine"
+    assert parquet.read_table(tmp_path / "train.parquet").num_rows == len(_mixed().rows)
+
+
+def test_a_parquet_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    """A folder in its place, or a full disk; no rest is left."""
+    with (
+        full_after(1024),
+        pytest.raises(
+            ConfigurationError, match=r"train\.parquet: File too large\. Make room, or name a file elsewhere"
+        ),
+    ):
+        write_parquet(_mixed(), tmp_path / "train.parquet")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "train.parquet").mkdir()
+    with pytest.raises(ConfigurationError, match=r"train\.parquet: Is a directory\. Name a file that may be replaced"):
+        write_parquet(_mixed(), tmp_path / "train.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["train.parquet"]

@@ -1,4 +1,4 @@
-"""Which folders of a workspace hold what."""
+"""Which folders of a workspace never train."""
 
 from pathlib import Path
 
@@ -23,6 +23,16 @@ def test_roots_govern_the_folders_below_them(tmp_path: Path) -> None:
     assert not find_source_roots(workspace / "golden").is_negative(workspace / "negatives" / "n.vox")
     assert find_source_roots(examples / "inventory" / "deep").is_negative(examples / "inventory" / "deep" / "x.vox")
     assert not find_source_roots(tmp_path).is_negative(workspace / "negative" / "n.vox")
+
+
+def test_only_negative_roots_decide(tmp_path: Path) -> None:
+    """Whatever the others are: a program that lies below none of them trains like any other."""
+    others = "golden_roots: [golden]\nsandbox_roots: 3\ndoc_roots: {a: 1}\n"
+    (tmp_path / _FILE).write_text(f"{others}negative_roots: [negative]\n")
+    roots = find_source_roots(tmp_path)
+
+    assert roots.fingerprint() == "negative"
+    assert not roots.is_negative(tmp_path / "elsewhere" / "a.vox")
 
 
 def test_the_fingerprint_is_that_of_the_roots_wherever_they_lie(tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
 """The store: content-addressed, whole or absent."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.corpus.store import MANIFEST, ArtifactStore, key_of
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline_tests.corpus.full_disk import full_after
 
 _INPUTS = {"b": [1, 2], "a": "ä"}
 
@@ -97,6 +100,59 @@ def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
         ArtifactStore(tmp_path / "file").writing("k", {}),
     ):
         pass
+
+
+def _fill_too_much(folder: Path) -> dict[str, int]:
+    (folder / "rows.txt").write_text("a" * 10_000)
+    return {}
+
+
+def _fill_many(folder: Path) -> dict[str, int]:
+    for number in range(20):
+        (folder / f"a-rather-long-name-{number}").touch()
+    return {}
+
+
+def _fill_below_nothing(folder: Path) -> dict[str, int]:
+    (folder / "missing" / "rows.txt").write_text("a")
+    return {}
+
+
+@pytest.mark.parametrize("fill", [_fill_too_much, _fill_many, _fill_below_nothing])
+def test_a_store_that_takes_no_more_says_so(store: ArtifactStore, fill: Callable[[Path], dict[str, int]]) -> None:
+    """Full in the block or at the manifest, or no file may be made there; nothing is left."""
+    advice = (
+        r"(File too large|No such file or directory)\. Set MENS_STORE_ROOT to a folder that you may write and that has"
+    )
+
+    with full_after(1024), pytest.raises(ConfigurationError, match=advice):
+        store.built("corpus", _INPUTS, fill)
+    assert list((store.root / "corpus").iterdir()) == []
+
+
+def test_other_failures_of_a_block_stay_what_they_are(store: ArtifactStore, tmp_path: Path) -> None:
+    """They are no matter of the store: a file elsewhere, or one that is too large to be read."""
+
+    def missing(_folder: Path) -> dict[str, str]:
+        return {"text": (tmp_path / "nowhere").read_text()}
+
+    def too_large(_folder: Path) -> dict[str, int]:
+        (tmp_path / "large").write_text("large")
+        return {"bytes": len(read_regular(tmp_path / "large", 1))}
+
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        store.built("corpus", _INPUTS, missing)
+    with pytest.raises(OSError, match="larger than 1 bytes"):
+        store.built("corpus", _INPUTS, too_large)
+
+
+def test_a_folder_in_the_place_of_a_pointer_is_an_error(store: ArtifactStore) -> None:
+    """Nothing is left beside it."""
+    (store.root / "corpus" / "latest").mkdir(parents=True)
+
+    with pytest.raises(ConfigurationError, match=r"latest: Is a directory\. Set MENS_STORE_ROOT"):
+        store.built("corpus", _INPUTS, lambda _folder: {})
+    assert sorted(path.name for path in (store.root / "corpus").iterdir()) == [key_of(_INPUTS), "latest"]
 
 
 def test_the_store_is_tagged_as_a_cache(store: ArtifactStore) -> None:

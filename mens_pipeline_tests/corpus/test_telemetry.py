@@ -267,6 +267,10 @@ def test_the_fingerprint_follows_the_rows(database: Path) -> None:
         ({"table": "telemetry"}, "no table telemetry; there are AgentTelemetry. Name the table with --table."),
         ({"query_column": "prompt"}, "no column prompt; it has id, query, optimal_response, rating, moment. Name"),
         ({"order_column": "at", "rating_column": "r"}, "no column r, at; it has"),
+        (
+            {"order_column": "at"},
+            "Name its columns with --query-column, --response-column, --rating-column and --order-column.",
+        ),
         ({"table": "other.AgentTelemetry"}, "no such table: other.sqlite_master"),
     ],
 )

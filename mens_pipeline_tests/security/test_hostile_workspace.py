@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.corpus.checkout import commit_of, head_commit
-from mens_pipeline.corpus.drops import DropReason
+from mens_pipeline.corpus.drops import Drop, DropReason
 from mens_pipeline.corpus.extract import extract_workspace
-from mens_pipeline.corpus.extract_docs import PageExtraction, extract_docs
+from mens_pipeline.corpus.extract_docs import MAX_PAGE_LINES, PageExtraction, extract_docs
 from mens_pipeline.corpus.extract_vox import extract_vox
 from mens_pipeline.corpus.extracted_corpus import build_extracted_corpus
 from mens_pipeline.corpus.file_outcome import FileOutcome
@@ -253,6 +253,34 @@ def test_a_large_header_is_not_copied_without_end() -> None:
     assert isinstance(records, tuple)
     assert 500 < len(records) < 600
     assert sum(len(record.model_dump_json()) for record in records) < 1.1 * MAX_FILE_RECORDS
+
+
+@pytest.mark.parametrize(
+    "slow",
+    ["![" * 500_000, "[" * 1_000_000, "[a](" * 250_000, "*a_" * 300_000],
+    ids=["pictures", "brackets", "links", "stars"],
+)
+def test_a_page_that_is_made_to_be_slow_is_read_in_seconds(slow: str) -> None:
+    """A megabyte of pictures that are never finished took sixteen of them."""
+    page = SourceFile("page.md", _page("a: 1", f"{slow}\n\n```vox\n{_PROGRAM}```\n").encode())
+    started = time.process_time()
+    found = extract_docs(page, Path(), lambda _path: True)
+
+    assert isinstance(found, PageExtraction)
+    assert [record.text for record in found.records] == [_PROGRAM]
+    assert time.process_time() - started < 8
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_a_page_of_very_many_lines_is_dropped_by_name(end: str) -> None:
+    """Lines that go on in quotes around them took twenty seconds a megabyte."""
+    page = SourceFile("page.md", _page("a: 1", "> " * 19 + f"a{end}" * 300_000).encode())
+    started = time.process_time()
+    found = extract_docs(page, Path(), lambda _path: True)
+
+    assert isinstance(found, Drop)
+    assert (found.reason, found.detail) == (DropReason.TOO_LARGE, f"300006 lines, more than {MAX_PAGE_LINES}")
+    assert time.process_time() - started < 1
 
 
 def test_a_page_with_a_large_header_says_what_it_leaves_out() -> None:

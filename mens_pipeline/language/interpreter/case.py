@@ -3,17 +3,21 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from traceback import walk_tb
+from typing import Final
 
 from mens_pipeline.language.ast.functions import Forall, Test
 from mens_pipeline.language.interpreter.faults import VoxError
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.program import Program
 from mens_pipeline.language.interpreter.properties import cases
-from mens_pipeline.language.interpreter.results import CaseResult, LimitKind, Outcome, Reason, TextName
+from mens_pipeline.language.interpreter.results import CaseResult, ErrorKind, LimitKind, Outcome, Reason, TextName
 from mens_pipeline.language.interpreter.text_form import shown
 from mens_pipeline.language.interpreter.time_limit import time_limit
 from mens_pipeline.language.interpreter.values import Refused, Value, Variant, arity_error
 from mens_pipeline.language.source_text import SourceText
+
+_OURS: Final = __name__.split(".", maxsplit=1)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,8 @@ class CaseRunner:
             return VoxError(LimitKind.DEPTH, "the program is nested or recurses too deeply")
         except MemoryError:
             return VoxError(LimitKind.SIZE, "the memory is used up")
+        except Exception as error:  # noqa: BLE001 - a mistake of ours must not take the other tests along
+            return VoxError(ErrorKind.INTERNAL, _internal_message(error))
         return None
 
     def _execute(self, test: Test | Forall) -> None:
@@ -126,3 +132,13 @@ class CaseRunner:
         """A test that returns an `Error` fails; whatever else it returns is a pass, `false` included (T3)."""
         if type(value) is Variant and value.name == "Error":
             raise VoxError(None, f"the test returned {shown(self.machine, value)}")
+
+
+def _internal_message(error: Exception) -> str:
+    """What went wrong in the interpreter, and where; no file is read for it, since a worker may not read any."""
+    frames = [(frame.f_globals["__name__"], line) for frame, line in walk_tb(error.__traceback__)]
+    module, line = [place for place in frames if place[0].split(".")[0] == _OURS][-1]
+    return (
+        f"the interpreter failed with {type(error).__name__}: {error}, at {module}:{line}; expected no failure of its "
+        "own, whatever the program does. Report it together with the program."
+    )

@@ -56,6 +56,7 @@ class Program:
         self._below = below
         self._constants = [d for d in module.declarations if isinstance(d, Const)]
         self.variants: dict[str, int] = dict(PREDEFINED_VARIANTS if below is None else below.variants)
+        self.tables: dict[str, Value] = {} if below is None else dict(below.tables)
         self.names: dict[str, Value] = {}
         self._scope = ModuleScope(text, machine, self.names, self.variants, features, FORMS)
         self._declared: dict[str, Value] = {}
@@ -92,8 +93,9 @@ class Program:
 
     def _declare_all(self, declarations: Sequence[Declaration]) -> None:
         if self._scope.features.database:
-            tables = {d.name: database.Table(d.name) for d in declarations if isinstance(d, Table)}
-            self._declared["db"] = values.Namespace("db", dict(tables))
+            tables: dict[str, Value] = {d.name: database.Table(d.name) for d in declarations if isinstance(d, Table)}
+            self.tables |= tables
+            self._declared["db"] = values.Namespace("db", self.tables)
         self._declared.update(map(_import, _imported(declarations)))
         for declaration in declarations:
             self._declare_type(declaration)

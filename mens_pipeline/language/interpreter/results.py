@@ -17,7 +17,7 @@ class Outcome(StrEnum):
 
 
 class ErrorKind(StrEnum):
-    """Why a program cannot go on: its own mistake."""
+    """Why a program cannot go on: its own mistake, or with `internal` one of ours."""
 
     TYPE_ERROR = "TypeError"
     DIVISION_BY_ZERO = "DivisionByZero"
@@ -42,6 +42,7 @@ class ErrorKind(StrEnum):
     PANIC = "Panic"
     LOOP_CONTROL = "LoopControl"
     CONTRACT_VIOLATION = "ContractViolation"
+    INTERNAL = "internal"
 
 
 class LimitKind(StrEnum):

@@ -97,10 +97,15 @@ def test_golden_programs_are_renamed_all_over() -> None:
 
 def test_golden_programs_are_reordered_without_loss() -> None:
     """The lines are the same lines, in another order."""
+    num_moved = 0
     for number, program in enumerate(_golden()):
         sample = MUTATIONS["reorder"](program, _random(number))
         if sample is not None and "field" not in sample.prompt and "variant" not in sample.prompt:
+            num_moved += 1
+            assert sample.response != program.source
             assert sorted(sample.response.split("\n")) == sorted(program.source.split("\n"))
+
+    assert num_moved > 50
 
 
 @pytest.mark.parametrize("kind", MUTATIONS)

@@ -3,7 +3,7 @@
 import pytest
 
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.language.interpreter import Outcome, ProgramStatus, TextName, run_with_tests
+from mens_pipeline.language.interpreter import Features, Outcome, ProgramStatus, TextName, run_with_tests
 from mens_pipeline_tests.language.interpreter.verdicts import verdict
 
 _TESTS = """fn close(a: int, b: int) to bool { return (a - b).abs() < 2 }
@@ -113,6 +113,19 @@ def test_the_tests_may_use_constants_and_variants_of_the_candidate() -> None:
     tests = "@test fn t() { assert(match pick() { Red => 0 Mix(n) => n } is LIMIT) }"
 
     assert run_with_tests(candidate, tests).passed
+
+
+@pytest.mark.parametrize("own", ["", "@table type Word { text: str }\n"])
+def test_the_tests_see_the_tables_of_the_candidate(own: str) -> None:
+    """Beside tables of their own."""
+    candidate = "@table type Note { title: str }\nfn keep(t: str) to int { return db.Note.insert({ title: t })? }"
+    tests = own + '@test fn t() { assert(keep("a") is 1) assert(db.Note.all().map(n => n.title) is ["a"]) }'
+    if own:
+        tests += '\n@test fn u() { assert(db.Word.insert({ text: "b" }) is Ok(1)) assert(db.Note.count() is 0) }'
+    report = run_with_tests(candidate, tests, features=Features(database=True))
+
+    assert [verdict(result) for result in report.tests] == ["pass"] * len(report.tests)
+    assert verdict(run_with_tests(candidate, tests).tests[0]) == "unsupported:db"
 
 
 def test_a_rejected_candidate_has_diagnostics() -> None:

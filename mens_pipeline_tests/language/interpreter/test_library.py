@@ -12,6 +12,7 @@ _TRUE = [
     "int(99999999999999999999.5) is 9223372036854775807 and int(0.0 / 0.0) is 0 and int(false) is 0",
     'int(-99999999999999999999.5) is -9223372036854775807 - 1 and int("0".repeat(30) + "5") is 5',
     'int("0".repeat(5000) + "5") is 0',
+    'float("\u0131nf") is 0.0 and float("INF") > 0.0 and int("\u0663") is 0 and float("\u0663") is 0.0',
     'float(".5") is 0.5 and float(" 1e3 ") is 1000.0 and float("-Infinity") < 0.0 and float("1_0") is 0.0',
     'not bool(0) and not bool("") and not bool([]) and not bool(null) and bool("x") and bool({ a: 1 })',
     'type_of(1) is "int" and type_of(1.5) is "float" and type_of("") is "str" and type_of(true) is "bool"',
@@ -58,6 +59,9 @@ _TRUE = [
     'std.regex.compile("[[:x:]]").is_err()',
     'std.regex.compile("(").is_err() and std.regex.compile("\\\\").is_err()',
     'std.regex.compile("a".repeat(5000)).is_err()',
+    'std.regex.compile("(?<y>[0-9]+)-(?<m>[0-9]+)").unwrap().find("on 2026-11").unwrap().group(2) is Some("11")',
+    'std.regex.compile("(?<1>a)").is_err() and std.regex.compile("(?a)(?u)x").is_err()',
+    'std.regex.compile("[{,]\\{,").unwrap().matches(",{,")',
     'std.csv.parse("a,b\\n\\n\\"1\\n\\",2\\n") is Ok([["a", "b"], ["1\\n", "2"]])',
     'std.csv.parse("a,b\\n1").is_err()',
     'std.csv.parse("") is Ok([]) and std.csv.parse_records("") is Ok([])',
@@ -153,6 +157,25 @@ def test_the_outside_is_refused_by_name(expression: str, reason: str) -> None:
 
     assert verdict(result) == f"unsupported:{reason}"
     assert f"needs {reason}" in result.message
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (r"a\\Z", r"`\Z` is not supported"),
+        (r"\\N{DIGIT ONE}", r"`\N` is not supported"),
+        (r"[\\N{DIGIT ONE}]", r"`\N` is not supported"),
+        (r"\\<a", r"`\<` is not supported"),
+        (r"\\b{start}a", r"`\b{...}` is not supported"),
+        ("a{,2}", "a repetition without its least number is not supported: write `{0,n}`"),
+        (r"\\p{L}", r"bad escape \p at position 0"),
+    ],
+)
+def test_a_pattern_that_python_alone_knows_or_does_not_know_is_an_error(pattern: str, found: str) -> None:
+    """By name, instead of a match that Rust would not find."""
+    result = result_of_body(f'return std.regex.compile("{pattern}")')
+
+    assert result.message == f"the test returned Error(regex: {found})"
 
 
 def test_output_is_kept() -> None:

@@ -92,6 +92,22 @@ def test_hostile_programs_leave_the_worker_alive(sandbox: Sandbox, body: str, li
     assert sandbox.run(_OK).passed
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        'float("\u0131nf") is 0.0',
+        'std.regex.compile("(?a)(?u)x").is_err()',
+        'std.regex.compile("\\\\N{DIGIT ONE}").is_err()',
+        'std.regex.compile("[\\\\N{DIGIT ONE}]").is_err()',
+    ],
+)
+def test_texts_that_python_understands_otherwise_do_no_harm(sandbox: Sandbox, condition: str) -> None:
+    """What Python would read with a module that a worker cannot reach, too."""
+    report = sandbox.run(f"@test fn a() {{ assert({condition}) }}\n@test fn b() {{ assert(true) }}")
+
+    assert [(result.outcome, result.message) for result in report.tests] == [(Outcome.PASSED, "")] * 2
+
+
 def test_memory_is_bounded_by_the_system() -> None:
     """A program that gets past the counters meets the address space of its process, and the next one is served."""
     hungry = "@test fn t() { let mut xs = [1] loop { xs = xs.push(range(0, 900000)) } }"

@@ -12,7 +12,7 @@ from mens_pipeline.language.interpreter.values import Native, Value, kind_name, 
 
 _INTEGER: Final = re.compile(r"[+-]?0*[0-9]{1,19}")
 _FLOAT: Final = re.compile(
-    r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:inf|infinity|nan)", re.IGNORECASE
+    r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:inf|infinity|nan)", re.ASCII | re.IGNORECASE
 )
 _MOST_DIGITS: Final = 4000
 """Below what Python refuses to read; so many digits can only be leading zeros."""

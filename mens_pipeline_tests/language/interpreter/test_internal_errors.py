@@ -1,0 +1,51 @@
+"""A mistake of the interpreter itself is told as one, and costs one test."""
+
+import re
+
+from mens_pipeline.language.front_end import analyze
+from mens_pipeline.language.interpreter import ErrorClass, ErrorKind, Features, Limits, Outcome, TextName
+from mens_pipeline.language.interpreter.case import CaseRunner
+from mens_pipeline.language.interpreter.machine import Machine
+from mens_pipeline.language.interpreter.program import Program
+from mens_pipeline.language.interpreter.running import run_all
+from mens_pipeline.language.interpreter.values import Native, Value
+from mens_pipeline.language.interpreter.wire import report_of, report_record
+from mens_pipeline.language.source_text import SourceText
+
+_SOURCE = "@test fn a() { assert(faulty(1) is 1) }\n@test fn b() { assert(1 is 1) }\n"
+
+
+class _WithFault(Program):
+    """A program whose built-in `faulty` is one that somebody wrote wrongly."""
+
+    def begin(self) -> None:
+        super().begin()
+        self.names["faulty"] = Native("faulty", _faulty, 1, 1)
+
+
+def _faulty(_machine: Machine, value: Value) -> Value:
+    return int(f"no number: {value}")
+
+
+def test_a_mistake_of_ours_is_one_internal_error() -> None:
+    """Named, with its type and its place and what to do; the other test runs and counts."""
+    module = analyze(_SOURCE).module
+    assert module is not None
+    machine = Machine(Limits())
+    program = _WithFault(module, TextName.PROGRAM, machine, Features())
+    run = CaseRunner(program, machine, TextName.PROGRAM, {TextName.PROGRAM: SourceText(_SOURCE)}, "")
+    report = run_all(run, Limits())
+
+    assert [result.outcome for result in report.tests] == [Outcome.ERROR, Outcome.PASSED]
+    assert (report.num_passed, report.tests[0].reason, report.error_class) == (
+        1,
+        ErrorKind.INTERNAL,
+        ErrorClass.RUNTIME,
+    )
+    assert re.fullmatch(
+        r"the interpreter failed with ValueError: invalid literal for int\(\) with base 10: 'no number: 1', "
+        r"at mens_pipeline\.language\.interpreter\.values:\d+; expected no failure of its own, "
+        r"whatever the program does\. Report it together with the program\.",
+        report.tests[0].message,
+    )
+    assert report_of(report_record(report)) == report
