@@ -100,8 +100,10 @@ def lane_of(folder: Path) -> str | None:
         if path.is_file():
             try:
                 found = json.loads(path.read_text(encoding="utf-8"))
-            except ValueError:
+            except (OSError, ValueError, RecursionError):
                 return None  # whoever reads the manifest for what it says refuses it with the place
+            if not isinstance(found, dict):
+                return None  # likewise
             if found.get("kind") == _SCRATCH_KIND:
                 return SCRATCH
             if "lane" in found:
