@@ -12,7 +12,7 @@ from mens_pipeline.corpus.jsonl import read_models
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.delivery.agreement import Agreement, Demand, agreement_of, reasons_against, spread
 from mens_pipeline.delivery.gguf_support import refuse_unsupported
-from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, MODEL, Comparison, GgufJob, GgufType
+from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, GGUF_NAME, MODEL, Comparison, GgufJob, GgufType
 from mens_pipeline.delivery.merged_model import PreparedMerge, manifest_in
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.generation import Request
@@ -42,7 +42,7 @@ class GgufReport(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, serialize_by_alias=True)
 
     schema_: Literal["mens_gguf_report_v1"] = Field(default="mens_gguf_report_v1", alias="schema")
-    file_name: str
+    file_name: str = Field(pattern=GGUF_NAME)
     file_type: GgufType
     num_tokens_changed: int = Field(ge=0, description="Of the vocabulary, as another reader reads it back.")
     demand: Demand
