@@ -20,6 +20,7 @@ from mens_pipeline.delivery.merged_model import manifest_in, refuse_difference
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.fingerprint import rules_fingerprint
 from mens_pipeline.training.manifest import CARD
+from mens_pipeline.training.tokenizer_file import read_tokenizer
 
 KIND: Final = "serving_handoff"
 _MAKERS: Final = ("card.py", "chat_form.py", "handoff.py", "serving_handoff.py")
@@ -219,7 +220,5 @@ def _stop_ids(merged: Path) -> tuple[int, ...]:
 
 
 def _tokens(merged: Path, ids: tuple[int, ...]) -> tuple[str, ...]:
-    from tokenizers import Tokenizer  # noqa: PLC0415 - a command or a step loads it
-
-    tokenizer = Tokenizer.from_file(str(merged / "tokenizer.json"))
+    tokenizer = read_tokenizer(merged / "tokenizer.json")
     return tuple(str(tokenizer.id_to_token(number)) for number in ids)
