@@ -30,6 +30,9 @@ from mens_pipeline.language.taxonomy import DEFAULT_DIFFICULTY
 MIN_PROSE: Final = 100
 """Characters of prose that make a section worth a record."""
 
+MAX_LINES: Final = 10_000
+"""Of a page; a list or a paragraph of half a million lines takes the parser many seconds."""
+
 Piece = TypeVar("Piece", Block, Section)
 
 
@@ -58,6 +61,9 @@ def extract_docs(file: SourceFile, root: Path, may_include: Callable[[Path], boo
         text = file.data.decode("utf-8")
     except UnicodeDecodeError as error:
         return Drop(Unit.PAGE, file.path, 1, DropReason.NOT_TEXT, f"byte {error.start} is not UTF-8")
+    num_lines = text.count("\n") + 1
+    if num_lines > MAX_LINES:
+        return Drop(Unit.PAGE, file.path, 1, DropReason.TOO_LARGE, f"{num_lines} lines, more than {MAX_LINES}")
     try:
         page = parse_page(text)
         refusal = objection(page.header, must_opt_in=True)

@@ -94,7 +94,8 @@ def parse_page(text: str) -> Page:
 
 @cache
 def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark").use(front_matter_plugin)
+    # What stands inside of a line is never asked for, and takes half a minute on a page of a megabyte of brackets.
+    return MarkdownIt("commonmark").use(front_matter_plugin).disable("inline")
 
 
 def _blocks(tokens: list[Token]) -> tuple[Block, ...]:
