@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from mens_pipeline.corpus.jsonl import read_models
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.delivery.agreement import Agreement, Demand, agreement_of, reasons_against, spread
+from mens_pipeline.delivery.chat_form import refuse_unquotable
 from mens_pipeline.delivery.gguf_support import refuse_unsupported
 from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, GGUF_NAME, MODEL, Comparison, GgufJob, GgufType
 from mens_pipeline.delivery.merged_model import PreparedMerge, manifest_in
@@ -71,11 +72,12 @@ def build_gguf_model(
         The file with `gguf_report.json`, and whether it was reused.
 
     Raises:
-        RefusedError: The architecture or the tokenizer is not supported, the process did not come to its end, or what
-            was read back is another model.
+        RefusedError: The architecture, the tokenizer or the system prompt is not supported, the process did not come
+            to its end, or what was read back is another model.
         ConfigurationError: The store cannot be written.
     """
     refuse_unsupported(merged.path)
+    refuse_unquotable(manifest_in(merged.path).system_prompt)
     job = _job(merged, prepared, file_type, store)
     tasks = {task.id: task for task in prepared.prompts.tasks}
     inputs = {
