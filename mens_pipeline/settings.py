@@ -263,7 +263,12 @@ def training_environment() -> dict[str, str]:
 
 
 def go_offline() -> None:
-    """Give this process the environment of a training process; before the deep learning stack is loaded."""
+    """Give this process the environment of a training process; before the deep learning stack is loaded.
+
+    Secrets must have been read before: they are taken out, since this process loads models of somebody else's.
+    """
+    for name in filter(_may_be_secret, tuple(os.environ)):
+        del os.environ[name]
     os.environ.update(training_environment())
 
 

@@ -119,6 +119,8 @@ def test_a_training_process_has_no_network(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_server_goes_offline_as_training_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """In its own environment, and keeps what else is in it."""
+    for name in set(os.environ) - set(training_environment()):
+        monkeypatch.delenv(name)
     for name, value in training_environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")

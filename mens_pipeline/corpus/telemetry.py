@@ -24,6 +24,7 @@ from mens_pipeline.corpus.page import parse_page
 from mens_pipeline.corpus.pipeline_config import TelemetryPolicy
 from mens_pipeline.corpus.records import MAX_TEXT, Lane, Source, SourceKind
 from mens_pipeline.corpus.redaction import SensitiveKind, redact
+from mens_pipeline.corpus.telemetry_limits import beginning, restrain, short
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
 from mens_pipeline.language import analyze
@@ -299,6 +300,9 @@ def _explained(url: sa.URL) -> Iterator[None]:
     except ModuleNotFoundError as error:
         advice = "Install psycopg2-binary to read PostgreSQL."
         raise ConfigurationError(f"{_shown(url)}: the driver {error.name} is not installed. {advice}") from None
+    except ValueError as error:
+        # A schema can say what is no name and no type: bytes that are no text, a length of thousands of digits.
+        raise ConfigurationError(f"{_shown(url)}: its schema cannot be read ({error}). Name another table.") from None
     except SQLAlchemyError as error:
         objection = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
         advice = "Check that the server runs, that the URL names a database, and that you may read the table."
@@ -320,16 +324,11 @@ def _connection(url: sa.URL) -> Iterator[sa.Connection]:
         if is_postgres:
             engine = engine.execution_options(postgresql_readonly=True)
         else:
-            sa.event.listen(engine, "connect", _tolerate_bytes)
+            sa.event.listen(engine, "connect", restrain)
         with engine.connect() as connection:
             yield connection
     finally:
         engine.dispose()
-
-
-def _tolerate_bytes(connection: Any, _: object) -> None:
-    """A text that is not UTF-8 must not end the import; its surrogates tell it apart."""
-    connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
 
 
 def _selection(connection: sa.Connection, query: TelemetryQuery, url: sa.URL) -> sa.Select[Any]:
@@ -344,13 +343,9 @@ def _selection(connection: sa.Connection, query: TelemetryQuery, url: sa.URL) ->
     rows = sa.table(name, *(sa.column(column) for column in existing), schema=schema)
     # Of a table that grows, the last rows are those that a nightly import must not miss.
     order = [rows.c[column].desc().nulls_last() for column in (*_ordering(query), *(keys or wanted))]
-    values = [_beginning(rows.c[column], types[column]) for column in wanted]
+    is_sqlite = connection.dialect.name == "sqlite"
+    values = [short(rows.c[column]) if is_sqlite else beginning(rows.c[column], types[column]) for column in wanted]
     return sa.select(*values).order_by(*order).limit(query.limit)
-
-
-def _beginning(column: "sa.ColumnElement[Any]", kind: object) -> "sa.ColumnElement[Any]":
-    """A column without what is too long to train anyway: a value of a gigabyte stays in the database."""
-    return sa.func.substr(column, 1, MAX_TEXT + 1) if isinstance(kind, sa.String) else column
 
 
 def _ordering(query: TelemetryQuery) -> list[str]:

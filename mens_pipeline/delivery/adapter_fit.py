@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.prepare import WEIGHTS
-from mens_pipeline.training.base_model import digest_of_folder
+from mens_pipeline.training.base_model import recorded_base
 from mens_pipeline.training.safetensors_header import Shape, shapes_in
 
 CONFIG: Final = "adapter_config.json"
@@ -30,15 +30,11 @@ def refuse_misfit(adapter: Path, manifest: dict[str, Any]) -> None:
         manifest: The training manifest, which names the base.
 
     Raises:
-        RefusedError: It is no LoRA adapter, the base is gone or another one, or its matrices do not fit.
+        RefusedError: It is no LoRA adapter, the base is gone, another one or leads to one, or its matrices do not fit.
     """
     config = _config_of(adapter)
     base = manifest["base_model"]
-    path = Path(base["path"])
-    if not path.is_dir() or digest_of_folder(path) != base["sha256"]:
-        found = "changed" if path.is_dir() else "gone"
-        advice = "Restore it, or train again."
-        raise RefusedError(f"{path}: the base model {base['name']} of this adapter is {found}. {advice}")
+    path = recorded_base(base)
     weights = adapter / WEIGHTS
     shapes = {name: shape for file in sorted(path.glob("*.safetensors")) for name, shape in shapes_in(file).items()}
     reasons = list(_objections(shapes_in(weights), shapes, config["r"]))

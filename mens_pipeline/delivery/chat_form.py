@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.chat import IM_END, IM_START, TEMPLATE
 
 MODELFILE: Final = "Modelfile"
@@ -41,6 +42,20 @@ def system_of(template: str) -> str | None:
     return system if template_with(system) == template else None
 
 
+def refuse_unquotable(system: str) -> None:
+    """Nothing, if a system prompt can stand in the file that Ollama reads, which knows no way to escape a quote.
+
+    Args:
+        system: What the model is told before every request.
+
+    Raises:
+        RefusedError: It holds three double quotes in a row, or ends with one.
+    """
+    if '"""' in f'{system}"""'[:-1]:
+        found = "the system prompt holds three double quotes in a row, or ends with one"
+        raise RefusedError(f"{MODELFILE}: {found}. Merge without --gguf, or train with another system prompt.")
+
+
 def modelfile(gguf: str, system: str, context_length: int) -> str:
     """What Ollama needs to serve a GGUF file: form, stop token, system prompt; greedy, as the model was judged.
 
@@ -48,7 +63,11 @@ def modelfile(gguf: str, system: str, context_length: int) -> str:
         gguf: The file, relative to this one.
         system: What the model is told before every request.
         context_length: Tokens that it can look back on.
+
+    Raises:
+        RefusedError: The system prompt would end its place in the file early, and go on as instructions.
     """
+    refuse_unquotable(system)
     template = (
         f"{{{{ if .System }}}}{IM_START}system\n{{{{ .System }}}}{IM_END}\n{{{{ end }}}}"
         f"{{{{ if .Prompt }}}}{IM_START}user\n{{{{ .Prompt }}}}{IM_END}\n{{{{ end }}}}"

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from mens_pipeline.corpus.jsonl import read_models
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.delivery.agreement import Agreement, Demand, agreement_of, reasons_against, spread
+from mens_pipeline.delivery.chat_form import refuse_unquotable
 from mens_pipeline.delivery.gguf_support import refuse_unsupported
-from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, MODEL, Comparison, GgufJob, GgufType
+from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, GGUF_NAME, MODEL, Comparison, GgufJob, GgufType
 from mens_pipeline.delivery.merged_model import PreparedMerge, manifest_in
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.generation import Request
@@ -42,7 +43,7 @@ class GgufReport(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, serialize_by_alias=True)
 
     schema_: Literal["mens_gguf_report_v1"] = Field(default="mens_gguf_report_v1", alias="schema")
-    file_name: str
+    file_name: str = Field(pattern=GGUF_NAME)
     file_type: GgufType
     num_tokens_changed: int = Field(ge=0, description="Of the vocabulary, as another reader reads it back.")
     demand: Demand
@@ -71,11 +72,12 @@ def build_gguf_model(
         The file with `gguf_report.json`, and whether it was reused.
 
     Raises:
-        RefusedError: The architecture or the tokenizer is not supported, the process did not come to its end, or what
-            was read back is another model.
+        RefusedError: The architecture, the tokenizer or the system prompt is not supported, the process did not come
+            to its end, or what was read back is another model.
         ConfigurationError: The store cannot be written.
     """
     refuse_unsupported(merged.path)
+    refuse_unquotable(manifest_in(merged.path).system_prompt)
     job = _job(merged, prepared, file_type, store)
     tasks = {task.id: task for task in prepared.prompts.tasks}
     inputs = {

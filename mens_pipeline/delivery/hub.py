@@ -89,7 +89,7 @@ def plan_push(source: MergeSource, repo: str, revision: str, data_licence: str |
     if not _REPO.fullmatch(repo) or ".." in repo or "--" in repo:
         raise ConfigurationError(f"--repo {repo}: no name of a repository. Write OWNER/NAME.")
     if not _REVISION.fullmatch(revision) or ".." in revision:
-        raise ConfigurationError(f"--revision {revision}: no name of a branch.")
+        raise ConfigurationError(f"--revision {revision}: no name of a branch. Write {MAIN}, or another branch.")
     promoted = source.promoted
     if promoted is None:
         advice = (
@@ -147,7 +147,7 @@ def push(plan: PushPlan, token: SecretStr | None) -> Pushed:
 
 
 def _name_base(path: Path, name: str) -> None:
-    """Call the base what it is called elsewhere: training leaves the folder that it lay in on this machine."""
+    """Call the base what it is called elsewhere: training leaves the path of one that is a folder on this machine."""
     config = json.loads(path.read_text(encoding="utf-8"))
     text = json.dumps({**config, "base_model_name_or_path": name}, indent=2, sort_keys=True)
     path.write_text(text + "\n", encoding="utf-8")

@@ -5,7 +5,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from mens_pipeline.delivery.agreement import Agreement, Demand
-from mens_pipeline.delivery.merge_job import Dtype
+from mens_pipeline.delivery.merge_job import NAME, Dtype
 
 MERGE_MANIFEST: Final = "merge_manifest.json"
 MERGE_REPORT: Final = "merge_report.json"
@@ -36,7 +36,7 @@ class MergeManifest(_Document):
     """What a merged model is made of."""
 
     schema_: Literal["mens_merge_manifest_v1"] = Field(default="mens_merge_manifest_v1", alias="schema")
-    name: str
+    name: str = Field(pattern=NAME)
     base_model: str
     base_revision: str | None
     base_sha256: str = Field(pattern=_SHA256, description="Of the folder of the base.")

@@ -25,6 +25,12 @@ MODEL: Final = "model"
 Dtype = Literal["float32", "bfloat16"]
 GgufType = Literal["f32", "f16", "q8_0"]
 
+NAME: Final = "^[0-9A-Za-z._-]{1,128}$"
+"""What a model may be called: a part of file names, so nothing that leads out of a folder or begins a line."""
+
+GGUF_NAME: Final = r"^[0-9A-Za-z._-]{1,140}\.gguf$"
+"""What a GGUF file may be called."""
+
 
 class _Job(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
@@ -61,7 +67,7 @@ class GgufJob(_Job):
     what: Literal["gguf"] = "gguf"
     merged_path: Path = Field(description="The merged folder.")
     file_type: GgufType
-    file_name: str = Field(description="Of the GGUF file.")
+    file_name: str = Field(pattern=GGUF_NAME, description="Of the GGUF file.")
     model_name: str = Field(description="What the file says of itself.")
     licence: str | None = Field(description="Likewise.")
 

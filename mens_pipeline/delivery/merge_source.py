@@ -17,7 +17,7 @@ from mens_pipeline.evaluation.history import champion_of, history_of, withdrawn
 from mens_pipeline.evaluation.prepare import adapter_digest, manifest_of
 from mens_pipeline.evaluation.receipt import RECEIPT, Receipt
 from mens_pipeline.training.job import ADAPTER
-from mens_pipeline.training.manifest import MANIFEST, METHOD
+from mens_pipeline.training.manifest import MANIFEST
 
 SCRATCH: Final = "scratch"
 _SCRATCH_KIND: Final = "scratch_model"
@@ -70,10 +70,6 @@ def merge_source(run: Path | None, store: ArtifactStore) -> MergeSource:
         advice = f"It has no adapter and no base: it is whole as it is. {mean}"
         raise RefusedError(f"{folder}: a model of the scratch lane. {advice}")
     manifest = manifest_of(folder)
-    if manifest.get("backend") != METHOD:
-        found = manifest.get("backend", "nothing")
-        advice = "Name the folder of a complete run of `mens train`."
-        raise RefusedError(f"{folder / MANIFEST}: backend is {found}, expected {METHOD}. {advice}")
     adapter_sha256 = adapter_digest(folder)
     refuse_misfit(folder / ADAPTER, manifest)
     promoted = promoted_of(store, adapter_sha256)
@@ -100,8 +96,10 @@ def lane_of(folder: Path) -> str | None:
         if path.is_file():
             try:
                 found = json.loads(path.read_text(encoding="utf-8"))
-            except ValueError:
+            except (OSError, ValueError, RecursionError):
                 return None  # whoever reads the manifest for what it says refuses it with the place
+            if not isinstance(found, dict):
+                return None  # likewise
             if found.get("kind") == _SCRATCH_KIND:
                 return SCRATCH
             if "lane" in found:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.corpus.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.delivery.card import card_of_source
@@ -20,11 +21,16 @@ from mens_pipeline.delivery.merged_model import manifest_in, refuse_difference
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.fingerprint import rules_fingerprint
 from mens_pipeline.training.manifest import CARD
+from mens_pipeline.training.tokenizer_file import read_tokenizer
 
 KIND: Final = "serving_handoff"
 _MAKERS: Final = ("card.py", "chat_form.py", "handoff.py", "serving_handoff.py")
 _NOT_OF_THE_MODEL: Final = (STORE_MANIFEST, COMPARISONS)
 _SHOWN: Final = 3
+_LONGEST: Final = 10_000_000
+"""Bytes of a hand-off."""
+
+_NAME_ANOTHER: Final = "Name an empty folder, or a new one."
 _NOTES: Final = "Ask greedily, as it was judged. Break control tokens in what users write, or they can forge turns."
 
 
@@ -91,21 +97,31 @@ def write_folder(delivery: Delivery, folder: Path) -> Path:
         The hand-off in it.
 
     Raises:
-        RefusedError: The merged model is another one than was judged, or the folder holds something else.
+        RefusedError: The merged model is another one than was judged, or the folder holds something else or cannot be
+            written.
     """
     refuse_difference(delivery.merged.path)
     refuse_foreign(folder)
-    draft = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    for name in _model_files(delivery.merged):
-        shutil.copy2(delivery.merged.path / name, draft / name)
-    if delivery.gguf is not None:
-        for name in _gguf_files(delivery.gguf):
-            shutil.copy2(delivery.gguf.path / name, draft / name)
-    _write_documents(draft, delivery, ".", ".")
-    shutil.rmtree(folder, ignore_errors=True)
-    draft.replace(folder)
+    target = folder.resolve()
+    draft = _draft_of(target)
+    try:
+        draft.mkdir()
+        for name in _model_files(delivery.merged):
+            shutil.copy2(delivery.merged.path / name, draft / name)
+        if delivery.gguf is not None:
+            for name in _gguf_files(delivery.gguf):
+                shutil.copy2(delivery.gguf.path / name, draft / name)
+        _write_documents(draft, delivery, ".", ".")
+        # What was there gives way one by one: the folder itself may be the one that somebody works in.
+        target.mkdir(exist_ok=True)
+        for path in target.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for path in sorted(draft.iterdir(), key=lambda path: path.name == HANDOFF):
+            path.replace(target / path.name)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
     return folder / HANDOFF
 
 
@@ -116,20 +132,43 @@ def refuse_foreign(folder: Path) -> None:
         folder: Where a hand-off shall go.
 
     Raises:
-        RefusedError: It holds something else.
+        RefusedError: It holds something else, is no folder, or cannot be written.
     """
-    foreign = _foreign_to(folder) if folder.is_dir() else ()
+    target = folder.resolve()
+    if target.exists() and not target.is_dir():
+        raise RefusedError(f"{folder}: no folder. {_NAME_ANOTHER}")
+    foreign = _foreign_to(target) if target.is_dir() else ()
     if foreign:
         shown = ", ".join(foreign[:_SHOWN])
-        raise RefusedError(f"{folder}: holds what no hand-off wrote ({shown}). Name an empty folder, or a new one.")
+        raise RefusedError(f"{folder}: holds what no hand-off wrote ({shown}). {_NAME_ANOTHER}")
+    draft = _draft_of(target)
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        draft.mkdir(parents=True)
+        draft.rmdir()
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def _draft_of(folder: Path) -> Path:
+    """Where a folder is written before it takes its place."""
+    return folder.with_name(f".{folder.name}.part")
+
+
+def _unwritable(folder: Path, error: OSError) -> RefusedError:
+    return RefusedError(f"{folder}: cannot be written ({error.strerror}). Name another folder.")
 
 
 def _foreign_to(folder: Path) -> tuple[str, ...]:
     """The files of a folder that its hand-off does not name; all of them where there is none."""
-    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    paths = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    found = {path.relative_to(folder).as_posix() for path in paths}
     ours = {HANDOFF}
     if HANDOFF in found:
-        handoff = ServingHandoff.model_validate_json((folder / HANDOFF).read_text(encoding="utf-8"))
+        try:
+            handoff = ServingHandoff.model_validate_json(read_regular(folder / HANDOFF, _LONGEST))
+        except (OSError, ValueError) as error:
+            raise RefusedError(f"{folder / HANDOFF}: no hand-off that can be read. {_NAME_ANOTHER}") from error
         ours |= {file.path for file in handoff.mens.files}
     return tuple(sorted(found - ours))
 
@@ -219,7 +258,5 @@ def _stop_ids(merged: Path) -> tuple[int, ...]:
 
 
 def _tokens(merged: Path, ids: tuple[int, ...]) -> tuple[str, ...]:
-    from tokenizers import Tokenizer  # noqa: PLC0415 - a command or a step loads it
-
-    tokenizer = Tokenizer.from_file(str(merged / "tokenizer.json"))
+    tokenizer = read_tokenizer(merged / "tokenizer.json")
     return tuple(str(tokenizer.id_to_token(number)) for number in ids)

@@ -21,6 +21,8 @@ _PATH: Final = "chat/completions"
 _CONNECT_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 180.0
 _LONGEST_WAIT: Final = 60.0
+_LARGEST: Final = 10_000_000
+"""Bytes of an answer."""
 _SHOWN: Final = 300
 """Characters of an error of the endpoint that a message shows."""
 _LOCAL: Final = frozenset(("localhost", "127.0.0.1", "::1"))
@@ -68,6 +70,7 @@ class Endpoint:
         concurrency: Requests on their way at once.
         num_retries: How often a request is repeated that was turned away for now (429 and 5xx).
         first_wait: Seconds before the first repetition; doubled each time. A Retry-After of the endpoint wins.
+        answer_seconds: Seconds that an answer may take to its last byte.
     """
 
     url: str
@@ -78,6 +81,7 @@ class Endpoint:
     concurrency: int = 4
     num_retries: int = 5
     first_wait: float = 1.0
+    answer_seconds: float = _ANSWER_SECONDS
 
     def __post_init__(self) -> None:
         """Refuse an address that cannot be asked, or that the key must not be sent to.
@@ -124,7 +128,7 @@ class Endpoint:
         import httpx2  # noqa: PLC0415 - most commands ask nobody
 
         headers = {} if self.key is None else {"Authorization": f"Bearer {self.key.get_secret_value()}"}
-        timeout = httpx2.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
+        timeout = httpx2.Timeout(self.answer_seconds, connect=_CONNECT_SECONDS)
         # Redirects are not followed: the key is for this address alone.
         with httpx2.Client(headers=headers, timeout=timeout, follow_redirects=False) as client:
             pool = ThreadPoolExecutor(self.concurrency)
@@ -171,7 +175,7 @@ class Endpoint:
         import httpx2  # noqa: PLC0415 - most commands ask nobody
 
         try:
-            response = client.post(f"{self.url.rstrip('/')}/{_PATH}", json=content)
+            response = self._read(client, content)
         except httpx2.TransportError as error:
             # It may have been answered and paid for, so it is not simply asked again.
             raise RefusedError(f"{self.url}: {type(error).__name__}: {error}. {_AGAIN}") from error
@@ -179,6 +183,22 @@ class Endpoint:
             advice = "Check the address, the model and MENS_EVOL_API_KEY."
             raise RefusedError(f"{self.url}: {self._problem(response)}. {advice}")
         return response
+
+    def _read(self, client: "httpx2.Client", content: dict[str, Any]) -> "httpx2.Response":
+        """An answer with its body, of which only so much is read, and only so long."""
+        import httpx2  # noqa: PLC0415 - most commands ask nobody
+
+        deadline, body = time.monotonic() + self.answer_seconds, bytearray()
+        with client.stream("POST", f"{self.url.rstrip('/')}/{_PATH}", json=content) as response:
+            for piece in response.iter_bytes():
+                body += piece
+                if len(body) > _LARGEST:
+                    raise RefusedError(f"{self.url}: an answer of more than {_LARGEST} bytes. {_OTHER}")
+                if time.monotonic() > deadline:
+                    raise RefusedError(f"{self.url}: no answer within {self.answer_seconds:g} seconds. {_AGAIN}")
+            # The body is unpacked by now, so what says how it was packed holds no more.
+            headers = [(name, value) for name, value in response.headers.raw if name.lower() == b"retry-after"]
+            return httpx2.Response(response.status_code, headers=headers, content=bytes(body))
 
     def _problem(self, response: "httpx2.Response") -> str:
         said = " ".join(response.text.split())
@@ -189,24 +209,25 @@ class Endpoint:
     def _wait(self, attempt: int, response: "httpx2.Response") -> float:
         """Seconds before a repetition: what the endpoint asks for, else twice as long each time."""
         asked = response.headers.get("retry-after", "")
-        return min(float(asked) if asked.isdigit() else self.first_wait * 2**attempt, _LONGEST_WAIT)
+        return min(float(asked) if asked.isdecimal() else self.first_wait * 2**attempt, _LONGEST_WAIT)
 
     def _reply(self, request: Request, response: "httpx2.Response") -> Reply:
         try:
             completion = _Completion.model_validate_json(response.content)
         except ValidationError as error:
             found = f"an answer that is no chat completion ({mistakes_in(error)})"
-            raise RefusedError(f"{self.url}: {found}. Name an OpenAI-compatible address, such as HOST/v1.") from error
+            raise RefusedError(f"{self.url}: {found}. {_OTHER}") from error
         choice, usage = completion.choices[0], completion.usage
         return Reply(
             key=request.key,
             text=choice.message.content or choice.message.refusal or "",
-            stopped=choice.finish_reason != "length",
+            stopped=choice.finish_reason == "stop",
             # An endpoint that does not count is taken to have used all it may.
             num_tokens=usage.total_tokens if usage is not None else request.num_bytes + self.max_new_tokens,
         )
 
 
+_OTHER: Final = "Name an OpenAI-compatible address, such as HOST/v1."
 _AGAIN: Final = "Run the same command again later; what was answered is in the ledger"
 
 

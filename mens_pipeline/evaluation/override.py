@@ -58,6 +58,8 @@ def read_override(path: Path, key: str) -> Override:
         override = Override.model_validate_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}. Write one with `mens override`.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path}: no text ({error}). Write one with `mens override`.") from error
     except ValidationError as error:
         raise ConfigurationError(f"{path}: {mistakes_in(error)}. Write one with `mens override`.") from error
     if not hmac.compare_digest(override.signature.encode(), _signature(override, key).encode()):

@@ -13,7 +13,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.generation import ANSWERS, Decoding, GenerationJob, JudgedModel, Request
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.language.fingerprint import rules_fingerprint
-from mens_pipeline.training.base_model import digest_of_folder
+from mens_pipeline.training.base_model import recorded_base
 from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.job import ADAPTER, JOB
@@ -21,6 +21,7 @@ from mens_pipeline.training.launch import refuse_failure
 from mens_pipeline.training.manifest import CARD, MANIFEST
 from mens_pipeline.training.manifest_file import read_manifest
 from mens_pipeline.training.run_dir import refuse_links
+from mens_pipeline.training.tokenizer_file import read_tokenizer
 
 KIND: Final = "generations"
 WEIGHTS: Final = "adapter_model.safetensors"
@@ -155,12 +156,7 @@ def judged_model(model: Model, run: Path, device: Device) -> JudgedModel:
         RefusedError: The run is not complete, the base is gone or is another one, or the adapter has no weights.
     """
     manifest = manifest_of(run)
-    base = manifest["base_model"]
-    base_path = Path(base["path"])
-    if not base_path.is_dir() or digest_of_folder(base_path) != base["sha256"]:
-        found = "changed" if base_path.is_dir() else "gone"
-        advice = "Restore it, or train again."
-        raise RefusedError(f"{base_path}: the base model {base['name']} of this adapter is {found}. {advice}")
+    base_path = recorded_base(manifest["base_model"])
     adapter_digest(run)
     recipe = manifest["recipe"]
     return JudgedModel(
@@ -232,14 +228,12 @@ def answer_fits(manifest: dict[str, Any], decoding: Decoding) -> Callable[[str],
         decoding: How long an answer may be.
 
     Raises:
-        RefusedError: The base model is gone.
+        RefusedError: The base model is gone, or its tokenizer cannot be read.
     """
-    from tokenizers import Tokenizer  # noqa: PLC0415 - a command or a step loads it
-
     path = Path(manifest["base_model"]["path"]) / "tokenizer.json"
     if not path.is_file():
         raise RefusedError(f"{path}: the base model of this adapter is gone. Restore it, or train again.")
-    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer = read_tokenizer(path)
     return lambda text: len(tokenizer.encode(text.rstrip("\n")).ids) < decoding.max_new_tokens
 
 

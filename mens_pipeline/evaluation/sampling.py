@@ -1,10 +1,13 @@
 """How a token is drawn from the scores that a model gives: the same way when it is judged and when it serves."""
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import torch
+
+_COLDEST: Final = 1e-5
+"""A temperature below it: scores divided by it are no numbers any more, and the most likely token wins anyway."""
 
 
 class Sampler:
@@ -34,11 +37,13 @@ class Sampler:
         """
         import torch
 
-        if self._temperature == 0:
+        if self._temperature < _COLDEST:
             return int(scores.argmax())
         share = torch.softmax(scores.cpu() / self._temperature, dim=-1)
         ordered, ids = share.sort(descending=True, stable=True)
         # The most likely tokens up to and with the one that reaches top_p (Holtzman et al. 2020).
         kept = ordered.cumsum(-1) - ordered < self._top_p
+        # As float32 a tiny top_p is 0, and none would be left.
+        kept[0] = True
         drawn = torch.multinomial(ordered * kept, 1, generator=self._generator)
         return int(ids[drawn])

@@ -72,8 +72,11 @@ def decode(ids: Iterable[int]) -> str:
         ids: Ids from 0 to 132.
 
     Raises:
-        IndexError: An id is beyond the table.
+        IndexError: An id is beyond the table, or below 0, where other tables have a meaning of their own.
     """
+    ids = tuple(ids)
+    if ids and min(ids) < 0:
+        raise IndexError(min(ids))
     return "".join(map(_TEXTS.__getitem__, ids))
 
 

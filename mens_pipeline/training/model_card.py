@@ -101,12 +101,17 @@ def model_card(
     Returns:
         Markdown that holds no path of a machine.
     """
-    base, recipe, result = manifest["base_model"], manifest["recipe"], manifest["result"]
+    base, recipe, result, hashes = _shown(
+        (
+            *(manifest["base_model"], manifest["recipe"], manifest["result"]),
+            {name: manifest[name][:12] for name in ("train_sha256", "contract_digest")},
+        )
+    )
     validation = result["validation_loss"]
     rows = (
-        ("base model", f"{plain(base_name(manifest))}, {plain(base['architecture'])}, SHA-256 `{base['sha256'][:12]}`"),
-        ("revision of the base", plain(base["revision"] or _UNKNOWN)),
-        ("licence of the base", plain(base["licence"] or _UNKNOWN)),
+        ("base model", f"{plain(base_name(manifest))}, {base['architecture']}, SHA-256 `{base['sha256'][:12]}`"),
+        ("revision of the base", base["revision"] or _UNKNOWN),
+        ("licence of the base", base["licence"] or _UNKNOWN),
         ("licence of the data", plain(data_licence or _UNKNOWN)),
         ("method", f"QLoRA: NF4{' with double quantisation' if recipe['bnb_4bit_use_double_quant'] else ''}"),
         ("adapter", f"rank {recipe['lora_r']}, alpha {recipe['lora_alpha']}, on {_named(recipe['target_modules'])}"),
@@ -115,8 +120,8 @@ def model_card(
         ("learning rate", f"{recipe['learning_rate']:g}, {recipe['lr_scheduler_type']}"),
         ("loss", f"{result['train_loss']:.4f} on average while training"),
         ("loss on other files", f"{validation:.4f}" if validation is not None else "not measured"),
-        ("train set", f"SHA-256 `{manifest['train_sha256'][:12]}`"),
-        ("contract", f"`{manifest['contract_digest'][:12]}`"),
+        ("train set", f"SHA-256 `{hashes['train_sha256']}`"),
+        ("contract", f"`{hashes['contract_digest']}`"),
     )
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
@@ -148,6 +153,15 @@ def base_name(manifest: dict[str, Any]) -> str:
     """
     base = manifest["base_model"]
     return str(base["name"]) if base["origin"] in _OF_THE_HUB else Path(base["name"]).name
+
+
+def _shown(value: Any) -> Any:
+    """A part of a manifest that anybody may have written, with every text in it as Markdown shows it."""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, dict):
+        return {name: _shown(part) for name, part in value.items()}
+    return tuple(map(_shown, value)) if isinstance(value, list | tuple) else value
 
 
 def _named(modules: Any) -> str:

@@ -3,9 +3,32 @@
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from mens_pipeline.corpus.regular_file import read_regular
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.chat import ControlToken
+
+_LARGEST: Final = 100_000_000
+"""Bytes; the largest vocabularies take a third of it."""
+
+
+def read_tokenizer(path: Path) -> Any:
+    """The tokenizer of a file that anybody may have written.
+
+    Args:
+        path: `tokenizer.json`.
+
+    Raises:
+        RefusedError: It cannot be read, or is no file of a tokenizer.
+    """
+    from tokenizers import Tokenizer  # noqa: PLC0415 - a command or a child process loads it
+
+    try:
+        return Tokenizer.from_buffer(read_regular(path, _LARGEST))
+    except (OSError, ValueError) as error:
+        found = error.strerror if isinstance(error, OSError) else f"no tokenizer ({error})"
+        raise RefusedError(f"{path}: {found}. Fetch or write the model again.") from error
 
 
 class FileTokenizer:
@@ -16,10 +39,11 @@ class FileTokenizer:
 
         Args:
             folder: Of a model.
-        """
-        from tokenizers import Tokenizer  # noqa: PLC0415 - a command or a child process loads it
 
-        self._tokenizer: Any = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        Raises:
+            RefusedError: It is no file of a tokenizer.
+        """
+        self._tokenizer: Any = read_tokenizer(folder / "tokenizer.json")
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
 

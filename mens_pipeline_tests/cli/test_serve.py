@@ -1,5 +1,6 @@
 """`mens serve`: what is asked of it, what it refuses, and how a real one lives and ends."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -29,9 +30,10 @@ _SECRET = "0123456789abcdef0123"  # noqa: S105 - of a server that lives as long 
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the command changes of its environment is as it was before the test."""
+    for name in set(os.environ) - set(training_environment()):
+        monkeypatch.delenv(name)
     for name, value in training_environment().items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv("MENS_SERVE_TOKEN", raising=False)
 
 
 def _message(*arguments: str | Path, **environment: str | None) -> str:

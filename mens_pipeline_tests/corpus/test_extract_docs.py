@@ -1,11 +1,13 @@
 """Pages to records."""
 
+import time
 from pathlib import Path
 
 import pytest
 
 from mens_pipeline.corpus.drops import Drop, DropReason, Unit
-from mens_pipeline.corpus.extract_docs import PageExtraction, extract_docs
+from mens_pipeline.corpus.extract_docs import MAX_PAGE_LINES, PageExtraction, extract_docs
+from mens_pipeline.corpus.page import parse_page
 from mens_pipeline.corpus.records import MAX_CONTEXT, MAX_TEXT, Lane, SourceKind
 from mens_pipeline.corpus.source_file import SourceFile
 
@@ -155,3 +157,22 @@ def test_each_reason_to_drop_a_page(tmp_path: Path, page: bytes, reason: DropRea
 
     assert isinstance(drop, Drop)
     assert (drop.unit, drop.reason) == (Unit.PAGE, reason)
+
+
+def test_a_page_of_too_many_lines_is_dropped_by_name(tmp_path: Path) -> None:
+    """Before it is parsed; one line less is taken."""
+    most = _HEADER + "x\n" * (MAX_PAGE_LINES - _HEADER.count("\n") - 1)
+    found = extract_docs(SourceFile("docs/page.md", f"{most}x\nx".encode()), tmp_path, lambda _: True)
+
+    detail = f"{MAX_PAGE_LINES + 1} lines, more than {MAX_PAGE_LINES}"
+    assert found == Drop(Unit.PAGE, "docs/page.md", 1, DropReason.TOO_LARGE, detail)
+    assert _extract(most, tmp_path).drops == ()
+
+
+@pytest.mark.parametrize("text", ["[" * 1_000_000, "*_a" * 300_000, "<a " * 300_000], ids=["links", "stress", "tags"])
+def test_what_stands_inside_of_a_line_is_not_parsed(text: str) -> None:
+    """A page of a megabyte took half a minute; its blocks alone are there at once."""
+    begun = time.process_time()
+
+    assert parse_page(f"# {text}\n\n{text}\n").title == text.strip()
+    assert time.process_time() - begun < 1

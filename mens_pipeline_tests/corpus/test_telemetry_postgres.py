@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from mens_pipeline.corpus.records import Lane
+from mens_pipeline.corpus.records import MAX_TEXT, Lane
 from mens_pipeline.corpus.telemetry import (
     TelemetryDrop,
     TelemetryQuery,
@@ -25,6 +25,8 @@ INSERT INTO agents."AgentTelemetry" (query, optimal_response, rating) VALUES
     ('Write f for ada@firm.de', 'fn f() { }', 5), ('Explain', 'Like this.', NULL), ('x', 'y', 2.5), (NULL, 'y', 1);
 CREATE TABLE agenttelemetry (query text, optimal_response bytea);
 INSERT INTO agenttelemetry VALUES ('x', 'y');
+CREATE TABLE agents.odd (id serial PRIMARY KEY, query json, optimal_response integer[]);
+INSERT INTO agents.odd (query, optimal_response) VALUES (to_json(repeat('x', 1000000)), array_fill(1, ARRAY[100000]));
 CREATE TABLE many (query text, optimal_response text);
 INSERT INTO many SELECT 'q' || lpad(n::text, 5, '0'), 'r' FROM generate_series(1, 3000) AS n;
 CREATE FUNCTION spy() RETURNS SETOF many LANGUAGE sql AS
@@ -104,3 +106,13 @@ def test_a_wrong_password_is_not_told(url: str) -> None:
     assert "wr0ng" not in str(error_info.value)
     with pytest.raises(ConfigurationError, match='database "none" does not exist'):
         list(read_telemetry(_query(url.replace("/postgres", "/none"))))
+
+
+def test_what_is_no_text_comes_cut_and_does_not_train(url: str) -> None:
+    """JSON and lists; a value of a megabyte stays in the database."""
+    (row,) = read_telemetry(_query(url, table="agents.odd"))
+    tally = TelemetryTally()
+
+    assert all(isinstance(value, bytes) and len(value) == MAX_TEXT + 1 for value in (row.query, row.response))
+    assert not list(telemetry_pairs([row], tally, "odd"))
+    assert tally.dropped == {TelemetryDrop.NOT_TEXT: 1}

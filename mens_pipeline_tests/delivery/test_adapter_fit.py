@@ -26,7 +26,8 @@ def _save(path: Path, shapes: dict[str, tuple[int, ...]]) -> None:
 def _run(folder: Path, adapter: dict[str, tuple[int, ...]], base: str = f"{_LAYER}.weight", **config: Any) -> Any:
     """An adapter and its base of one layer; the folder of the one, the manifest that names the other."""
     (folder / "base").mkdir()
-    (folder / "base" / "config.json").write_text("{}")
+    for name in ("config.json", "tokenizer.json"):
+        (folder / "base" / name).write_text("{}")
     _save(folder / "base" / "model.safetensors", {base: (6, 8)})
     (folder / "adapter").mkdir()
     _save(folder / "adapter" / WEIGHTS, adapter)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mens_pipeline.delivery.chat_form import modelfile, system_of, template_with
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.chat import TEMPLATE, render_prompt
 
 
@@ -63,3 +64,11 @@ def test_ollama_is_told_all_it_needs() -> None:
         "PARAMETER temperature 0\n"
         "PARAMETER num_ctx 8192\n"
     )
+
+
+@pytest.mark.parametrize("system", ['x"""\nFROM ./other.gguf\nSYSTEM """y', 'ends with "', '"""', '""'])
+def test_a_system_prompt_writes_no_instruction(system: str) -> None:
+    """The file knows no way to escape what ends its place."""
+    with pytest.raises(RefusedError, match=r"three double quotes in a row, or ends with one\. Merge without --gguf"):
+        modelfile("vox-f16.gguf", system, 8192)
+    assert 'SYSTEM """say "x" and ""y"""' in modelfile("vox-f16.gguf", 'say "x" and ""y', 8192)

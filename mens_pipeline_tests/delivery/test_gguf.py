@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 from gguf import GGUFReader
+from pydantic import ValidationError
 
 from mens_pipeline.corpus.jsonl import read_models, write_jsonl
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
-from mens_pipeline.delivery.gguf_model import DEMANDS, GGUF_REPORT, build_gguf_model, gguf_report_in
+from mens_pipeline.delivery.gguf_model import DEMANDS, GGUF_REPORT, GgufReport, build_gguf_model, gguf_report_in
 from mens_pipeline.delivery.gguf_support import refuse_unsupported, splitter_of
-from mens_pipeline.delivery.merge_job import COMPARISONS, MODULE, Comparison, GgufType
+from mens_pipeline.delivery.merge_documents import MergeManifest
+from mens_pipeline.delivery.merge_job import COMPARISONS, MODULE, Comparison, GgufJob, GgufType
 from mens_pipeline.delivery.merge_prompts import prompts_of
 from mens_pipeline.delivery.merge_source import merge_source
 from mens_pipeline.delivery.merged_model import PreparedMerge, build_merged_model, prepare_merge
@@ -52,6 +54,19 @@ def test_the_splitter_is_that_of_the_tokenizer(tmp_path: Path) -> None:
 
     bytes_only = json.loads((of_package / "tokenizer.json").read_text())["pre_tokenizer"]
     assert splitter_of(_folder(tmp_path, _sequence(_DIGITS, bytes_only))) == "smollm"
+
+
+@pytest.mark.parametrize("name", ["../../x", "/x", "x/y", "x\ny", "", "x" * 137, 'x"'])
+def test_a_name_leads_out_of_no_folder(name: str) -> None:
+    """It becomes the name of a file, and a line of the Modelfile."""
+    for document, field, value in (
+        (MergeManifest, "name", name),
+        (GgufJob, "file_name", f"{name}-f32.gguf" if name else ""),
+        (GgufReport, "file_name", f"{name}-f32.gguf" if name else ""),
+    ):
+        with pytest.raises(ValidationError) as refusal:
+            document.model_validate({field: value})
+        assert field in {str(mistake["loc"][0]) for mistake in refusal.value.errors() if mistake["type"] != "missing"}
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def test_an_adapter_that_was_changed_is_not_sent(trained: Path, tmp_path: Path) 
         ("coder", "main", "--repo coder: no name of a repository. Write OWNER/NAME"),
         ("a/b/c", "main", "--repo a/b/c"),
         ("../x", "main", "--repo"),
-        ("vox/coder", "a..b", "--revision a..b: no name of a branch"),
+        ("vox/coder", "a..b", "--revision a..b: no name of a branch. Write main, or another branch."),
         ("vox/coder", "-x", "--revision"),
     ],
 )

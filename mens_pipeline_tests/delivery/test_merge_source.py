@@ -96,6 +96,14 @@ def test_a_scratch_model_is_told_by_its_lane(tmp_path: Path, name: str, manifest
         merge_source(tmp_path, ArtifactStore(tmp_path))
 
 
+@pytest.mark.parametrize("text", ["[]", '"scratch"', "3", "null", "[" * 100_000, "\udcff", "{"])
+def test_a_manifest_that_is_none_names_no_lane(tmp_path: Path, text: str) -> None:
+    """Whatever stands in it; it is refused by who reads it for more."""
+    (tmp_path / MANIFEST).write_text(text, encoding="utf-8", errors="surrogateescape")
+
+    assert lane_of(tmp_path) is None
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

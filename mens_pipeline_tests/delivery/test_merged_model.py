@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from mens_pipeline.delivery.handoff import HANDOFF, ServingHandoff, changed_file
 from mens_pipeline.delivery.merge_source import merge_source
 from mens_pipeline.delivery.merged_model import KIND, manifest_in, report_in
 from mens_pipeline.delivery.schemas import DOCUMENTS
-from mens_pipeline.delivery.serving_handoff import Delivery, build_serving_handoff, write_folder
+from mens_pipeline.delivery.serving_handoff import Delivery, build_serving_handoff, refuse_foreign, write_folder
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.prepare import adapter_digest
 from mens_pipeline.evaluation.schemas import schema_of
@@ -256,3 +257,66 @@ def test_a_folder_of_others_is_left_alone(
     assert isinstance(result.exception, RefusedError)
     assert "holds what no hand-off wrote (letters.txt). Name an empty folder" in str(result.exception)
     assert (tmp_path / "letters.txt").read_text() == "dear"
+
+
+def _with_file(folder: Path) -> Path:
+    (folder / "file").write_text("x")
+    return folder / "file"
+
+
+def _below_file(folder: Path) -> Path:
+    return _with_file(folder) / "out"
+
+
+def _with_broken(folder: Path) -> Path:
+    (folder / HANDOFF).write_text("{")
+    return folder
+
+
+def _with_nested(folder: Path) -> Path:
+    (folder / HANDOFF).write_text("[" * 100_000)
+    return folder
+
+
+def _with_link(folder: Path) -> Path:
+    (folder / "link").symlink_to("nowhere")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (_with_file, r"file: no folder\. Name an empty folder, or a new one"),
+        (_below_file, r"out: cannot be written \(.*\)\. Name another folder"),
+        (_with_broken, r"handoff_v1\.json: no hand-off that can be read\. Name an empty folder"),
+        (_with_nested, r"handoff_v1\.json: no hand-off that can be read\. Name an empty folder"),
+        (_with_link, r"holds what no hand-off wrote \(link\)"),
+    ],
+)
+def test_what_cannot_be_written_is_told_before_the_merge(
+    tmp_path: Path, make: Callable[[Path], Path], message: str
+) -> None:
+    """And nothing is left behind."""
+    output = make(tmp_path)
+    before = sorted(tmp_path.iterdir())
+
+    with pytest.raises(RefusedError, match=message):
+        refuse_foreign(output)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_this_folder_and_one_behind_a_link_may_be_written(
+    delivered: tuple[Path, ArtifactStore, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`-o .` has no name of its own; a link stays one."""
+    store = delivered[1]
+    delivery = Delivery(merge_source(None, store), _merged(store), None, None)
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to("there")
+    monkeypatch.chdir(tmp_path / "here")
+
+    assert write_folder(delivery, Path()).resolve() == tmp_path / "here" / HANDOFF
+    assert write_folder(delivery, tmp_path / "link").resolve() == tmp_path / "there" / HANDOFF
+    assert {path.name for path in tmp_path.iterdir()} == {"here", "there", "link"}
+    assert not changed_files(tmp_path / "link" / HANDOFF)

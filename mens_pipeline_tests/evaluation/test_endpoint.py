@@ -1,7 +1,11 @@
 """A model behind an OpenAI-compatible address."""
 
 import re
-from threading import Barrier
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Barrier, Thread
 from typing import Any
 
 import pytest
@@ -169,3 +173,63 @@ def test_an_address_that_the_key_must_not_go_to_is_misuse(url: str, advice: str)
 
     assert "secret@" not in str(info.value)
     assert _KEY not in str(info.value)
+
+
+@pytest.mark.parametrize("wait", ["\u00b2", "\u0663", "1e9", "-1", ""])
+def test_a_wait_that_is_no_number_is_not_heeded(wait: str) -> None:
+    """Some digits are no decimal ones."""
+    busy = Served(503, {"error": "busy"}, {"Retry-After": wait.encode().decode("latin-1")})
+    with serving(lambda _content, number: busy if number < 1 else completion("x")) as server:
+        assert len(_answers(_endpoint(server), _REQUESTS[:1])) == 1
+
+
+@pytest.mark.parametrize(
+    ("finish", "stopped"), [("stop", True), ("length", False), ("content_filter", False), ("tool_calls", False)]
+)
+def test_only_what_stops_by_itself_is_whole(finish: str, stopped: bool) -> None:  # noqa: FBT001 - a parameter
+    """Any other reason, or none, leaves half an answer."""
+    answer = completion("x", finish)
+    with serving(lambda _content, _number: answer) as server:
+        (reply,) = _answers(_endpoint(server), _REQUESTS[:1]).values()
+    assert reply.stopped is stopped
+
+    del answer.body["choices"][0]["finish_reason"]
+    with serving(lambda _content, _number: answer) as server:
+        (reply,) = _answers(_endpoint(server), _REQUESTS[:1]).values()
+    assert not reply.stopped
+
+
+def test_an_answer_without_an_end_is_given_up() -> None:
+    """By its size, or, when it comes drop by drop, by the time that it takes as a whole."""
+    with (
+        serving(lambda _content, _number: Served(body=b"x" * 10_000_001)) as server,
+        pytest.raises(RefusedError, match=r"an answer of more than 10000000 bytes"),
+    ):
+        _answers(_endpoint(server), _REQUESTS[:1])
+    with dripping() as url, pytest.raises(RefusedError, match=r"no answer within 0\.5 seconds\. Run the same"):
+        _answers(Endpoint(url, "m", answer_seconds=0.5), _REQUESTS[:1])
+
+
+@contextmanager
+def dripping() -> Iterator[str]:
+    """A server that sends a byte every tenth of a second, each in time, until its client goes."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                while True:
+                    self.wfile.write(b" ")
+                    time.sleep(0.1)
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()

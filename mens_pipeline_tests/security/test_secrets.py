@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.corpus.store import ArtifactStore
-from mens_pipeline.settings import PROJECT_ROOT, training_environment
+from mens_pipeline.settings import PROJECT_ROOT, go_offline, training_environment
 from mens_pipeline_tests.evaluation.runs import evaluated, judged, trained
 
 _PLANTED = {
     "MENS_OVERRIDE_KEY": "planted-override-key-0123456789",
+    "MENS_SERVE_TOKEN": "planted-serve-token-0123456789",
+    "MENS_EVOL_API_KEY": "planted-evol-api-key-0123456789",
     "HF_TOKEN": "hf_plantedplantedplantedplantedplanted01",
     "AWS_SECRET_ACCESS_KEY": "plantedplantedplantedplantedplantedplant",
     "PGPASSWORD": "planted-pg-password",
@@ -61,6 +63,18 @@ def test_a_process_with_models_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) 
 
     assert not {*_PLANTED, "MENS_TELEMETRY_URL"} & set(environment)
     assert {"PATH", "CUDA_VISIBLE_DEVICES", "HF_HUB_OFFLINE", "TOKENIZERS_PARALLELISM"} <= set(environment)
+
+
+def test_a_server_keeps_no_secrets_where_it_loads_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has read its token before; libraries and what they start see none."""
+    for name in set(os.environ) - set(training_environment()):
+        monkeypatch.delenv(name)
+    for name, value in {**training_environment(), **_PLANTED, "MENS_TELEMETRY_URL": "sqlite:///x"}.items():
+        monkeypatch.setenv(name, value)
+    go_offline()
+
+    assert not {*_PLANTED, "MENS_TELEMETRY_URL"} & set(os.environ)
+    assert dict(os.environ) == training_environment()
 
 
 @pytest.mark.parametrize(

@@ -300,3 +300,11 @@ def test_a_mix_stays_in_its_folder(tmp_path: Path, content: str, path: str) -> N
 
     with pytest.raises(ConfigurationError, match="expected a path below the data folder"):
         load_mix_config(tmp_path / "mix.yaml")
+
+
+def test_an_override_that_is_no_text_is_a_mistake_of_who_names_it(tmp_path: Path) -> None:
+    """And no traceback."""
+    (tmp_path / "override.json").write_bytes(b"\xff")
+
+    with pytest.raises(ConfigurationError, match=r"override\.json: no text \(.*Write one with `mens override`"):
+        read_override(tmp_path / "override.json", "k" * 16)

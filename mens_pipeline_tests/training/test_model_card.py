@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 from huggingface_hub import ModelCard
+from markdown_it import MarkdownIt
 
 from mens_pipeline.training.manifest import training_manifest
-from mens_pipeline.training.model_card import DataSource, Score, Standing, base_name, model_card
+from mens_pipeline.training.model_card import DataSource, Form, Score, Standing, base_name, model_card
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline_tests.training.runs import prepared, resolved
 from mens_pipeline_tests.training.small_folder import write_folder
@@ -145,3 +146,24 @@ def test_the_card_shows_one_quantisation_and_a_validation_loss(run: PreparedRun)
     assert rows["loss on other files"] == "0.2500"
     assert rows["method"] == "QLoRA: NF4"
     assert rows["adapter"].endswith("on q_proj, v_proj")
+
+
+_HOSTILE = "x](http://evil.example) ![i](http://evil.example/i.png) <img src=x>\n\n# New | a |\n```\n<b>"
+
+
+@pytest.mark.parametrize("form", ["adapter", "merged"])
+def test_a_card_of_a_stranger_holds_no_tag_and_no_image(run: PreparedRun, form: Form) -> None:
+    """Whatever the manifest names so; in a block of code nothing means anything."""
+    manifest = _of_hub(run, origin="wheel", architecture=_HOSTILE, revision=_HOSTILE, sha256=_HOSTILE, licence=_HOSTILE)
+    recipe = dict.fromkeys(("target_modules", "lr_scheduler_type", "lora_r", "lora_alpha"), _HOSTILE)
+    result = dict.fromkeys(("num_train", "num_rows", "num_steps", "longest", "trained_tokens"), _HOSTILE)
+    manifest |= dict.fromkeys(("name", "train_sha256", "contract_digest", "system_prompt"), _HOSTILE)
+    manifest |= {"recipe": {**manifest["recipe"], **recipe}, "result": {**manifest["result"], **result}}
+    tokens = MarkdownIt("commonmark").enable("table").parse(ModelCard(model_card(manifest, form)).text)
+    inner = [part for token in tokens for part in (token, *(token.children or ()))]
+    headings = [tokens[i + 1].content for i, token in enumerate(tokens) if token.type == "heading_open"]
+
+    assert not {token.type for token in inner} & {"image", "html_inline", "html_block", "link_open"}
+    assert not [heading for heading in headings if heading.startswith("New")]
+    assert len([token for token in tokens if token.type == "fence"]) == 3
+    assert {token.info for token in tokens if token.type == "fence"} == {"json", "jinja", "python"}

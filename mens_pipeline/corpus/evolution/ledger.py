@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 from threading import Lock
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -10,18 +11,24 @@ from mens_pipeline.corpus.evolution.requests import Reply
 from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.errors import ConfigurationError, RefusedError
 
+_BEGINNING: Final = b'{"key":'
+"""How every line begins that `add` writes."""
+
+_WRITABLE: Final = "Name a file that may be written."
+_FOREIGN: Final = "Name another file with --ledger; this one holds something else."
+
 
 class Ledger:
     """The replies of all calls so far. May be added to from several threads."""
 
     def __init__(self, path: Path) -> None:
-        """Read what is there; what a call that died left of a line is dropped.
+        """Read what is there; what a call that died left of a line is dropped, once all before it is known to be ours.
 
         Args:
             path: JSON lines; made at the first reply.
 
         Raises:
-            RefusedError: A whole line is no reply.
+            RefusedError: A whole line is no reply, or what is left of one is of something else; nothing is changed.
             ConfigurationError: It cannot be read or written.
         """
         self._path = path
@@ -29,21 +36,30 @@ class Ledger:
         self._replies: dict[str, Reply] = {}
         try:
             content = path.read_bytes() if path.exists() else b""
-            whole = content.rfind(b"\n") + 1
-            if whole < len(content):
-                os.truncate(path, whole)
         except OSError as error:
-            raise ConfigurationError(f"{path}: {error.strerror}. Name a file that may be written.") from error
-        for number, line in enumerate(content[:whole].splitlines(), start=1):
+            raise ConfigurationError(f"{path}: {error.strerror}. {_WRITABLE}") from error
+        *lines, rest = content.split(b"\n")
+        for number, line in enumerate(lines, start=1):
             self._read(number, line)
+        if rest:
+            self._drop(len(lines) + 1, rest, len(content) - len(rest))
 
     def _read(self, number: int, line: bytes) -> None:
         try:
             reply = Reply.model_validate_json(line)
         except ValidationError as error:
-            advice = "Name another file with --ledger; this one holds something else."
-            raise RefusedError(f"{self._path}:{number}: no reply ({mistakes_in(error)}). {advice}") from error
+            raise RefusedError(f"{self._path}:{number}: no reply ({mistakes_in(error)}). {_FOREIGN}") from error
         self._replies[reply.key] = reply
+
+    def _drop(self, number: int, rest: bytes, num_whole: int) -> None:
+        """Take away a line that was not written to its end, if it was to be a reply."""
+        if rest[: len(_BEGINNING)] != _BEGINNING[: len(rest)]:
+            found = "what is left of a line is no part of a reply"
+            raise RefusedError(f"{self._path}:{number}: {found}. {_FOREIGN}")
+        try:
+            os.truncate(self._path, num_whole)
+        except OSError as error:
+            raise ConfigurationError(f"{self._path}: {error.strerror}. {_WRITABLE}") from error
 
     def find(self, key: str) -> Reply | None:
         """The reply to a request, if it was ever answered.
@@ -70,5 +86,5 @@ class Ledger:
                     target.flush()
                     os.fsync(target.fileno())
             except OSError as error:
-                raise ConfigurationError(f"{self._path}: {error.strerror}. Name a file that may be written.") from error
+                raise ConfigurationError(f"{self._path}: {error.strerror}. {_WRITABLE}") from error
             self._replies[reply.key] = reply

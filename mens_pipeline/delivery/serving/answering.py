@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from fastapi import Request
 
 from mens_pipeline.delivery.serving.engine import Engine, Limits
-from mens_pipeline.delivery.serving.refusal import RequestRefusedError
+from mens_pipeline.delivery.serving.refusal import nobody_listens
 from mens_pipeline.delivery.serving.reply import Ended, Event, Failed, Piece, Reply
-
-_NOBODY_LISTENS = 499
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +112,7 @@ class Answering:
         try:
             await asyncio.wait({collected, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not collected.done():
-                raise RequestRefusedError(_NOBODY_LISTENS, "The client went away.")
+                raise nobody_listens()
             return collected.result()
         finally:
             collected.cancel()

@@ -3,9 +3,10 @@
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final, TypeVar
 
 from fastapi.concurrency import run_in_threadpool
+from pydantic import Field
 
 from mens_pipeline.delivery.serving.answering import Asked
 from mens_pipeline.delivery.serving.engine import Limits
@@ -15,6 +16,13 @@ from mens_pipeline.training.chat import Tokenizer
 from mens_pipeline.training.conversation import Turn, encode_turns
 
 _SEED_BITS: Final = 63
+
+MOST_STOPS: Final = 4
+"""Texts that end an answer; each is looked for behind every token."""
+
+Listed = TypeVar("Listed")
+Listing = Annotated[list[Listed], Field(fail_fast=True, max_length=1_000)]
+"""A list of a request: the first mistake ends it, since a body of a megabyte has room for half a million."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +112,10 @@ class Asker:
         if wish.num_answers > self._limits.max_concurrent:
             message = f"n: {wish.num_answers} answers are more than the {self._limits.max_concurrent} written at once."
             raise RequestRefusedError(400, message, param="n", code="invalid_value")
+
+        if len(wish.stop) > MOST_STOPS:
+            message = f"stop: {len(wish.stop)} texts are more than the {MOST_STOPS} that are looked for."
+            raise RequestRefusedError(400, message, param="stop", code="invalid_value")
 
     def _room(self, wish: Wish, num_prompt: int) -> int:
         """Tokens that an answer may have."""

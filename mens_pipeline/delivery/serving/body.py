@@ -5,11 +5,15 @@ from typing import Any, Final, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
 
-from mens_pipeline.delivery.serving.refusal import RequestRefusedError
+from mens_pipeline.delivery.serving.refusal import RequestRefusedError, nobody_listens
 
 _SECONDS: Final = 30.0
 """How long a body may take to come in."""
+
+_MOST_NAMED: Final = 10
+"""Mistakes in a message."""
 
 _UNKNOWN: Final = "extra_forbidden"
 _NO_JSON: Final = "json_invalid"
@@ -29,7 +33,8 @@ async def read_body(request: Request, model: type[Model], max_bytes: int) -> Mod
         max_bytes: Bytes that are read at most.
 
     Raises:
-        RequestRefusedError: It is too long, too slow, or does not fit; the message names every mistake.
+        RequestRefusedError: It is too long, too slow, or does not fit, the message names the first
+            ten mistakes; or its client went away.
     """
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > max_bytes:
@@ -43,6 +48,8 @@ async def read_body(request: Request, model: type[Model], max_bytes: int) -> Mod
                     raise _too_large(max_bytes)
     except TimeoutError as error:
         raise RequestRefusedError(408, f"The body took more than {_SECONDS:g} seconds.", code="timeout") from error
+    except ClientDisconnect as error:
+        raise nobody_listens() from error
     try:
         return model.model_validate_json(bytes(body))
     except ValidationError as error:
@@ -76,10 +83,11 @@ def _misfit(error: ValidationError) -> RequestRefusedError:
     first = mistakes[0]
     if first["type"] == _NO_JSON:
         return RequestRefusedError(400, f"The body is no JSON: {first['ctx']['error']}.", code="invalid_json")
-    named = [(".".join(map(str, mistake["loc"])), mistake) for mistake in mistakes]
+    named = [(".".join(map(str, mistake["loc"])), mistake) for mistake in mistakes[:_MOST_NAMED]]
     lines = "; ".join(_line(place, mistake["type"], mistake["msg"]) for place, mistake in named)
     code = "unsupported_parameter" if first["type"] == _UNKNOWN else "invalid_value"
-    return RequestRefusedError(400, f"{lines}.", param=named[0][0] or None, code=code)
+    more = f"; and {len(mistakes) - len(named)} more" if len(mistakes) > len(named) else ""
+    return RequestRefusedError(400, f"{lines}{more}.", param=named[0][0] or None, code=code)
 
 
 def _line(place: str, kind: str, message: str) -> str:

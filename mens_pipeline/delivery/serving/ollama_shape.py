@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mens_pipeline.delivery.serving.answering import Answering, Asked, Outcome
-from mens_pipeline.delivery.serving.asking import Wish
+from mens_pipeline.delivery.serving.asking import Listing, Wish
 from mens_pipeline.delivery.serving.body import without_idle
 from mens_pipeline.delivery.serving.refusal import OLLAMA_PATHS, RequestRefusedError
 from mens_pipeline.delivery.serving.reply import Ended, Piece
@@ -38,7 +38,7 @@ class _Options(BaseModel):
     top_p: float | None = Field(default=None, gt=0, le=1)
     seed: int | None = None
     num_predict: int | None = Field(default=None, description="Below 0: as many as there may be.")
-    stop: str | list[str] | None = None
+    stop: str | Listing[str] | None = None
 
 
 class _Request(BaseModel):
@@ -104,7 +104,7 @@ class _Message(BaseModel):
 class OllamaChatRequest(_Request):
     """A conversation."""
 
-    messages: list[_Message] = Field(min_length=1)
+    messages: Listing[_Message] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _holds_together(self) -> "OllamaChatRequest":

@@ -10,7 +10,7 @@ from fastapi.sse import format_sse_event
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mens_pipeline.delivery.serving.answering import Answering, Asked, Outcome
-from mens_pipeline.delivery.serving.asking import Wish
+from mens_pipeline.delivery.serving.asking import MOST_STOPS, Listing, Wish
 from mens_pipeline.delivery.serving.body import without_idle
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 from mens_pipeline.delivery.serving.reply import Ended, Piece
@@ -65,7 +65,7 @@ class _Message(BaseModel):
     model_config = _STRICT
 
     role: Literal["system", "user", "assistant"]
-    content: str | list[_Text]
+    content: str | Listing[_Text]
 
     @model_validator(mode="before")
     @classmethod
@@ -96,14 +96,14 @@ class ChatRequest(BaseModel):
     model_config = _STRICT
 
     model: str
-    messages: list[_Message] = Field(min_length=1)
+    messages: Listing[_Message] = Field(min_length=1)
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
     n: int | None = Field(default=None, ge=1)
     seed: int | None = None
-    stop: str | list[str] | None = None
+    stop: str | Listing[str] | None = None
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
     user: str | None = Field(default=None, description="Who asks; does not matter here.")
@@ -125,8 +125,8 @@ class ChatRequest(BaseModel):
             mistakes.append("max_tokens and max_completion_tokens are one limit; leave one of them out")
         if self.stream_options is not None and not self.stream:
             mistakes.append("stream_options: only with stream")
-        if not all(self.stops) or len(self.stops) > _MOST_STOPS:
-            mistakes.append(f"stop: at most {_MOST_STOPS} texts, none of them empty")
+        if not all(self.stops) or len(self.stops) > MOST_STOPS:
+            mistakes.append(f"stop: at most {MOST_STOPS} texts, none of them empty")
         if mistakes:
             raise ValueError("; ".join(mistakes))
         return self
@@ -155,9 +155,6 @@ class ChatRequest(BaseModel):
             stop=self.stops,
             token_field="max_completion_tokens" if self.max_completion_tokens else "max_tokens",
         )
-
-
-_MOST_STOPS: Final = 4
 
 
 class ChatAnswer:

@@ -12,6 +12,7 @@ OLLAMA_PATHS: Final = "/api/"
 
 _TYPES: Final = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 _SERVERS_FAULT: Final = 500
+_NOBODY_LISTENS: Final = 499
 
 
 class RequestRefusedError(MensError):
@@ -60,6 +61,11 @@ class RequestRefusedError(MensError):
             path: What was asked for.
         """
         return JSONResponse(self.document(path), self.status, self.headers)
+
+
+def nobody_listens() -> RequestRefusedError:
+    """A client that went away; nobody reads it but the log."""
+    return RequestRefusedError(_NOBODY_LISTENS, "The client went away.")
 
 
 def out_of_time(seconds: float) -> RequestRefusedError:

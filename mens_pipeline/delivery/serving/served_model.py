@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.delivery.chat_form import system_of
 from mens_pipeline.errors import RefusedError
@@ -12,7 +13,7 @@ from mens_pipeline.evaluation.generation import JudgedModel
 from mens_pipeline.evaluation.history import champion_of
 from mens_pipeline.evaluation.prepare import WEIGHTS, adapter_digest, computed_in, judged_model, manifest_of
 from mens_pipeline.language.requests import SYSTEM_PROMPT
-from mens_pipeline.training.base_model import described
+from mens_pipeline.training.base_model import configuration_of, described
 from mens_pipeline.training.chat import IM_END, IM_START, TEMPLATE
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.job import ADAPTER
@@ -23,6 +24,9 @@ ALIAS: Final = "mens"
 """The name that whatever is served answers to, so that clients need not follow the adapter of the night."""
 
 _SHOWN: Final = 12
+_LONGEST: Final = 10_000_000
+"""Bytes of a template, or of what a tokenizer says besides."""
+
 _FILE_TEMPLATE: Final = "chat_template.jinja"
 _FILE_TOKENIZER: Final = "tokenizer_config.json"
 
@@ -154,26 +158,37 @@ def _check_control_tokens(path: Path) -> None:
 
 
 def _max_context(path: Path) -> int:
-    config = _read(path / "config.json")
+    config = configuration_of(path)
     text = config.get("text_config", config)
-    if "max_position_embeddings" not in text:
+    length = text.get("max_position_embeddings")
+    if type(length) is not int or length < 1:
         advice = "Choose a model of another family."
         raise RefusedError(f"{path}: config.json does not say how long its context is. {advice}")
-    return int(text["max_position_embeddings"])
+    return int(length)
 
 
 def _template_of(path: Path) -> str | None:
     """The chat template beside a model, wherever transformers looks for it."""
     file = path / _FILE_TEMPLATE
     if file.is_file():
-        return file.read_text(encoding="utf-8")
-    template = _read(path / _FILE_TOKENIZER).get("chat_template") if (path / _FILE_TOKENIZER).is_file() else None
+        return _text_of(file)
+    template = _options_of(path / _FILE_TOKENIZER).get("chat_template") if (path / _FILE_TOKENIZER).is_file() else None
     return template if isinstance(template, str) else None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _options_of(path: Path) -> dict[str, Any]:
     try:
-        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(_text_of(path))
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(f"{path}: no JSON ({error}). Write the model again.") from error
+    if not isinstance(document, dict):
+        raise RefusedError(f"{path}: a {type(document).__name__}, no object. Write the model again.")
+    return document
+
+
+def _text_of(path: Path) -> str:
+    """What a file says that anybody may have written."""
+    try:
+        return read_regular(path, _LONGEST).decode("utf-8")
     except (OSError, ValueError) as error:
         raise RefusedError(f"{path}: cannot be read ({error}). Write the model again.") from error
-    return document

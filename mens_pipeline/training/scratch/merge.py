@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.corpus.store import digest_of
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, COMPLETE, as_document
 from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.training.run_dir import refuse_links
+from mens_pipeline.training.safetensors_header import shapes_in
 from mens_pipeline.training.scratch.architecture import MODEL_TYPE
 from mens_pipeline.training.scratch.finish import KIND, LANE
 from mens_pipeline.training.scratch.job import MODEL
@@ -23,11 +26,14 @@ from mens_pipeline.training.scratch.job import MODEL
 MERGE_MANIFEST: Final = "merge_manifest.json"
 _CONFIG: Final = "config.json"
 _FILE: Final = "model.safetensors"
-_NOT_OF_A_MODEL: Final = (
-    *("optimizer.*", "scheduler.*", "rng_state*", "scaler.*", "trainer_state.json", "training_args.bin"),
-    *(COMPLETE, _FILE),
+_COPIED: Final = (
+    *(_CONFIG, "generation_config.json", "vocab.json", "chat_template.jinja"),
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
 )
-"""What a checkpoint holds besides a model, and its weights, which are written anew."""
+"""What a model is besides its weights, which are written anew; a folder may hold anything else."""
+
+_LONGEST: Final = 1_048_576
+"""Bytes of a configuration or a manifest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +55,13 @@ def scratch_sources(folders: Sequence[Path], last: int) -> tuple[Path, ...]:
     """The models and checkpoints that some folders stand for.
 
     Args:
-        folders: Models, checkpoints, or runs; a run stands for its newest complete checkpoints and its final model.
+        folders: Models, checkpoints, or runs; a run stands for its newest complete checkpoints, by their numbers, and
+            its final model.
         last: How many checkpoints of each run.
 
     Raises:
         SourceNotFoundError: A folder is not there.
-        RefusedError: A folder is none of these, or belongs to a QLoRA run.
+        RefusedError: A folder is none of these, belongs to a QLoRA run, or holds a link or what cannot be read.
     """
     return tuple(source for folder in folders for source in _sources_of(folder, last))
 
@@ -67,20 +74,22 @@ def merge_scratch(sources: Sequence[Path], output: Path) -> Merged:
         output: The folder of the new model; made when it is not there, and must be empty.
 
     Raises:
-        RefusedError: The models have different shapes, or the folder is not empty.
+        RefusedError: The models have different shapes or cannot be read, or the folder is not empty or cannot be
+            written.
     """
     import torch
-    from safetensors.torch import load_file, save_file  # noqa: PLC0415 - comes with the deep learning stack
+    from safetensors.torch import save_file  # noqa: PLC0415 - comes with the deep learning stack
 
     _refuse_other_shapes(sources)
-    if output.exists() and any(output.iterdir()):
-        raise RefusedError(f"{output}: not empty. Name a folder that is not there yet.")
+    _make_empty(output)
     weights: dict[str, Any] = {}
     for source in sources:
-        for name, tensor in load_file(source / _FILE).items():
+        for name, tensor in _weights_of(source).items():
             share = tensor.to(torch.float64) / len(sources)
             weights[name] = weights[name] + share if name in weights else share
-    shutil.copytree(sources[-1], output, ignore=shutil.ignore_patterns(*_NOT_OF_A_MODEL), dirs_exist_ok=True)
+    for name in _COPIED:
+        if (sources[-1] / name).is_file():
+            shutil.copyfile(sources[-1] / name, output / name)
     save_file(
         {name: tensor.to(torch.float32).contiguous() for name, tensor in weights.items()},
         output / _FILE,
@@ -97,14 +106,37 @@ def merge_scratch(sources: Sequence[Path], output: Path) -> Merged:
     return Merged(output, tuple(sources), manifest)
 
 
+def _make_empty(output: Path) -> None:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        is_empty = not any(output.iterdir())
+    except OSError as error:
+        raise RefusedError(f"{output}: {error.strerror}. Name a folder that is not there yet.") from error
+    if not is_empty:
+        raise RefusedError(f"{output}: not empty. Name a folder that is not there yet.")
+
+
+def _weights_of(source: Path) -> dict[str, Any]:
+    from safetensors import SafetensorError  # noqa: PLC0415 - comes with the deep learning stack
+    from safetensors.torch import load_file  # noqa: PLC0415 - likewise
+
+    try:
+        weights: dict[str, Any] = load_file(source / _FILE)
+    except (SafetensorError, OSError) as error:
+        raise RefusedError(f"{source / _FILE}: cannot be read ({error}). Train the model again.") from error
+    return weights
+
+
 def _sources_of(folder: Path, last: int) -> list[Path]:
     if not folder.is_dir():
         raise SourceNotFoundError(f"{folder}: no such folder. Name a run of `mens scratch train`, or a model of one.")
+    refuse_links(folder)
     _refuse_qlora(folder)
     if _is_scratch_model(folder):
         return [folder]
     complete = (path.parent for path in (folder / CHECKPOINTS).glob(f"checkpoint-*/{COMPLETE}"))
-    models = [path for path in sorted(complete, key=_step_of) if _is_scratch_model(path)]
+    numbered = sorted((step, path) for path in complete if (step := _step_of(path)) is not None)
+    models = [path for _, path in numbered if _is_scratch_model(path)]
     final = folder / MODEL
     if _is_scratch_model(final) and not (models and digest_of(models[-1] / _FILE) == digest_of(final / _FILE)):
         models.append(final)
@@ -114,14 +146,16 @@ def _sources_of(folder: Path, last: int) -> list[Path]:
     return models[-last:]
 
 
-def _step_of(checkpoint: Path) -> int:
-    return int(checkpoint.name.rsplit("-", 1)[1])
+def _step_of(checkpoint: Path) -> int | None:
+    """The number of a checkpoint; None for a folder that somebody called otherwise, `checkpoint-best`."""
+    step = checkpoint.name.rsplit("-", 1)[1]
+    return int(step) if step.isdecimal() else None
 
 
 def _refuse_qlora(folder: Path) -> None:
     """Say where the merge of adapters is, if a folder is a QLoRA run or an adapter."""
     manifest = folder / MANIFEST
-    lane = json.loads(manifest.read_text(encoding="utf-8")).get("lane") if manifest.is_file() else None
+    lane = _document(manifest).get("lane") if manifest.is_file() else None
     is_adapter = (folder / ADAPTER).is_dir() or (folder / "adapter_config.json").is_file()
     if is_adapter and lane != LANE:
         advice = f"Run: mens merge --run-dir {folder}"
@@ -132,16 +166,22 @@ def _is_scratch_model(folder: Path) -> bool:
     config = folder / _CONFIG
     if not config.is_file() or not (folder / _FILE).is_file():
         return False
-    return bool(json.loads(config.read_text(encoding="utf-8")).get("model_type") == MODEL_TYPE)
+    return bool(_document(config).get("model_type") == MODEL_TYPE)
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """A configuration or a manifest, which anybody may have written."""
+    try:
+        document = json.loads(read_regular(path, _LONGEST))
+    except (OSError, ValueError, RecursionError) as error:
+        raise RefusedError(f"{path}: no JSON ({error}). Name a run of `mens scratch train`.") from error
+    if not isinstance(document, dict):
+        raise RefusedError(f"{path}: a {type(document).__name__}, no object. Name a run of `mens scratch train`.")
+    return document
 
 
 def _refuse_other_shapes(sources: Sequence[Path]) -> None:
-    from safetensors import safe_open  # noqa: PLC0415 - comes with the deep learning stack
-
-    shapes = []
-    for source in sources:
-        with safe_open(source / _FILE, framework="pt") as tensors:
-            shapes.append({name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()})  # noqa: SIM118
+    shapes = [shapes_in(source / _FILE) for source in sources]
     for source, shape in zip(sources, shapes, strict=True):
         if shape != shapes[0]:
             advice = "Only models of one --config have a mean."

@@ -1,5 +1,6 @@
 """What a server does at most: bodies, time, answers at once; and what becomes of those that nobody awaits."""
 
+import asyncio
 import json
 import re
 import socket
@@ -11,7 +12,13 @@ from typing import Any
 import httpx2
 import openai
 import pytest
+from fastapi import Request
+from pydantic import BaseModel
 
+from mens_pipeline.delivery.serving.body import read_body
+from mens_pipeline.delivery.serving.ollama_shape import OllamaChatRequest
+from mens_pipeline.delivery.serving.openai_shape import ChatRequest
+from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 from mens_pipeline_tests.delivery.serving.running import Running
 
 _ENDLESS: dict[str, Any] = {"model": "mens", "messages": [{"role": "user", "content": "Go on."}]}
@@ -165,6 +172,64 @@ def test_a_body_that_lies_about_its_length_is_refused(server: Running) -> None:
         answer = client.recv(4_096)
 
     assert answer.startswith(b"HTTP/1.1 400")
+
+
+class _Source:
+    """A request whose body is at hand, or never comes."""
+
+    def __init__(self, body: bytes | None) -> None:
+        self._body = body
+
+    async def receive(self) -> dict[str, Any]:
+        """What a server would give."""
+        await asyncio.sleep(0)
+        if self._body is None:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": self._body, "more_body": False}
+
+
+def _read(body: bytes | None, model: type[BaseModel] = ChatRequest) -> RequestRefusedError:
+    request = Request({"type": "http", "method": "POST", "headers": []}, _Source(body).receive)
+    with pytest.raises(RequestRefusedError) as refusal:
+        asyncio.run(read_body(request, model, 1_048_576))
+    return refusal.value
+
+
+@pytest.mark.parametrize("model", [ChatRequest, OllamaChatRequest])
+@pytest.mark.parametrize(
+    ("field", "item"),
+    [("messages", b"1"), ("stop", b"1"), ("messages", b'{"role":"user","content":"x"}'), ("unknown", b"1")],
+)
+def test_half_a_million_mistakes_are_told_in_a_line(model: type[BaseModel], field: str, item: bytes) -> None:
+    """At once: the message was twenty times as long as the body."""
+    body = (
+        b'{"model": "mens", "' + field.encode() + b'": [' + b",".join([item] * (1_000_000 // (len(item) + 1))) + b"]}"
+    )
+    begun = time.process_time()
+    refusal = _read(body, model)
+
+    assert (refusal.status, len(str(refusal)) < 500) == (400, True)
+    assert time.process_time() - begun < 1
+
+
+def test_ten_mistakes_are_named() -> None:
+    """And the others counted."""
+    refusal = _read(json.dumps({"model": "mens", "messages": [], **dict.fromkeys(map(str, range(20)), 1)}).encode())
+
+    assert str(refusal).count("not supported here") == 9
+    assert str(refusal).endswith("; and 11 more.")
+
+
+def test_a_client_that_goes_away_before_its_body_is_a_line_of_the_log(server: Running) -> None:
+    """And no traceback."""
+    before = len(server.lines)
+    with _connected(server) as client:
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
+        client.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+        time.sleep(0.2)
+    _within(5, lambda: any(" 499 " in line for line in server.lines[before:]))
+
+    assert _read(None).status == 499
 
 
 @pytest.mark.parametrize(

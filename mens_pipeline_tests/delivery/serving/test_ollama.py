@@ -74,6 +74,12 @@ def test_tags_and_version_say_what_is_there(server: Running) -> None:
         ("/api/generate", {**_SHORT, "raw": True}, 400, "raw: not supported here, leave it out."),
         ("/api/generate", {**_SHORT, "options": {"top_k": 4}}, 400, "options.top_k: not supported here, leave it out."),
         ("/api/generate", {**_SHORT, "options": {"num_predict": 401}}, 400, "num_predict: 401 is more than the 400"),
+        (
+            "/api/generate",
+            {**_SHORT, "options": {"stop": list("abcde")}},
+            400,
+            "stop: 5 texts are more than the 4 that",
+        ),
         ("/api/generate", {**_SHORT, "model": "llama3"}, 404, "The model `llama3` is not served here."),
         ("/api/chat", {"model": "mens", "messages": []}, 400, "messages: List should have at least 1 item"),
         ("/api/embeddings", {"model": "mens", "prompt": "x"}, 501, "This server writes programs."),

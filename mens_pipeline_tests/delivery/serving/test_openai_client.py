@@ -94,6 +94,15 @@ def test_samples_without_a_seed_differ(server: Running) -> None:
     assert _text(server, temperature=1.0) != _text(server, temperature=1.0)
 
 
+@pytest.mark.parametrize("tiny", [{"temperature": 1e-38}, {"temperature": 1.0, "top_p": 1e-46}])
+def test_a_tiny_figure_ends_nobodys_answer(server: Running, tiny: dict[str, float]) -> None:
+    """Neither that of who sent it, nor those that are written beside it."""
+    with ThreadPoolExecutor(2) as pool:
+        beside = pool.submit(_text, server, max_tokens=200)
+        assert _text(server, **tiny) == _text(server)
+        assert beside.result()
+
+
 def test_several_answers_stream_side_by_side(server: Running) -> None:
     """Each with its number, its own text and its own end."""
     asked: dict[str, Any] = {"model": "mens", "messages": _ASK, "max_tokens": 16, "temperature": 1.0, "seed": 3, "n": 2}

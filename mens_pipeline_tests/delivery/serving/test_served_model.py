@@ -191,3 +191,41 @@ def test_a_run_that_is_not_complete_is_refused(run: Path, tmp_path: Path) -> Non
 
     with pytest.raises(RefusedError, match=r"the base model .* is changed\. Restore it, or train again"):
         run_model(broken, CPU)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[]", "a list, no object"),
+        (b'"x"', "a str, no object"),
+        (b"[" * 100_000, "no JSON"),
+        (b"{", "no JSON"),
+        (b"\xff", "cannot be read"),
+        (b" " * 10_000_001, "cannot be read"),
+    ],
+    ids=["list", "text", "nested", "cut", "bytes", "large"],
+)
+def test_a_tokenizer_configuration_that_is_none_is_refused(copy: Path, content: bytes, message: str) -> None:
+    """By its place."""
+    (copy / "chat_template.jinja").unlink()
+    (copy / "tokenizer_config.json").write_bytes(content)
+
+    with pytest.raises(RefusedError, match=rf"tokenizer_config\.json: {message}.* Write the model again"):
+        merged_model(copy, CPU)
+
+
+def test_a_template_that_is_no_text_is_refused(copy: Path) -> None:
+    """It is bytes of another kind."""
+    (copy / "chat_template.jinja").write_bytes(b"\xff")
+
+    with pytest.raises(RefusedError, match=r"chat_template\.jinja: cannot be read .* Write the model again"):
+        merged_model(copy, CPU)
+
+
+@pytest.mark.parametrize("length", ["8192", None, [8192], 1e400, 0, -1, True, 8192.5])
+def test_a_context_of_no_length_is_refused(copy: Path, length: object) -> None:
+    """It bounds what requests may ask for."""
+    _change(copy / "config.json", max_position_embeddings=length)
+
+    with pytest.raises(RefusedError, match=r"does not say how long its context is"):
+        merged_model(copy, CPU)

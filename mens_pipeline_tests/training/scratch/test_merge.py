@@ -1,6 +1,7 @@
 """The mean of checkpoints, and what is not merged."""
 
 import json
+from os import mkfifo
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +129,77 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
     with pytest.raises(RefusedError, match=r"a: not empty\. Name a folder that is not there yet"):
         merge_scratch([model], model)
+
+
+def test_only_what_a_model_is_made_of_is_copied(tmp_path: Path) -> None:
+    """The folder may hold anything; a card, code and subfolders stay where they are."""
+    model = _model(tmp_path / "a", 1)
+    for name in ("notes.txt", "modeling.py", "pytorch_model.bin"):
+        (model / name).write_text("x")
+    (model / "inner").mkdir()
+    merge_scratch(scratch_sources([model], 1), tmp_path / "out")
+
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        *("config.json", "generation_config.json", "model.safetensors", "merge_manifest.json"),
+        *("vocab.json", "tokenizer_config.json", "chat_template.jinja"),
+    }
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    """It would bring a file of this machine into a folder that is given away; a pipe would be waited for."""
+    run = _run(tmp_path / "run", 5)
+    checkpoint = run / CHECKPOINTS / "checkpoint-5"
+    (tmp_path / "secret").write_text("x")
+    (checkpoint / "chat_template.jinja").unlink()
+    (checkpoint / "chat_template.jinja").symlink_to(tmp_path / "secret")
+    piped = _model(tmp_path / "piped", 1)
+    mkfifo(piped / "pipe")
+
+    for folder in (run, checkpoint, piped):
+        with pytest.raises(RefusedError, match=r"a link, a pipe or a device\. Put the file itself in its place"):
+            scratch_sources([folder], 1)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", "[" * 100_000, " " * 1_048_577], ids=str.__len__)
+@pytest.mark.parametrize("name", ["config.json", "training_manifest.json"])
+def test_a_document_that_is_none_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    """By its place."""
+    model = _model(tmp_path / "a", 1)
+    (model / name).write_text(text)
+
+    with pytest.raises(RefusedError, match=rf"a/{name}: .*Name a run of `mens scratch train`"):
+        scratch_sources([model], 1)
+
+
+def test_weights_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    """No safetensors, or cut off behind the header."""
+    none, cut = _model(tmp_path / "none", 1), _model(tmp_path / "cut", 1)
+    (none / "model.safetensors").write_bytes(b"none")
+    whole = (cut / "model.safetensors").read_bytes()
+    (cut / "model.safetensors").write_bytes(whole[:-100])
+
+    with pytest.raises(RefusedError, match=r"none/model\.safetensors: no safetensors file"):
+        merge_scratch([none], tmp_path / "out")
+    with pytest.raises(RefusedError, match=r"cut/model\.safetensors: cannot be read .*Train the model again"):
+        merge_scratch([cut], tmp_path / "out")
+
+
+def test_a_checkpoint_without_a_number_has_no_place_in_the_order(tmp_path: Path) -> None:
+    """Somebody put it there; it counts when it is named."""
+    run = _run(tmp_path / "run", 5)
+    best = _model(run / CHECKPOINTS / "checkpoint-best", 7)
+    (best / COMPLETE).touch()
+
+    assert [path.name for path in scratch_sources([run], 5)] == ["checkpoint-5"]
+    assert scratch_sources([best], 1) == (best,)
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    """And so is one above it."""
+    model = _model(tmp_path / "a", 1)
+    (tmp_path / "file").write_text("x")
+
+    for output in (tmp_path / "file", tmp_path / "file" / "out"):
+        with pytest.raises(RefusedError, match=r"(File exists|Not a directory)\. Name a folder that is not there yet"):
+            merge_scratch([model], output)
+    assert (tmp_path / "file").read_text() == "x"
