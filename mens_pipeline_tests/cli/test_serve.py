@@ -195,7 +195,7 @@ def test_an_interrupt_ends_it_as_well(tmp_path: Path) -> None:
 def test_a_model_that_cannot_be_loaded_ends_it(tmp_path: Path) -> None:
     """With one message, and exit code 1."""
     model = write_endless(tmp_path / "endless")
-    (model / "model.safetensors").write_bytes((model / "model.safetensors").read_bytes()[:2_000])
+    (model / "model.safetensors").write_bytes((model / "model.safetensors").read_bytes()[:-1_000])
     with _serving("--model", model) as served:
         code = served.process.wait(120)
         served.end()
