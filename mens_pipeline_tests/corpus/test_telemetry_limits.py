@@ -1,0 +1,108 @@
+"""Telemetry databases whose author means harm, and how little of them is read."""
+
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from mens_pipeline.corpus.records import MAX_TEXT
+from mens_pipeline.corpus.telemetry import TelemetryQuery, read_telemetry
+from mens_pipeline.corpus.telemetry_limits import beginning
+from mens_pipeline.errors import ConfigurationError
+
+
+def _database(path: Path, schema: str, rows: Iterable[tuple[object, ...]]) -> Path:
+    connection = sqlite3.connect(path)
+    connection.executescript(schema)
+    table = schema.split("(", maxsplit=1)[0].rsplit(maxsplit=1)[-1]
+    for row in rows:
+        connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608 - our own
+    connection.commit()
+    connection.close()
+    return path
+
+
+def _query(path: Path, **parts: object) -> TelemetryQuery:
+    url = sa.URL.create("sqlite", database=str(path)).render_as_string()
+    return TelemetryQuery.model_validate({"url": url, **parts})
+
+
+@pytest.mark.parametrize("kind", ["BLOB", "JSON", "NUMERIC", "TEXT", ""])
+@pytest.mark.parametrize("value", [b"x" * 1_000_000, "x" * 1_000_000], ids=["bytes", "text"])
+def test_no_value_comes_whole(tmp_path: Path, kind: str, value: object) -> None:
+    """Whatever its column is declared as, in a table or a view."""
+    schema = f"CREATE TABLE t (query {kind}, optimal_response {kind})"
+    path = _database(tmp_path / "t.db", schema, [(value, value), (1, 2.5)])
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE VIEW v AS SELECT query AS query, optimal_response AS optimal_response FROM t")
+    connection.commit()
+    connection.close()
+    for table in ("t", "v"):
+        rows = list(read_telemetry(_query(path, table=table)))
+
+        assert max(len(str(row.query)) for row in rows) <= MAX_TEXT + 1 + len("b''")
+        assert {"1", "2.5"} < {str(value) for row in rows for value in (row.query, row.response)}
+
+
+def test_a_view_without_an_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would count for ever, and fill the disk."""
+    monkeypatch.setattr("mens_pipeline.corpus.telemetry_limits._MOST_STEPS", 3_000_000)
+    path = tmp_path / "endless.db"
+    connection = sqlite3.connect(path)
+    connection.execute(
+        "CREATE VIEW endless AS WITH RECURSIVE n(query, optimal_response) AS "
+        "(SELECT 1, 1 UNION ALL SELECT query + 1, 1 FROM n) SELECT * FROM n"
+    )
+    connection.commit()
+    connection.close()
+
+    with pytest.raises(ConfigurationError, match=r"endless\.db: interrupted\. Check"):
+        list(read_telemetry(_query(path, table="endless")))
+
+
+def test_a_value_that_is_made_large_is_given_up(tmp_path: Path) -> None:
+    """A view needs no room in the file for it."""
+    path = tmp_path / "large.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE VIEW large AS SELECT zeroblob(900000000) AS query, 'x' AS optimal_response")
+    connection.commit()
+    connection.close()
+
+    with pytest.raises(ConfigurationError, match=r"large\.db: string or blob too big\. Check"):
+        list(read_telemetry(_query(path, table="large")))
+
+
+@pytest.mark.parametrize("column", [b"extra VARCHAR(" + b"9" * 5_000 + b")", b'"\xff" TEXT PRIMARY KEY'])
+def test_a_schema_that_cannot_be_read_is_refused(tmp_path: Path, column: bytes) -> None:
+    """A length of thousands of digits, a key whose name is no text."""
+    path = tmp_path / "odd.db"
+    connection = sqlite3.connect(path)
+    connection.execute(f"CREATE TABLE t (query TEXT, optimal_response TEXT, {column.decode('latin-1')})")
+    connection.commit()
+    connection.close()
+    path.write_bytes(path.read_bytes().replace("\xff".encode(), b"\xff\xfe"))
+
+    with pytest.raises(ConfigurationError, match=r"odd\.db: its schema cannot be read .*Name another table"):
+        list(read_telemetry(_query(path, table="t")))
+
+
+@pytest.mark.parametrize(
+    ("kind", "read"),
+    [
+        (sa.Integer(), "c"),
+        (sa.Numeric(), "c"),
+        (sa.Text(), "substr(c, 1, 20001)"),
+        (sa.LargeBinary(), "substr(c, 1, 20001)"),
+        (sa.JSON(), "convert_to(substr(CAST(c AS TEXT), 1, 20001), 'UTF8')"),
+    ],
+)
+def test_what_postgresql_is_asked_for(kind: "sa.types.TypeEngine[Any]", read: str) -> None:
+    """Numbers as they are, texts and bytes cut, all else as bytes, which do not train."""
+    bound = {"literal_binds": True}
+
+    assert str(beginning(sa.column("c"), kind).compile(compile_kwargs=bound)) == read.replace(
+        "20001", str(MAX_TEXT + 1)
+    )
