@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
+from uuid import uuid4
 
 import dagster as dg
 
 from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.liveness import at_work, fail_abandoned
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
 from mens_pipeline.settings import Settings
 
@@ -67,12 +69,15 @@ def run_graph(
     Raises:
         ConfigurationError: The Dagster instance cannot be opened.
     """
-    started = perf_counter()
+    started, run_id = perf_counter(), str(uuid4())
     job = definitions.resolve_job_def(job_name)
     ops = {"qlora_adapter": {"config": dict(training)}} if training is not None else {}
-    with open_instance(settings.dagster_home) as instance:
+    home = settings.dagster_home
+    with open_instance(home, is_headless=True) as instance, at_work(home, run_id):
+        fail_abandoned(home, instance)
         result = job.execute_in_process(
             instance=instance,
+            run_id=run_id,
             resources={"workspace": VoxWorkspace(root=str(settings.source_root))},
             run_config={"loggers": {"progress": {}}, "ops": ops},
             raise_on_error=False,

@@ -86,6 +86,28 @@ def test_everything_is_written_below_the_home(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "home").iterdir()} >= {"dagster.yaml", "history"}
 
 
+@pytest.fixture
+def moved(tmp_path: Path) -> Path:
+    """A home whose link leads to where the clone was before."""
+    (tmp_path / "dagster.yaml").symlink_to(tmp_path / "old-clone" / "dagster.yaml")
+    return tmp_path
+
+
+def test_a_clone_that_was_moved_is_linked_anew(moved: Path) -> None:
+    """By `mens run`, and by `make ui`."""
+    with open_instance(moved) as instance:
+        assert instance.run_monitoring_enabled
+    assert (moved / "dagster.yaml").resolve() == PROJECT_ROOT / "dagster.yaml"
+
+
+def test_make_links_a_moved_clone_anew(moved: Path) -> None:
+    """The rule that `make ui` rests on."""
+    command = ["make", "-s", "-C", str(PROJECT_ROOT), f"DAGSTER_HOME={moved}", f"{moved}/dagster.yaml"]
+    subprocess.run(command, check=True)
+
+    assert (moved / "dagster.yaml").resolve() == PROJECT_ROOT / "dagster.yaml"
+
+
 def test_the_recipe_for_postgres_is_the_same_but_for_storage() -> None:
     """What is changed in one is changed in the other."""
     ours = yaml.safe_load((PROJECT_ROOT / "dagster.yaml").read_text(encoding="utf-8"))
