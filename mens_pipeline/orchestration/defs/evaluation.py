@@ -6,6 +6,8 @@ import dagster as dg
 
 from mens_pipeline.corpus.heldout_split import HELDOUT
 from mens_pipeline.corpus.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
+from mens_pipeline.corpus.mixed_train_set import TRAIN
 from mens_pipeline.corpus.yaml_file import load_model
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import (
@@ -47,6 +49,7 @@ def eval_results(
 
     Answers are kept: the base answers the same requests once, not every night.
     """
+    _refuse_what_was_trained_on(store)
     settings = load_settings()
     benchmark = load_benchmark(settings.benchmark_dir) if settings.benchmark else None
     run, device, decoding = store.latest(ADAPTER).path, compute.resolve(), load_model(EVALUATION, Decoding)
@@ -84,6 +87,20 @@ def beats_the_base(store: ArtifactStoreResource) -> dg.AssetCheckResult:
             "p_value": difference.p_value,
         },
     )
+
+
+def _refuse_what_was_trained_on(store: ArtifactStoreResource) -> None:
+    """See that the adapter was trained on the train set beside these very held-out requests."""
+    adapter, mixed, split = store.latest(ADAPTER), store.latest(MIXED), store.latest(SPLIT)
+    trained_on, train_set = adapter.manifest["inputs"]["contract"]["train_sha256"], mixed.manifest["outputs"][TRAIN]
+    if mixed.manifest["inputs"]["heldout_split"] != split.key:
+        found = f"mixed_train_set {mixed.key[:12]} is of another heldout_split than the latest, {split.key[:12]}"
+    elif trained_on != train_set["sha256"]:
+        found = f"qlora_adapter {adapter.key[:12]} was trained on another set than mixed_train_set {mixed.key[:12]}"
+    else:
+        return
+    advice = "Materialise mixed_train_set and qlora_adapter first."
+    raise dg.Failure(f"{found}: it may have seen what it would be asked. {advice}", allow_retries=False)
 
 
 def _figures(results: EvalResults) -> dict[str, Any]:
