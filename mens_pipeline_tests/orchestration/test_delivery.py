@@ -102,7 +102,7 @@ def test_a_champion_is_merged_and_handed_on(
 def test_publishing_needs_a_place_and_a_token(
     champion: ArtifactStore, instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Off until MENS_HUB_REPO is set; then a token is needed, before anything is sent."""
+    """Off until MENS_HUB_REPO is set; then a token is needed, before anything is merged, and when it is sent alone."""
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MENS_HUB_REPO"):
         monkeypatch.delenv(name, raising=False)
@@ -110,11 +110,17 @@ def test_publishing_needs_a_place_and_a_token(
     asked = _run(champion.root, instance, config={**merged, "serving_handoff": {"config": {"publish": True}}})
     monkeypatch.setenv("MENS_HUB_REPO", "vox/coder")
     tokenless = _run(champion.root, instance, config=merged)
+    misnamed = _run(champion.root, instance, config={"serving_handoff": {"config": {"revision": "a b"}}})
     off = _run(champion.root, instance, config={**merged, "serving_handoff": {"config": {"publish": False}}})
+    only_merged = _run(champion.root, instance, "merged_model", config=merged)
+    alone = _run(champion.root, instance, "serving_handoff")
 
-    assert "set MENS_HUB_REPO to OWNER/NAME" in _failure(asked, "serving_handoff")
-    assert "HF_TOKEN: not set" in _failure(tokenless, "serving_handoff")
+    assert "set MENS_HUB_REPO to OWNER/NAME" in _failure(asked, "merged_model")
+    assert "HF_TOKEN: not set" in _failure(tokenless, "merged_model")
+    assert "no name of a branch" in _failure(misnamed, "merged_model")
     assert off.success
+    assert only_merged.success
+    assert "HF_TOKEN: not set" in _failure(alone, "serving_handoff")
 
 
 def test_without_a_champion_nothing_is_merged(tmp_path: Path, instance: dg.DagsterInstance) -> None:

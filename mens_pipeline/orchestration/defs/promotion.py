@@ -18,9 +18,10 @@ from mens_pipeline.evaluation.policy import GateName, Thresholds
 from mens_pipeline.evaluation.prepare import adapter_digest
 from mens_pipeline.evaluation.promotion import Promotion, promote
 from mens_pipeline.evaluation.receipt import RECEIPT, Receipt, gate_of
+from mens_pipeline.orchestration.choices import demanded
 from mens_pipeline.orchestration.defs.evaluation import eval_results
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
-from mens_pipeline.settings import Settings, load_settings, present_of, thresholds_of
+from mens_pipeline.settings import Settings, load_settings, present_of
 from mens_pipeline.training.job import ADAPTER as ADAPTER_FOLDER
 from mens_pipeline.training.manifest import CARD
 from mens_pipeline.training.markdown import plain
@@ -155,11 +156,8 @@ def promoted_adapter(
 
 def _thresholds(config: GateConfig, settings: Settings) -> Thresholds:
     """What is demanded in this run."""
-    if config.benchmark_min_pass_rate and not settings.benchmark:
-        advice = "Unset VOX_BENCHMARK, or leave benchmark_min_pass_rate out."
-        raise dg.Failure(f"VOX_BENCHMARK=0: the benchmark has no say. {advice}", allow_retries=False)
     try:
-        return thresholds_of(settings).raised(config.benchmark_min_pass_rate)
+        return demanded(settings, config.benchmark_min_pass_rate)
     except MensError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
 
