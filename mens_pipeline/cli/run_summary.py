@@ -65,6 +65,8 @@ def _updates(adapter: Mapping[str, Any]) -> str:
 def _next(figures: Figures, command: str, *, is_good: bool) -> str:
     if not is_good and figures.get("benchmark_gate", {}).get("passed") is False:
         return f"open the report; other data or another recipe make another adapter: {command} run --preset NAME"
+    if not is_good and "benchmark_gate" in figures and "promoted_adapter" not in figures:
+        return "see above why an adapter that passed was not promoted"
     if not is_good:
         return "mend what failed, and run the same again: what is done is reused"
     if "promoted_adapter" in figures:

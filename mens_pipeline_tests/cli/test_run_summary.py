@@ -72,14 +72,21 @@ def test_a_champion_is_named() -> None:
 
 @pytest.mark.parametrize(
     "figures",
-    [{}, {"mixed_train_set": _TRAIN_SET}, {"benchmark_gate": {**_GATE, "passed": True}}],
-    ids=["a check of the sources", "training", "promotion"],
+    [{}, {"mixed_train_set": _TRAIN_SET}],
+    ids=["a check of the sources", "training"],
 )
 def test_what_failed_is_to_be_mended(figures: dict[str, dict[str, Any]]) -> None:
     """Wherever it failed; checks and errors stand above."""
     text = _lines(is_good=False, **figures)
 
     assert text.endswith("next        mend what failed, and run the same again: what is done is reused")
+
+
+def test_an_adapter_that_passed_and_was_not_promoted_has_its_reason_above() -> None:
+    """It was taken out of use by a rollback, or what it was judged by has changed since."""
+    text = _lines(is_good=False, benchmark_gate={**_GATE, "passed": True})
+
+    assert text.endswith("next        see above why an adapter that passed was not promoted")
 
 
 @pytest.mark.parametrize(

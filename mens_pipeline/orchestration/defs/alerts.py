@@ -38,7 +38,7 @@ def _unpromoted_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         run_status=dg.DagsterRunStatus.SUCCESS,
         monitored_jobs=[whole_graph],
         default_status=status,
-        description="Warns of a run of the whole graph that ended well, and whose adapter the gate refused.",
+        description="Warns of a run of the whole graph that ended well, and promoted nothing.",
     )
     def unpromoted(context: dg.RunStatusSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run
@@ -47,7 +47,7 @@ def _unpromoted_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         if _has(context, dg.DagsterEventType.ASSET_MATERIALIZATION):
             return dg.SkipReason(f"run {run.run_id} promoted its adapter, or confirmed the one in use")
         context.log.warning(
-            "run %s of %s promoted nothing: the gate refused its adapter, see the check gate_passed",
+            "run %s of %s promoted nothing: the gate refused its adapter, or a rollback had; see its promoted_adapter",
             run.run_id,
             run.job_name,
         )
