@@ -19,6 +19,7 @@ from mens_pipeline.orchestration.defs.delivery import (
     serving_handoff,
     writes_what_was_judged,
 )
+from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.merger import Merger
@@ -37,7 +38,7 @@ def champion(tmp_path_factory: pytest.TempPathFactory) -> ArtifactStore:
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
     """An instance of its own."""
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as found:
+    with open_instance(tmp_path / "home") as found:
         yield found
 
 
@@ -86,6 +87,17 @@ def test_a_champion_is_merged_and_handed_on(
     (shown,) = first.asset_materializations_for_node("serving_handoff")
     assert "40/40 (100.0 %" in str(shown.metadata["card"].value)
     assert shown.metadata["commit"].value == "not published"
+
+    named = ServingHandoff.model_validate_json((handed.path / HANDOFF).read_text()).mens.files[0]
+    path, resource = handed.path / named.path, ArtifactStoreResource(root=str(champion.root))
+    as_written = path.read_bytes()
+    for spoil in (lambda: path.write_bytes(as_written + b" "), path.unlink):
+        spoil()
+        check = handed_files_as_written(resource)
+        assert isinstance(check, dg.AssetCheckResult)
+        assert not check.passed
+        assert check.metadata["changed"].value == named.path
+        path.write_bytes(as_written)
 
     assert merged is not None
     worse = report_in(merged.path).model_copy(update={"passed": False, "reasons": ("Other tokens.",)})

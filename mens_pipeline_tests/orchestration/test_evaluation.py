@@ -12,13 +12,13 @@ from mens_pipeline.corpus.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.mixed_train_set import TRAIN
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
-from mens_pipeline.orchestration.defs.evaluation import eval_results
+from mens_pipeline.orchestration.defs.evaluation import beats_the_base, eval_results
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.generator import Generator
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
-from mens_pipeline_tests.evaluation.runs import fill_trained
+from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained, trained
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 
@@ -87,3 +87,16 @@ def test_a_train_set_of_another_split_is_not_relied_on(store: ArtifactStore) -> 
     _split(store, 0.2)
 
     assert "is of another heldout_split than the latest" in _failure(store)
+
+
+@pytest.mark.parametrize(("num_good", "passed"), [(40, True), (6, True), (5, False), (0, False)])
+def test_a_gain_that_chance_would_give_is_a_warning(tmp_path: Path, num_good: int, *, passed: bool) -> None:
+    """The base answers none of forty; five good answers come by chance once in sixteen times."""
+    store = ArtifactStore(tmp_path / "store")
+    evaluated(trained(tmp_path / "run"), store, num_good)
+    result = beats_the_base(ArtifactStoreResource(root=str(store.root)))
+
+    assert isinstance(result, dg.AssetCheckResult)
+    assert result.passed is passed
+    assert result.severity is dg.AssetCheckSeverity.WARN
+    assert str(result.metadata["adapter"].value).startswith(f"{num_good}/40")

@@ -86,6 +86,20 @@ def test_everything_is_written_below_the_home(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "home").iterdir()} >= {"dagster.yaml", "history"}
 
 
+def test_the_tests_write_nothing_into_the_home_of_the_user(tmp_path: Path) -> None:
+    """However they are started: Dagster would keep the identity of its telemetry there."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "PYTEST", "XDG"))}
+    test = PROJECT_ROOT / "mens_pipeline_tests" / "orchestration" / "test_promotion.py"
+    chosen = ["-k", "a_good_adapter_is_promoted", "-p", "no:cacheprovider", "-q", str(test)]
+    command = [sys.executable, "-m", "pytest", *chosen]
+    environment = {**kept, "HOME": str(tmp_path)}
+    done = subprocess.run(command, cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.fixture
 def moved(tmp_path: Path) -> Path:
     """A home whose link leads to where the clone was before."""

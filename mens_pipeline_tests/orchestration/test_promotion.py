@@ -34,7 +34,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
     """An instance of its own."""
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as found:
+    with open_instance(tmp_path / "home") as found:
         yield found
 
 

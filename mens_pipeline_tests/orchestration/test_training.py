@@ -14,6 +14,7 @@ from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.definitions import defs
 from mens_pipeline.orchestration.defs.promotion import GateConfig
 from mens_pipeline.orchestration.defs.training import loss_fell, only_the_adapter_changed, qlora_adapter
+from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
@@ -52,7 +53,7 @@ def test_a_train_set_becomes_an_adapter_once(tmp_path: Path) -> None:
     """Real NF4, a process of its own, live observations; a second run trains nothing, a forced one gives the same."""
     root = tmp_path / "store"
     artifact_in(root, MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+    with open_instance(tmp_path / "home") as instance:
         results = [
             _materialise(root, instance),
             _materialise(root, instance),
@@ -83,7 +84,7 @@ def test_a_train_set_becomes_an_adapter_once(tmp_path: Path) -> None:
 def test_too_few_rows_do_not_train(tmp_path: Path) -> None:
     """Forty-nine are refused before any weight is loaded, and the run says so."""
     artifact_in(tmp_path / "store", MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(49)))
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+    with open_instance(tmp_path / "home") as instance:
         result = _materialise(tmp_path / "store", instance)
     (failure,) = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
 

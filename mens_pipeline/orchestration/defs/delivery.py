@@ -25,6 +25,7 @@ from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.prepare import Conditions, answer_fits
 from mens_pipeline.orchestration.choices import config_of
 from mens_pipeline.orchestration.defs.promotion import promoted_adapter
+from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.merger import Merger
@@ -57,6 +58,7 @@ class HandoffConfig(dg.Config):
     group_name="delivery",
     deps=[promoted_adapter],
     kinds={"huggingface"},
+    owners=OWNERS,
     code_version="1",
     pool="gpu",
 )
@@ -116,7 +118,7 @@ def writes_what_was_judged(store: ArtifactStoreResource) -> dg.AssetCheckResult:
     )
 
 
-@dg.asset(group_name="delivery", deps=[merged_model], kinds={"json"}, code_version="1")
+@dg.asset(group_name="delivery", deps=[merged_model], kinds={"json"}, owners=OWNERS, code_version="1")
 def serving_handoff(config: HandoffConfig, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """What a serving system needs to know: files with their hashes, template, stop tokens, verdict; the card besides.
 

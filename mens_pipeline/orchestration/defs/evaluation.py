@@ -23,6 +23,7 @@ from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, EvalResult
 from mens_pipeline.evaluation.scores import Scores
 from mens_pipeline.orchestration.defs.split import heldout_split
 from mens_pipeline.orchestration.defs.training import qlora_adapter
+from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.generator import Generator
@@ -39,6 +40,7 @@ _SHOWN = (
     group_name="evaluation",
     deps=[qlora_adapter, heldout_split],
     kinds={"huggingface", "json"},
+    owners=OWNERS,
     code_version="1",
     pool="gpu",
 )

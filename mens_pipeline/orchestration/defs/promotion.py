@@ -21,6 +21,7 @@ from mens_pipeline.evaluation.receipt import RECEIPT, Receipt, gate_of
 from mens_pipeline.orchestration.champion import champion_metadata
 from mens_pipeline.orchestration.choices import demanded
 from mens_pipeline.orchestration.defs.evaluation import eval_results
+from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.settings import Settings, load_settings, present_of
 from mens_pipeline.training.markdown import plain
@@ -43,7 +44,7 @@ class GateConfig(dg.Config):
     )
 
 
-@dg.asset(group_name="evaluation", deps=[eval_results], kinds={"json"}, code_version="2")
+@dg.asset(group_name="evaluation", deps=[eval_results], kinds={"json"}, owners=OWNERS, code_version="2")
 def benchmark_gate(config: GateConfig, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """The verdict on the adapter: what was measured, what config/gates.yaml requires, bound by hash to both.
 
@@ -125,6 +126,7 @@ def gate_checks(context: dg.AssetCheckExecutionContext, store: ArtifactStoreReso
     group_name="delivery",
     deps=[benchmark_gate],
     kinds={"huggingface"},
+    owners=OWNERS,
     code_version="1",
     output_required=False,
     freshness_policy=FRESHNESS,

