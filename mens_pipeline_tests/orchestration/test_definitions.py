@@ -109,6 +109,13 @@ def test_it_can_be_loaded_and_run(location: dg.Definitions) -> None:
     dg.Definitions.validate_loadable(location)
 
 
+def test_steps_are_forked_from_a_process_that_has_loaded_it(location: dg.Definitions) -> None:
+    """A new process for each step would load it anew, some seconds each."""
+    jobs = [job for job in location.resolve_all_job_defs() if not job.name.startswith("__")]
+
+    assert {job.executor_def.name for job in jobs} == {"forking_executor"}
+
+
 def test_every_asset_is_described(location: dg.Definitions) -> None:
     """A group, a description and what it is made with for each; an owner and a version for what is made."""
     for spec in location.resolve_all_asset_specs():
