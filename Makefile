@@ -51,7 +51,7 @@ ui: install $(DAGSTER_HOME)/dagster.yaml  ## Open the Dagster UI on http://local
 
 $(DAGSTER_HOME)/dagster.yaml:
 	@mkdir -p $(DAGSTER_HOME)
-	@ln -s $(CURDIR)/dagster.yaml $@
+	@ln -sfn $(CURDIR)/dagster.yaml $@
 
 bench: install  ## Measure front end, interpreter, tokenizer, corpus (also SOURCE=DIR), training and generation on build.
 	$(BIN)/python -m mens_pipeline_tests.bench.front_end

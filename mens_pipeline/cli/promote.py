@@ -39,6 +39,7 @@ def promote(
     from mens_pipeline.corpus.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.evaluation import promotion  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.history import history_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.orchestration.champion import report_champion  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
     from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
 
@@ -64,6 +65,8 @@ def promote(
     before = f", before it {done.previous[:12]}" if done.previous and done.changed else ""
     note = "" if done.changed else " already"
     say(f"champion{note}: {done.champion.key[:12]} in {done.champion.path}{before}")
+    if done.changed:
+        report_champion(done, store, settings.dagster_home)
 
 
 def override(

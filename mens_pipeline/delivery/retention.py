@@ -45,9 +45,10 @@ class Days(_Strict):
 
 
 class RetentionPolicy(_Strict):
-    """How long the store keeps what the pipeline makes."""
+    """How long the store keeps what the pipeline makes, and Dagster its runs."""
 
     days: Days
+    runs: int = Field(ge=1, description="Days that the Dagster instance keeps finished runs.")
     newest: int = Field(ge=1, description="Artifacts of every other kind that are kept.")
     abandoned_days: int = Field(ge=1, description="Age of a work folder that nobody comes back to.")
 

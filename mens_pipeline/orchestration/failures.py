@@ -1,7 +1,10 @@
 """Why a step failed, in one line for people."""
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
+
+import dagster as dg
 
 _PREFIX: Final = re.compile(r"^(mens_pipeline\.errors|dagster\.[\w.]+)\.\w+: ")
 
@@ -29,3 +32,14 @@ def reason_of(error: ErrorInfo) -> str:
     text = (error.cause or error).message.strip()
     lines = (line.strip() for line in _PREFIX.sub("", text).splitlines())
     return " ".join(line for line in lines if line)
+
+
+def reasons_of(failures: Iterable[dg.DagsterEvent]) -> Iterator[str]:
+    """Step and reason of each step that failed by itself.
+
+    Args:
+        failures: The events of failed steps.
+    """
+    for event in failures:
+        error = event.step_failure_data.error
+        yield f"{event.step_key}: {reason_of(error) if error is not None else event.message}"

@@ -1,13 +1,19 @@
 """The whole graph in one process, without a server, in the instance that the UI shows."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
+from uuid import uuid4
 
 import dagster as dg
+from dagster._core.events import RunFailureReason
 
+from mens_pipeline.orchestration.failures import reasons_of
 from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.liveness import at_work, fail_abandoned
+from mens_pipeline.orchestration.progress import PROGRESS_LOGGER
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
 from mens_pipeline.settings import Settings
 
@@ -36,6 +42,7 @@ class GraphOutcome:
     Attributes:
         run_id: The run in the Dagster instance.
         success: No step failed and no blocking check refused.
+        is_interrupted: Somebody stopped it; it is recorded as canceled.
         checks: The checks that ran.
         figures: Asset -> its metadata, plain values only.
         seconds: How long it took.
@@ -43,6 +50,7 @@ class GraphOutcome:
 
     run_id: str
     success: bool
+    is_interrupted: bool
     checks: tuple[CheckOutcome, ...]
     figures: dict[str, dict[str, Any]]
     seconds: float
@@ -67,23 +75,40 @@ def run_graph(
     Raises:
         ConfigurationError: The Dagster instance cannot be opened.
     """
-    started = perf_counter()
+    started, run_id = perf_counter(), str(uuid4())
     job = definitions.resolve_job_def(job_name)
     ops = {"qlora_adapter": {"config": dict(training)}} if training is not None else {}
-    with open_instance(settings.dagster_home) as instance:
+    home = settings.dagster_home
+    with open_instance(home, is_headless=True) as instance, at_work(home, run_id):
+        fail_abandoned(home, instance)
         result = job.execute_in_process(
             instance=instance,
+            run_id=run_id,
             resources={"workspace": VoxWorkspace(root=str(settings.source_root))},
             run_config={"loggers": {"progress": {}}, "ops": ops},
             raise_on_error=False,
         )
+        is_interrupted = _is_interrupted(result)
+        if is_interrupted:
+            instance.report_run_canceled(result.dagster_run, "It was interrupted where it was started.")
+        elif not result.success:  # the sensors of alerts see runs of a server alone
+            reasons = "; ".join(reasons_of(result.get_step_failure_events()))
+            logging.getLogger(PROGRESS_LOGGER).error("run %s of %s failed: %s", run_id, job_name, reasons)
         checks = tuple(_outcome(evaluation) for evaluation in result.get_asset_check_evaluations())
         figures = {
             event.asset_key.to_user_string(): _plain(event.step_materialization_data.materialization.metadata)
             for event in result.filter_events(lambda event: event.is_step_materialization)
             if event.asset_key is not None
         }
-    return GraphOutcome(result.run_id, result.success, checks, figures, perf_counter() - started)
+    return GraphOutcome(run_id, result.success, is_interrupted, checks, figures, perf_counter() - started)
+
+
+def _is_interrupted(result: dg.ExecuteInProcessResult) -> bool:
+    """Whether SIGINT ended it, within a step or between two."""
+    if result.success:
+        return False
+    reason = result.get_run_failure_event().job_failure_data.failure_reason
+    return reason is RunFailureReason.UNEXPECTED_TERMINATION
 
 
 def _plain(metadata: Mapping[str, dg.MetadataValue[Any]]) -> dict[str, Any]:

@@ -1,18 +1,26 @@
 """The Dagster instance on this machine."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Final
 
 import dagster as dg
+from dagster._core.instance.ref import InstanceRef
 
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import PROJECT_ROOT
 
+_HEADLESS: Final[Mapping[str, Any]] = {"concurrency": {"pools": {"granularity": "run"}}}
+"""Of runs without a server: none takes a slot of a pool. A process that is killed keeps its slot until a daemon frees
+it, and there may be none; the lock of the device lets one process at it all the same, and goes with its holder."""
 
-def open_instance(home: Path) -> dg.DagsterInstance:
+
+def open_instance(home: Path, *, is_headless: bool = False) -> dg.DagsterInstance:
     """The instance whose runs the UI shows; its folder is made on first use.
 
     Args:
         home: `DAGSTER_HOME`.
+        is_headless: Whether a run is executed in this process, without queue and daemon.
 
     Raises:
         ConfigurationError: The folder cannot be made or its `dagster.yaml` is wrong.
@@ -21,10 +29,12 @@ def open_instance(home: Path) -> dg.DagsterInstance:
     try:
         home.mkdir(parents=True, exist_ok=True)
         if not config.exists():
+            config.unlink(missing_ok=True)  # a link that a clone left behind when it was moved
             config.symlink_to(PROJECT_ROOT / "dagster.yaml")
     except OSError as error:
         raise ConfigurationError(f"{home}: {error.strerror}. Set DAGSTER_HOME to a folder you may write.") from error
     try:
-        return dg.DagsterInstance.from_config(str(home.resolve()))
+        reference = InstanceRef.from_dir(str(home.resolve()), overrides=_HEADLESS if is_headless else {})
+        return dg.DagsterInstance.from_ref(reference)
     except dg.DagsterInvalidConfigError as error:
         raise ConfigurationError(f"{config}: {error}. Correct the file.") from error

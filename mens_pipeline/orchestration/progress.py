@@ -35,6 +35,8 @@ class _EventHandler(logging.Handler):
             error = getattr(event.event_specific_data, "error", None)
             if error is not None:
                 logging.getLogger(PROGRESS_LOGGER).error("%s", reason_of(error))
+        elif event is not None and event.is_engine_event and "pool" in event.engine_event_data.metadata:
+            logging.getLogger(PROGRESS_LOGGER).info("waiting: %s: %s", step, event.message)
 
 
 @dg.logger

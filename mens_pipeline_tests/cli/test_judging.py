@@ -47,6 +47,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
     """A store of its own, and no benchmark."""
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("VOX_BENCHMARK", "0")
     return ArtifactStore(tmp_path / "store")
 

@@ -2,17 +2,26 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import dagster as dg
 import pytest
+
+from mens_pipeline.orchestration.instance import open_instance
+
+_COMMAND = [sys.executable, "-m", "mens_pipeline.cli", "run"]
+
+
+def _environment(home: Path) -> dict[str, str]:
+    return {**os.environ, "DAGSTER_HOME": str(home), "MENS_STORE_ROOT": f"{home}-store"}
 
 
 def _run(home: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "DAGSTER_HOME": str(home), "MENS_STORE_ROOT": f"{home}-store"}
-    command = [sys.executable, "-m", "mens_pipeline.cli", "run", "--no-train", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    command = [*_COMMAND, "--no-train", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=_environment(home))
 
 
 @pytest.fixture
@@ -30,6 +39,7 @@ def test_seed_data_passes_and_says_how_much(home: Path) -> None:
     assert "different pairs" in result.stdout
     assert "start: vox_sources" in result.stderr
     assert "done: extracted_corpus" in result.stderr
+    assert result.stdout.count(f"{sys.executable} -m mens_pipeline.cli run goes on to the adapter") == 1
     assert (home / "dagster.yaml").is_symlink()
 
 
@@ -52,6 +62,9 @@ def test_an_empty_workspace_is_refused(home: Path, tmp_path: Path) -> None:
 
     assert result.returncode == 1
     assert "accepted: 0/0" in result.stdout
+    assert "next        mend what failed" in result.stdout
+    (line,) = [line for line in result.stderr.splitlines() if " of train_set failed: " in line]
+    assert "source_parse_rate" in line
 
 
 @pytest.mark.parametrize("make_home", [Path.mkdir, Path.touch], ids=["bad config", "file in the way"])
@@ -75,3 +88,43 @@ def test_a_missing_workspace_is_misuse(home: Path, tmp_path: Path) -> None:
 
     assert result.returncode == 2
     assert "no such folder. Name a Vox workspace with --source-root" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "message"),
+    [
+        (("--preset", "cpu_dem"), {}, "preset cpu_dem: there is none. Did you mean cpu_demo?"),
+        ((), {"VOX_EVAL_POLICY": "typo"}, "policy typo: not in config/gates.yaml"),
+        ((), {"MENS_TRAIN_LORA_R": "0"}, "lora_r: Input should be greater than or equal to 1 (environment)"),
+    ],
+)
+def test_a_wrong_setting_is_misuse(
+    home: Path, arguments: tuple[str, ...], environment: dict[str, str], message: str
+) -> None:
+    """Told before anything is made."""
+    done = subprocess.run(
+        [*_COMMAND, *arguments], capture_output=True, text=True, check=False, env=_environment(home) | environment
+    )
+
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert not home.exists()
+
+
+def test_an_interrupted_run_is_canceled(home: Path) -> None:
+    """Ctrl-C is no refusal: exit code 130, what to do, and a run that Dagster shows as canceled."""
+    process = subprocess.Popen(
+        [*_COMMAND, "--no-train"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment(home)
+    )
+    assert process.stderr is not None
+    assert any("start: extracted_corpus" in line for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=120)
+    with open_instance(home) as instance:
+        (run,) = instance.get_runs()
+
+    assert process.returncode == 130
+    assert "interrupted; run the same again" in stderr
+    assert "Traceback" not in stderr
+    assert stdout == ""
+    assert run.status is dg.DagsterRunStatus.CANCELED

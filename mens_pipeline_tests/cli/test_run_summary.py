@@ -1,35 +1,63 @@
 """The last lines of a run of the whole graph."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
-from mens_pipeline.cli.run_summary import summary_of
+import pytest
+
+from mens_pipeline.cli.run_summary import called_as, summary_of
 
 _TRAIN_SET = {"num_distinct": 2704, "reused": False}
-_ADAPTER = {"num_updates": 150, "train/seconds": 450.0, "first_loss": 1.4, "last_loss": 0.6, "reused": True}
+_ADAPTER = {
+    "num_updates": 150,
+    "num_planned_updates": 150,
+    "train/seconds": 450.0,
+    "first_loss": 1.4,
+    "last_loss": 0.6,
+    "reused": True,
+}
 _RESULTS = {"heldout: parse rate": "80/112 (71.4 %), base 0/112 (0.0 %)", "missing_constructs": "form"}
 _GATE = {"passed": False, "policy": "ci", "reused": False, "reasons": "- parse_rate: too low", "report": "r.html"}
 _CHAMPION = {"champion": "folder", "changed": True}
 
 
-def _lines(**figures: dict[str, Any]) -> str:
-    return "\n".join(summary_of(figures))
+def _lines(*, is_good: bool = True, **figures: dict[str, Any]) -> str:
+    return "\n".join(summary_of(figures, is_good=is_good, command=".venv/bin/mens"))
 
 
 def test_a_train_set_alone_leads_to_the_adapter() -> None:
     """What `--no-train` gives."""
     assert _lines(mixed_train_set=_TRAIN_SET) == (
-        "train set   2704 different pairs\nnext        mens run goes on to the adapter"
+        "train set   2704 different pairs\nnext        .venv/bin/mens run goes on to the adapter"
     )
 
 
 def test_a_refusal_shows_reasons_and_report() -> None:
-    """The scores of both models stand above it."""
-    text = _lines(mixed_train_set=_TRAIN_SET, qlora_adapter=_ADAPTER, eval_results=_RESULTS, benchmark_gate=_GATE)
+    """The scores of both models stand above it; training the same again would give the same adapter."""
+    text = _lines(
+        is_good=False,
+        mixed_train_set=_TRAIN_SET,
+        qlora_adapter=_ADAPTER,
+        eval_results=_RESULTS,
+        benchmark_gate=_GATE,
+    )
 
     assert "150 updates in 7.5 min, loss 1.400 at first, 0.600 at last, nothing had changed" in text
     assert "heldout     parse rate 80/112 (71.4 %), base 0/112 (0.0 %)" in text
     assert "verdict     refused, policy ci\n            - parse_rate: too low\nreport      r.html" in text
-    assert text.endswith("next        open the report; mens run --force-train trains again")
+    assert text.endswith(
+        "reused      1/3 stages\n"
+        "next        open the report; other data or another recipe make another adapter: "
+        ".venv/bin/mens run --preset NAME"
+    )
+
+
+def test_training_that_the_clock_ended_says_so() -> None:
+    """How far it came, and how far it would have gone."""
+    text = _lines(qlora_adapter={**_ADAPTER, "num_updates": 142, "train/seconds": 545.0})
+
+    assert "training    stopped after 9.1 min at 142 of 150 updates, loss 1.400 at first" in text
 
 
 def test_a_champion_is_named() -> None:
@@ -37,9 +65,45 @@ def test_a_champion_is_named() -> None:
     gate = {**_GATE, "passed": True}
 
     assert "champion    folder\n" in _lines(benchmark_gate=gate, promoted_adapter=_CHAMPION)
-    assert "champion    folder, as before\n" in _lines(promoted_adapter={**_CHAMPION, "changed": False})
+    text = _lines(promoted_adapter={**_CHAMPION, "changed": False})
+    assert "champion    folder, as before\n" in text
+    assert text.endswith("make ui shows the graph; .venv/bin/mens promote --history shows every champion")
 
 
-def test_a_run_that_made_nothing_says_nothing() -> None:
-    """Its checks and errors stand above."""
-    assert _lines() == ""
+@pytest.mark.parametrize(
+    "figures",
+    [{}, {"mixed_train_set": _TRAIN_SET}],
+    ids=["a check of the sources", "training"],
+)
+def test_what_failed_is_to_be_mended(figures: dict[str, dict[str, Any]]) -> None:
+    """Wherever it failed; checks and errors stand above."""
+    text = _lines(is_good=False, **figures)
+
+    assert text.endswith("next        mend what failed, and run the same again: what is done is reused")
+
+
+def test_an_adapter_that_passed_and_was_not_promoted_has_its_reason_above() -> None:
+    """It was taken out of use by a rollback, or what it was judged by has changed since."""
+    text = _lines(is_good=False, benchmark_gate={**_GATE, "passed": True})
+
+    assert text.endswith("next        see above why an adapter that passed was not promoted")
+
+
+@pytest.mark.parametrize(
+    ("program", "shown"),
+    [
+        (".venv/bin/mens", ".venv/bin/mens"),
+        ("{folder}/mens", "mens"),
+        ("/lib/mens_pipeline/cli/__main__.py", f"{sys.executable} -m mens_pipeline.cli"),
+    ],
+    ids=["by its path", "by its name", "as a module"],
+)
+def test_advice_can_be_typed_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, shown: str
+) -> None:
+    """However `mens` was called."""
+    (tmp_path / "mens").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [program.format(folder=tmp_path), "run"])
+
+    assert called_as() == shown

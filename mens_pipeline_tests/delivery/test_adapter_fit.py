@@ -13,6 +13,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.prepare import WEIGHTS
 from mens_pipeline.training.base_model import digest_of_folder
 from mens_pipeline.training.safetensors_header import shapes_in
+from mens_pipeline_tests.training.small_folder import write_folder
 
 _LAYER = "model.layers.0.self_attn.q_proj"
 _A, _B = (f"base_model.model.{_LAYER}.lora_{half}.weight" for half in "AB")
@@ -25,9 +26,7 @@ def _save(path: Path, shapes: dict[str, tuple[int, ...]]) -> None:
 
 def _run(folder: Path, adapter: dict[str, tuple[int, ...]], base: str = f"{_LAYER}.weight", **config: Any) -> Any:
     """An adapter and its base of one layer; the folder of the one, the manifest that names the other."""
-    (folder / "base").mkdir()
-    for name in ("config.json", "tokenizer.json"):
-        (folder / "base" / name).write_text("{}")
+    write_folder(folder / "base")
     _save(folder / "base" / "model.safetensors", {base: (6, 8)})
     (folder / "adapter").mkdir()
     _save(folder / "adapter" / WEIGHTS, adapter)

@@ -21,7 +21,7 @@ _DAYS = {
     "gguf_model": 14,
     "serving_handoff": 14,
 }
-_POLICY = RetentionPolicy.model_validate({"days": _DAYS, "newest": 2, "abandoned_days": 2})
+_POLICY = RetentionPolicy.model_validate({"days": _DAYS, "runs": 90, "newest": 2, "abandoned_days": 2})
 
 
 def _item(kind: str, key: str, days: float, *, mentions: str = "", **fields: Any) -> Item:
@@ -164,7 +164,7 @@ def test_the_shipped_policy_is_what_was_agreed() -> None:
     policy = load_retention(RETENTION)
 
     assert policy.days.model_dump() == _DAYS
-    assert (policy.newest, policy.abandoned_days) == (10, 2)
+    assert (policy.runs, policy.newest, policy.abandoned_days) == (90, 10, 2)
 
 
 @pytest.mark.parametrize(

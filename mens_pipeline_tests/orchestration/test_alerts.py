@@ -98,7 +98,7 @@ def _ended_well(promotes: bool, selection: list[str] | None, capfd: pytest.Captu
     ("promotes", "selection", "words"),
     [
         (True, None, "promoted its adapter, or confirmed the one in use"),
-        (False, None, "promoted nothing: the gate refused its adapter, see the check gate_passed"),
+        (False, None, "promoted nothing: the gate refused its adapter, or a rollback had"),
         (False, ["benchmark_gate"], "was not asked for a promotion"),
     ],
     ids=["promoted", "refused", "not asked"],

@@ -30,28 +30,44 @@ def location() -> dg.Definitions:
     return defs()
 
 
+_PARENTS = {
+    "base_model": {"mixed_train_set"},
+    "benchmark_gate": {"eval_results"},
+    "docs_sources": set(),
+    "eval_results": {"heldout_split", "qlora_adapter"},
+    "extracted_corpus": {"docs_sources", "telemetry_source", "vox_sources"},
+    "heldout_split": {"validated_pairs"},
+    "merged_model": {"promoted_adapter"},
+    "mixed_train_set": {"heldout_split"},
+    "promoted_adapter": {"benchmark_gate"},
+    "qlora_adapter": {"base_model", "mixed_train_set"},
+    "scratch_model": {"mixed_train_set"},
+    "serving_handoff": {"merged_model"},
+    "synthetic_corpus": {"extracted_corpus"},
+    "telemetry_source": set(),
+    "validated_pairs": {"extracted_corpus", "synthetic_corpus"},
+    "vox_sources": set(),
+}
+_SOURCES = {"docs_sources", "telemetry_source", "vox_sources"}
+_TRAIN_SET = {
+    *_SOURCES,
+    *("extracted_corpus", "heldout_split", "mixed_train_set", "synthetic_corpus", "validated_pairs"),
+}
+_JOBS = {
+    "deliver": {"merged_model", "serving_handoff"},
+    "maintenance": set(),
+    "scratch": {"scratch_model"},
+    "train_set": _TRAIN_SET,
+    "whole_graph": _TRAIN_SET | {"base_model", "benchmark_gate", "eval_results", "promoted_adapter", "qlora_adapter"},
+}
+
+
 def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
-    """Assets, checks, jobs, schedules and sensors by name: a change of the graph shows here."""
+    """Assets with what they rest on, checks, jobs with what they make, schedules and sensors: a change shows here."""
     graph = location.resolve_asset_graph()
 
-    assert sorted(key.to_user_string() for key in graph.get_all_asset_keys()) == [
-        "base_model",
-        "benchmark_gate",
-        "docs_sources",
-        "eval_results",
-        "extracted_corpus",
-        "heldout_split",
-        "merged_model",
-        "mixed_train_set",
-        "promoted_adapter",
-        "qlora_adapter",
-        "scratch_model",
-        "serving_handoff",
-        "synthetic_corpus",
-        "telemetry_source",
-        "validated_pairs",
-        "vox_sources",
-    ]
+    found = {key.to_user_string(): graph.get(key).parent_keys for key in graph.get_all_asset_keys()}
+    assert {name: {key.to_user_string() for key in keys} for name, keys in found.items()} == _PARENTS
     assert sorted(key.to_user_string() for key in graph.asset_check_keys) == [
         "benchmark_gate:gate_passed",
         "benchmark_gate:model_coverage",
@@ -74,8 +90,9 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
         "validated_pairs:rows_accounted_for",
         "vox_sources:source_parse_rate",
     ]
-    jobs = sorted(job.name for job in location.resolve_all_job_defs() if not job.name.startswith("__"))
-    assert jobs == ["deliver", "maintenance", "scratch", "train_set", "whole_graph"]
+    jobs = {job.name: job.asset_layer.executable_asset_keys for job in location.resolve_all_job_defs()}
+    made = {name: {key.to_user_string() for key in keys} for name, keys in jobs.items() if not name.startswith("__")}
+    assert made == _JOBS
     repository = location.get_repository_def()
     assert sorted(schedule.name for schedule in repository.schedule_defs) == ["nightly", "weekly_maintenance"]
     assert sorted(sensor.name for sensor in repository.sensor_defs) == [
@@ -110,11 +127,22 @@ def test_nothing_goes_on_behind_a_gate(location: dg.Definitions) -> None:
     assert [path for path in code.rglob("*.py") if "stale_assets_only" in path.read_text(encoding="utf-8")] == []
 
 
+def test_steps_are_forked_from_a_process_that_has_loaded_it(location: dg.Definitions) -> None:
+    """A new process for each step would load it anew, some seconds each."""
+    jobs = [job for job in location.resolve_all_job_defs() if not job.name.startswith("__")]
+
+    assert {job.executor_def.name for job in jobs} == {"forking_executor"}
+
+
 def test_every_asset_is_described(location: dg.Definitions) -> None:
-    """A group and a description for each."""
+    """A group, a description and what it is made with for each; an owner and a version for what is made."""
     for spec in location.resolve_all_asset_specs():
         assert spec.group_name not in {None, "default"}
         assert spec.description
+        assert spec.kinds
+        if spec.key.to_user_string() not in _SOURCES:
+            assert list(spec.owners) == ["team:mens"]
+            assert spec.code_version
 
 
 def test_everything_that_runs_is_described(location: dg.Definitions) -> None:

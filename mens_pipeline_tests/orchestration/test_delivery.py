@@ -19,6 +19,7 @@ from mens_pipeline.orchestration.defs.delivery import (
     serving_handoff,
     writes_what_was_judged,
 )
+from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.merger import Merger
@@ -37,7 +38,7 @@ def champion(tmp_path_factory: pytest.TempPathFactory) -> ArtifactStore:
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
     """An instance of its own."""
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as found:
+    with open_instance(tmp_path / "home") as found:
         yield found
 
 
@@ -87,6 +88,17 @@ def test_a_champion_is_merged_and_handed_on(
     assert "40/40 (100.0 %" in str(shown.metadata["card"].value)
     assert shown.metadata["commit"].value == "not published"
 
+    named = ServingHandoff.model_validate_json((handed.path / HANDOFF).read_text()).mens.files[0]
+    path, resource = handed.path / named.path, ArtifactStoreResource(root=str(champion.root))
+    as_written = path.read_bytes()
+    for spoil in (lambda: path.write_bytes(as_written + b" "), path.unlink):
+        spoil()
+        check = handed_files_as_written(resource)
+        assert isinstance(check, dg.AssetCheckResult)
+        assert not check.passed
+        assert check.metadata["changed"].value == named.path
+        path.write_bytes(as_written)
+
     assert merged is not None
     worse = report_in(merged.path).model_copy(update={"passed": False, "reasons": ("Other tokens.",)})
     (merged.path / MERGE_REPORT).write_text(worse.model_dump_json())
@@ -102,7 +114,7 @@ def test_a_champion_is_merged_and_handed_on(
 def test_publishing_needs_a_place_and_a_token(
     champion: ArtifactStore, instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Off until MENS_HUB_REPO is set; then a token is needed, before anything is sent."""
+    """Off until MENS_HUB_REPO is set; then a token is needed, before anything is merged, and when it is sent alone."""
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MENS_HUB_REPO"):
         monkeypatch.delenv(name, raising=False)
@@ -110,11 +122,17 @@ def test_publishing_needs_a_place_and_a_token(
     asked = _run(champion.root, instance, config={**merged, "serving_handoff": {"config": {"publish": True}}})
     monkeypatch.setenv("MENS_HUB_REPO", "vox/coder")
     tokenless = _run(champion.root, instance, config=merged)
+    misnamed = _run(champion.root, instance, config={"serving_handoff": {"config": {"revision": "a b"}}})
     off = _run(champion.root, instance, config={**merged, "serving_handoff": {"config": {"publish": False}}})
+    only_merged = _run(champion.root, instance, "merged_model", config=merged)
+    alone = _run(champion.root, instance, "serving_handoff")
 
-    assert "set MENS_HUB_REPO to OWNER/NAME" in _failure(asked, "serving_handoff")
-    assert "HF_TOKEN: not set" in _failure(tokenless, "serving_handoff")
+    assert "set MENS_HUB_REPO to OWNER/NAME" in _failure(asked, "merged_model")
+    assert "HF_TOKEN: not set" in _failure(tokenless, "merged_model")
+    assert "no name of a branch" in _failure(misnamed, "merged_model")
     assert off.success
+    assert only_merged.success
+    assert "HF_TOKEN: not set" in _failure(alone, "serving_handoff")
 
 
 def test_without_a_champion_nothing_is_merged(tmp_path: Path, instance: dg.DagsterInstance) -> None:

@@ -1,12 +1,113 @@
-"""What the UI shows of an evaluation."""
+"""What models are asked, as Dagster sees it."""
 
+import json
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from mens_pipeline.corpus.heldout_split import HELDOUT
+from mens_pipeline.corpus.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
+from mens_pipeline.corpus.mixed_train_set import TRAIN
+from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.evaluation.evaluate import Answers, evaluate_answers
 from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.tasks import Suite
-from mens_pipeline.orchestration.defs.evaluation import figures_of, rows_of
+from mens_pipeline.orchestration.defs.evaluation import beats_the_base, eval_results, figures_of, rows_of
+from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.resources.compute import Compute
+from mens_pipeline.orchestration.resources.generator import Generator
+from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, SUBJECT, answers_to, task
+from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained, trained
+from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 _TESTS = "@test fn hidden() { assert(add(1, 2) is 3) }\n"
+
+
+def _split(store: ArtifactStore, share: float) -> Artifact:
+    return store.built(SPLIT, {"share": share}, lambda folder: {"n": (folder / HELDOUT).write_text("")})[0]
+
+
+def _mixed(store: ArtifactStore, split: Artifact, rows: str) -> Artifact:
+    inputs = {"heldout_split": split.key, "rows": rows}
+    return store.built(MIXED, inputs, lambda folder: {"n": (folder / TRAIN).write_text(rows)})[0]
+
+
+def _adapter(store: ArtifactStore, mixed: Artifact) -> None:
+    contract = {"train_sha256": mixed.manifest["outputs"][TRAIN]["sha256"]}
+
+    def write(folder: Path) -> dict[str, Any]:
+        fill_trained(folder, "weights")
+        path = folder / MANIFEST
+        base = write_tiny_base(store.root / "base")
+        manifest = json.loads(path.read_text())
+        manifest["base_model"]["path"] = str(base)
+        path.write_text(json.dumps(manifest))
+        return {}
+
+    store.built(ADAPTER, {"contract": contract}, write)
+
+
+def _failure(store: ArtifactStore) -> str:
+    """What evaluating the latest adapter ends with; the held-out file is empty."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize(
+            [eval_results],
+            instance=instance,
+            resources={
+                "store": ArtifactStoreResource(root=str(store.root)),
+                "compute": Compute(device="cpu"),
+                "generator": Generator(),
+            },
+            raise_on_error=False,
+        )
+    (event,) = result.get_step_failure_events()
+    return str(event.step_failure_data.error)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
+    """An adapter that was trained beside a split of 6 %."""
+    monkeypatch.setenv("VOX_BENCHMARK", "0")
+    store = ArtifactStore(tmp_path / "store")
+    _adapter(store, _mixed(store, _split(store, 0.06), "rows beside 6 %"))
+    return store
+
+
+def test_what_was_trained_beside_this_split_is_asked(store: ArtifactStore) -> None:
+    """Nothing stands in the way but that no request is held out here."""
+    assert "no held-out code" in _failure(store)
+
+
+def test_an_adapter_of_another_train_set_is_not_asked(store: ArtifactStore) -> None:
+    """More files were held out since: the old adapter may have learned them."""
+    _mixed(store, _split(store, 0.2), "rows beside 20 %")
+
+    assert "was trained on another set than mixed_train_set" in _failure(store)
+
+
+def test_a_train_set_of_another_split_is_not_relied_on(store: ArtifactStore) -> None:
+    """The split alone was made anew."""
+    _split(store, 0.2)
+
+    assert "is of another heldout_split than the latest" in _failure(store)
+
+
+@pytest.mark.parametrize(("num_good", "passed"), [(40, True), (6, True), (5, False), (0, False)])
+def test_a_gain_that_chance_would_give_is_a_warning(tmp_path: Path, num_good: int, *, passed: bool) -> None:
+    """The base answers none of forty; five good answers come by chance once in sixteen times."""
+    store = ArtifactStore(tmp_path / "store")
+    evaluated(trained(tmp_path / "run"), store, num_good)
+    result = beats_the_base(ArtifactStoreResource(root=str(store.root)))
+
+    assert isinstance(result, dg.AssetCheckResult)
+    assert result.passed is passed
+    assert result.severity is dg.AssetCheckSeverity.WARN
+    assert str(result.metadata["adapter"].value).startswith(f"{num_good}/40")
 
 
 def test_hidden_tests_are_shown_where_there_are_any() -> None:

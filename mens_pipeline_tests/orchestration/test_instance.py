@@ -86,6 +86,42 @@ def test_everything_is_written_below_the_home(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "home").iterdir()} >= {"dagster.yaml", "history"}
 
 
+def test_the_tests_write_nothing_into_the_home_of_the_user(tmp_path: Path) -> None:
+    """However they are started: Dagster would keep the identity of its telemetry there."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "PYTEST", "XDG"))}
+    test = PROJECT_ROOT / "mens_pipeline_tests" / "orchestration" / "test_promotion.py"
+    chosen = ["-k", "a_good_adapter_is_promoted", "-p", "no:cacheprovider", "-q", str(test)]
+    command = [sys.executable, "-m", "pytest", *chosen]
+    environment = {**kept, "HOME": str(tmp_path)}
+    done = subprocess.run(command, cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def moved(tmp_path: Path) -> Path:
+    """A home whose link leads to where the clone was before."""
+    (tmp_path / "dagster.yaml").symlink_to(tmp_path / "old-clone" / "dagster.yaml")
+    return tmp_path
+
+
+def test_a_clone_that_was_moved_is_linked_anew(moved: Path) -> None:
+    """By `mens run`, and by `make ui`."""
+    with open_instance(moved) as instance:
+        assert instance.run_monitoring_enabled
+    assert (moved / "dagster.yaml").resolve() == PROJECT_ROOT / "dagster.yaml"
+
+
+def test_make_links_a_moved_clone_anew(moved: Path) -> None:
+    """The rule that `make ui` rests on."""
+    command = ["make", "-s", "-C", str(PROJECT_ROOT), f"DAGSTER_HOME={moved}", f"{moved}/dagster.yaml"]
+    subprocess.run(command, check=True)
+
+    assert (moved / "dagster.yaml").resolve() == PROJECT_ROOT / "dagster.yaml"
+
+
 def test_the_recipe_for_postgres_is_the_same_but_for_storage() -> None:
     """What is changed in one is changed in the other."""
     ours = yaml.safe_load((PROJECT_ROOT / "dagster.yaml").read_text(encoding="utf-8"))

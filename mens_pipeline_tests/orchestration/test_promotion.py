@@ -6,7 +6,9 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from typer.testing import CliRunner
 
+from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.heldout_split import HELDOUT
 from mens_pipeline.corpus.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.store import ArtifactStore
@@ -15,6 +17,7 @@ from mens_pipeline.evaluation import benchmark_gate as gate_module
 from mens_pipeline.evaluation.history import champion_key
 from mens_pipeline.evaluation.receipt import FAILED, RECEIPT
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
+from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
@@ -31,7 +34,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
     """An instance of its own."""
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as found:
+    with open_instance(tmp_path / "home") as found:
         yield found
 
 
@@ -220,6 +223,74 @@ def test_a_run_that_failed_at_the_gate_fails_there_again(
     assert not again.success
     assert "promoted_adapter" not in steps
     assert champion_key(store) is None
+
+
+@pytest.fixture
+def rolled_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ArtifactStore, Path]:
+    """A store whose second champion was taken out of use by hand, and the home of its instance."""
+    home, root = tmp_path / "home", tmp_path / "store"
+    with open_instance(home) as instance:
+        for weights in ("first", "second"):
+            assert _promoted(_run(_trained(root, 40, weights).root, instance))
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    monkeypatch.setenv("MENS_STORE_ROOT", str(root))
+    done = CliRunner().invoke(app, ["promote", "--rollback", "--reason", "wrong dialect"])
+    assert done.exit_code == 0, done.output
+    return ArtifactStore(root), home
+
+
+def test_a_rollback_reaches_dagster(rolled_back: tuple[ArtifactStore, Path]) -> None:
+    """The page of the asset shows the adapter that is in use again, and the sensor of the champion fires."""
+    store, home = rolled_back
+    sensor = defs().get_repository_def().get_sensor_def("champion_changed")
+    with open_instance(home) as instance:
+        event = instance.get_latest_materialization_event(promoted_adapter.key)
+        context = dg.build_sensor_context(instance=instance, definitions=defs())
+        (request,) = sensor.evaluate_tick(context).run_requests or ()
+    shown = event.asset_materialization if event is not None else None
+
+    assert shown is not None
+    assert shown.metadata["champion"].value == str(store.root / "promoted_adapter" / (champion_key(store) or ""))
+    assert shown.metadata["changed"].value is True
+    assert shown.tags == {"dagster/data_version": champion_key(store)}
+    assert "wrong dialect" in str(shown.metadata["history"].value)
+    assert request.run_key not in {None, "champion:"}
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_a_rollback_withdrew_is_a_warning_every_night(
+    rolled_back: tuple[ArtifactStore, Path], monkeypatch: pytest.MonkeyPatch, *, strict: bool
+) -> None:
+    """An unchanged corpus gives the same adapter: it stays out of use, and the run fails where the gate is strict."""
+    monkeypatch.setenv("VOX_EVAL_STRICT", str(int(strict)))
+    store, home = rolled_back
+    before = champion_key(store)
+    with open_instance(home) as instance:
+        night = _run(store.root, instance)
+        alone = _run(store.root, instance, promoted_adapter)
+
+    assert night.success is not strict
+    assert not _promoted(night)
+    assert "taken out of use by a rollback" in _failure(alone)
+    assert champion_key(store) == before
+
+
+def test_a_rollback_needs_no_dagster(
+    rolled_back: tuple[ArtifactStore, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where no run was started yet, no instance is made."""
+    store, _ = rolled_back
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "none"))
+    assert _run_again(store)
+
+    assert CliRunner().invoke(app, ["promote", "--rollback"]).exit_code == 0
+    assert not (tmp_path / "none").exists()
+
+
+def _run_again(store: ArtifactStore) -> bool:
+    """Promote a third adapter."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        return _promoted(_run(_trained(store.root, 40, "third").root, instance))
 
 
 def judging_job() -> dg.JobDefinition:

@@ -50,7 +50,9 @@ def test_the_week_removes_what_the_plan_lets_go(repository: dg.RepositoryDefinit
     schedule = repository.get_schedule_def("weekly_maintenance")
     (request,) = schedule.evaluate_tick(dg.build_schedule_context()).run_requests or []
 
-    assert request.run_config["ops"] == {"store_retention": {"config": {"apply": True}}}
+    assert request.run_config["ops"] == {
+        name: {"config": {"apply": True}} for name in ("store_retention", "run_retention")
+    }
     resolved = dg.validate_run_config(repository.get_job("maintenance"), {})
     assert resolved["ops"]["store_retention"]["config"] == {"apply": False}
 

@@ -18,6 +18,7 @@ from mens_pipeline.orchestration.defs.scratch import (
     scratch_model,
     scratch_parameters_as_declared,
 )
+from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
@@ -48,7 +49,7 @@ def test_a_train_set_becomes_a_model_once(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("VOX_BACKEND", "cpu")
     root = tmp_path / "store"
     artifact_in(root, MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+    with open_instance(tmp_path / "home") as instance:
         results = [_materialise(root, instance), _materialise(root, instance)]
         results.append(_materialise(root, instance, force_train=True))
         observed = instance.fetch_observations(dg.AssetKey("scratch_model"), limit=100).records

@@ -11,7 +11,10 @@ from mens_pipeline.corpus.jsonl import write_jsonl
 from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.mixed_train_set import TRAIN
 from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.definitions import defs
+from mens_pipeline.orchestration.defs.promotion import GateConfig
 from mens_pipeline.orchestration.defs.training import loss_fell, only_the_adapter_changed, qlora_adapter
+from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
@@ -23,13 +26,14 @@ from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 
 @pytest.fixture
-def tiny_base(tmp_path: Path) -> Path:
-    """A base model of two layers."""
-    return write_tiny_base(tmp_path / "base")
+def _tiny_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A base model of two layers, and nothing kept from other tests."""
+    monkeypatch.setenv("MENS_TRAIN_MODEL_NAME_OR_PATH", str(write_tiny_base(tmp_path / "base")))
+    monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
 
 
-def _materialise(root: Path, base: Path, instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
-    fields = {**FAST, "model_name_or_path": base, "num_train_epochs": 4}
+def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
+    fields = {**FAST, "num_train_epochs": 4}
     overrides = {name: str(value) for name, value in fields.items()}
     run_config = dg.RunConfig(ops={"qlora_adapter": {"config": {"preset": "tiny", "overrides": overrides, **config}}})
     resources = {
@@ -44,16 +48,16 @@ def _materialise(root: Path, base: Path, instance: dg.DagsterInstance, **config:
 
 
 @pytest.mark.slow
-def test_a_train_set_becomes_an_adapter_once(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("_tiny_base")
+def test_a_train_set_becomes_an_adapter_once(tmp_path: Path) -> None:
     """Real NF4, a process of its own, live observations; a second run trains nothing, a forced one gives the same."""
-    monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     root = tmp_path / "store"
     artifact_in(root, MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+    with open_instance(tmp_path / "home") as instance:
         results = [
-            _materialise(root, tiny_base, instance),
-            _materialise(root, tiny_base, instance),
-            _materialise(root, tiny_base, instance, force_train=True),
+            _materialise(root, instance),
+            _materialise(root, instance),
+            _materialise(root, instance, force_train=True),
         ]
         observed = instance.fetch_observations(dg.AssetKey("qlora_adapter"), limit=100).records
     made = [result.asset_materializations_for_node("qlora_adapter")[0] for result in results]
@@ -76,16 +80,75 @@ def test_a_train_set_becomes_an_adapter_once(tiny_base: Path, tmp_path: Path, mo
 
 
 @pytest.mark.slow
-def test_too_few_rows_do_not_train(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("_tiny_base")
+def test_too_few_rows_do_not_train(tmp_path: Path) -> None:
     """Forty-nine are refused before any weight is loaded, and the run says so."""
-    monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     artifact_in(tmp_path / "store", MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(49)))
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
-        result = _materialise(tmp_path / "store", tiny_base, instance)
+    with open_instance(tmp_path / "home") as instance:
+        result = _materialise(tmp_path / "store", instance)
     (failure,) = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
 
     assert not result.success
     assert "49 rows train, 50 are needed" in str(failure.step_failure_data.error)
+
+
+@pytest.mark.parametrize(
+    ("environment", "config", "message"),
+    [
+        ({"VOX_EVAL_POLICY": "typo"}, {}, "policy typo: not in config/gates.yaml"),
+        ({}, {"benchmark_gate": {"benchmark_min_pass_rate": 80.0}}, "benchmark_min_pass_rate is 80, not from 0"),
+        ({}, {"qlora_adapter": {"preset": "tiyn"}}, "preset tiyn: there is none. Did you mean tiny?"),
+        (
+            {},
+            {"qlora_adapter": {"overrides": {"model_name_or_path": "/models/mine"}}},
+            "model_name_or_path (flag): in the graph the base is an asset of its own. Set MENS_TRAIN_MODEL",
+        ),
+        ({}, {"qlora_adapter": {"native_train": False}}, "Run: mens train --backend qlora"),
+    ],
+)
+def test_a_wrong_setting_is_told_before_anything_is_trained(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    config: dict[str, dict[str, Any]],
+    message: str,
+) -> None:
+    """Also those that would be looked at after the training; there is not even a train set here."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    ops = {asset: {"config": values} for asset, values in config.items()}
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize(
+            [qlora_adapter, _gate],
+            instance=instance,
+            resources={
+                "store": ArtifactStoreResource(root=str(tmp_path)),
+                "compute": Compute(device="cpu"),
+                "trainer": Trainer(),
+            },
+            run_config={"ops": ops},
+            raise_on_error=False,
+        )
+    (failure,) = result.get_step_failure_events()
+
+    assert failure.step_key == "qlora_adapter"
+    assert message in str(failure.step_failure_data.error)
+
+
+@dg.asset(name="benchmark_gate", deps=[qlora_adapter])
+def _gate(config: GateConfig) -> None:
+    """What is judged later, by a bar that is known from the start."""
+    assert config is not None
+
+
+def test_a_base_is_fetched_for_a_corpus_that_passed() -> None:
+    """The blocking checks of the train set stand before it."""
+    job = defs().resolve_job_def("whole_graph")
+    before = {
+        output.node_name for output in job.graph.dependency_structure.all_upstream_outputs_from_node("base_model")
+    }
+
+    assert {"mixed_train_set_enough_pairs", "mixed_train_set_mixed_rows_accounted_for"} <= before
 
 
 def _trained(root: Path, losses: list[float], **result: Any) -> ArtifactStoreResource:

@@ -176,9 +176,9 @@ def test_a_run_that_names_such_a_base_is_not_loaded(
     """Neither judged, served nor merged, though the manifest of the run holds the hash of the folder as it is."""
     folder = write_folder(tmp_path / "base")
     change(folder)
-    base = {"name": "base", "path": str(folder), "sha256": digest_of_folder(folder)}
     run = trained(tmp_path / "run")
-    manifest = {**json.loads((run / MANIFEST).read_text()), "base_model": base}
+    manifest = json.loads((run / MANIFEST).read_text())
+    manifest["base_model"] |= {"path": str(folder), "sha256": digest_of_folder(folder)}
     (run / MANIFEST).write_text(json.dumps(manifest))
     (run / ADAPTER / "adapter_config.json").write_text(json.dumps({"r": 4, "peft_type": "LORA"}))
 

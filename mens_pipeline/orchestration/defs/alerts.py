@@ -1,12 +1,10 @@
 """What is said when a run failed, or ended well without an adapter in use; nothing is sent anywhere."""
 
-from collections.abc import Iterator
-
 import dagster as dg
 
 from mens_pipeline.orchestration.defs.jobs import whole_graph
 from mens_pipeline.orchestration.defs.promotion import promoted_adapter
-from mens_pipeline.orchestration.failures import reason_of
+from mens_pipeline.orchestration.failures import reasons_of
 from mens_pipeline.settings import load_settings
 
 
@@ -26,7 +24,9 @@ def _failed_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
     )
     def failed(context: dg.RunFailureSensorContext) -> None:
         run = context.dagster_run
-        reasons = list(_reasons(context)) or [context.failure_event.message or "no reason was given"]
+        reasons = list(reasons_of(context.get_step_failure_events())) or [
+            context.failure_event.message or "no reason was given"
+        ]
         context.log.error("run %s of %s failed: %s", run.run_id, run.job_name, "; ".join(reasons))
 
     return failed
@@ -38,7 +38,7 @@ def _unpromoted_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         run_status=dg.DagsterRunStatus.SUCCESS,
         monitored_jobs=[whole_graph],
         default_status=status,
-        description="Warns of a run of the whole graph that ended well, and whose adapter the gate refused.",
+        description="Warns of a run of the whole graph that ended well, and promoted nothing.",
     )
     def unpromoted(context: dg.RunStatusSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run
@@ -47,20 +47,13 @@ def _unpromoted_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         if _has(context, dg.DagsterEventType.ASSET_MATERIALIZATION):
             return dg.SkipReason(f"run {run.run_id} promoted its adapter, or confirmed the one in use")
         context.log.warning(
-            "run %s of %s promoted nothing: the gate refused its adapter, see the check gate_passed",
+            "run %s of %s promoted nothing: the gate refused its adapter, or a rollback had; see its promoted_adapter",
             run.run_id,
             run.job_name,
         )
         return None
 
     return unpromoted
-
-
-def _reasons(context: dg.RunFailureSensorContext) -> Iterator[str]:
-    """Step and reason of each step that failed by itself."""
-    for event in context.get_step_failure_events():
-        error = event.step_failure_data.error
-        yield f"{event.step_key}: {reason_of(error) if error is not None else event.message}"
 
 
 def _has(context: dg.RunStatusSensorContext, event_type: dg.DagsterEventType) -> bool:

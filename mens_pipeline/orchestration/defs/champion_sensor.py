@@ -22,7 +22,7 @@ def sensors() -> dg.Definitions:
         changed = materialization.metadata.get("changed") if materialization is not None else None
         if changed is None or changed.value is not True:
             return dg.SkipReason("the champion is still the same")
-        context.log.info("a new champion in run %s", event.run_id)
-        return dg.RunRequest(run_key=f"champion:{event.run_id}")
+        context.log.info("a new champion, of %s", f"run {event.run_id}" if event.run_id else "`mens promote`")
+        return dg.RunRequest(run_key=f"champion:{event.timestamp}")  # what a person did has no run
 
     return dg.Definitions(sensors=[champion_changed])

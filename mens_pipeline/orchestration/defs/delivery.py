@@ -12,7 +12,7 @@ from mens_pipeline.delivery.agreement import NUM_PROMPTS
 from mens_pipeline.delivery.gguf_model import KIND as GGUF
 from mens_pipeline.delivery.gguf_model import build_gguf_model
 from mens_pipeline.delivery.handoff import HANDOFF, changed_files
-from mens_pipeline.delivery.hub import MAIN, plan_push, push
+from mens_pipeline.delivery.hub import MAIN, PushPlan, plan_push, push
 from mens_pipeline.delivery.merge_documents import MergeReport
 from mens_pipeline.delivery.merge_job import Dtype
 from mens_pipeline.delivery.merge_prompts import prompts_of
@@ -20,10 +20,12 @@ from mens_pipeline.delivery.merge_source import MergeSource, merge_source
 from mens_pipeline.delivery.merged_model import KIND as MERGED
 from mens_pipeline.delivery.merged_model import build_merged_model, manifest_in, prepare_merge, report_in
 from mens_pipeline.delivery.serving_handoff import KIND, Delivery, build_serving_handoff
-from mens_pipeline.errors import MensError
+from mens_pipeline.errors import ConfigurationError, MensError
 from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.prepare import Conditions, answer_fits
+from mens_pipeline.orchestration.choices import config_of
 from mens_pipeline.orchestration.defs.promotion import promoted_adapter
+from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.merger import Merger
@@ -56,6 +58,7 @@ class HandoffConfig(dg.Config):
     group_name="delivery",
     deps=[promoted_adapter],
     kinds={"huggingface"},
+    owners=OWNERS,
     code_version="1",
     pool="gpu",
 )
@@ -73,6 +76,7 @@ def merged_model(
     settings, opened = load_settings(), store.open()
     try:
         source = merge_source(None, opened)
+        _refuse_what_cannot_be_sent(context, settings, source)
         decoding, device = load_model(EVALUATION, Decoding), compute.resolve()
         prompts = prompts_of(source, None, opened, answer_fits(source.manifest, decoding), config.num_prompts)
         conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock")
@@ -114,7 +118,7 @@ def writes_what_was_judged(store: ArtifactStoreResource) -> dg.AssetCheckResult:
     )
 
 
-@dg.asset(group_name="delivery", deps=[merged_model], kinds={"json"}, code_version="1")
+@dg.asset(group_name="delivery", deps=[merged_model], kinds={"json"}, owners=OWNERS, code_version="1")
 def serving_handoff(config: HandoffConfig, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """What a serving system needs to know: files with their hashes, template, stop tokens, verdict; the card besides.
 
@@ -159,14 +163,30 @@ def _dtype(config: MergeConfig) -> Dtype | None:
 
 def _published(config: HandoffConfig, settings: Settings, source: MergeSource) -> str | None:
     """The commit on the Hub that the adapter became; None when it was not asked for."""
+    with TemporaryDirectory(prefix="mens-push-") as staging:
+        plan = _planned(config, settings, source, Path(staging))
+        return push(plan, settings.hub_token).commit if plan is not None else None
+
+
+def _refuse_what_cannot_be_sent(context: dg.AssetExecutionContext, settings: Settings, source: MergeSource) -> None:
+    """See, before anything is merged, that what the same run would publish has a place and a token."""
+    if not any(node.name == serving_handoff.op.name for node in context.job_def.nodes):
+        return
+    config = HandoffConfig(**config_of(context, serving_handoff.op.name))
+    with TemporaryDirectory(prefix="mens-push-") as staging:
+        plan = _planned(config, settings, source, Path(staging))
+    if plan is not None and (settings.hub_token is None or not settings.hub_token.get_secret_value().strip()):
+        raise ConfigurationError("HF_TOKEN: not set. Set the token of a user who may write to the repository.")
+
+
+def _planned(config: HandoffConfig, settings: Settings, source: MergeSource, staging: Path) -> PushPlan | None:
+    """What would be sent; None when that was not asked for."""
     wanted = config.publish if config.publish is not None else settings.hub_repo is not None
     if not wanted:
         return None
     if settings.hub_repo is None:
-        raise dg.Failure("publish: set MENS_HUB_REPO to OWNER/NAME first.", allow_retries=False)
-    with TemporaryDirectory(prefix="mens-push-") as staging:
-        plan = plan_push(source, settings.hub_repo, config.revision, settings.data_licence, Path(staging))
-        return push(plan, settings.hub_token).commit
+        raise ConfigurationError("publish: set MENS_HUB_REPO to OWNER/NAME first.")
+    return plan_push(source, settings.hub_repo, config.revision, settings.data_licence, staging)
 
 
 def _rows(report: MergeReport) -> list[dg.TableRecord]:

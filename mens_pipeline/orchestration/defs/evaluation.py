@@ -6,6 +6,8 @@ import dagster as dg
 
 from mens_pipeline.corpus.heldout_split import HELDOUT
 from mens_pipeline.corpus.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
+from mens_pipeline.corpus.mixed_train_set import TRAIN
 from mens_pipeline.corpus.yaml_file import load_model
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import (
@@ -21,6 +23,7 @@ from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, EvalResult
 from mens_pipeline.evaluation.scores import Scores
 from mens_pipeline.orchestration.defs.split import heldout_split
 from mens_pipeline.orchestration.defs.training import qlora_adapter
+from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.generator import Generator
@@ -37,6 +40,7 @@ _SHOWN = (
     group_name="evaluation",
     deps=[qlora_adapter, heldout_split],
     kinds={"huggingface", "json"},
+    owners=OWNERS,
     code_version="1",
     pool="gpu",
 )
@@ -47,6 +51,7 @@ def eval_results(
 
     Answers are kept: the base answers the same requests once, not every night.
     """
+    _refuse_what_was_trained_on(store)
     settings = load_settings()
     benchmark = load_benchmark(settings.benchmark_dir) if settings.benchmark else None
     run, device, decoding = store.latest(ADAPTER).path, compute.resolve(), load_model(EVALUATION, Decoding)
@@ -84,6 +89,20 @@ def beats_the_base(store: ArtifactStoreResource) -> dg.AssetCheckResult:
             "p_value": difference.p_value,
         },
     )
+
+
+def _refuse_what_was_trained_on(store: ArtifactStoreResource) -> None:
+    """See that the adapter was trained on the train set beside these very held-out requests."""
+    adapter, mixed, split = store.latest(ADAPTER), store.latest(MIXED), store.latest(SPLIT)
+    trained_on, train_set = adapter.manifest["inputs"]["contract"]["train_sha256"], mixed.manifest["outputs"][TRAIN]
+    if mixed.manifest["inputs"]["heldout_split"] != split.key:
+        found = f"mixed_train_set {mixed.key[:12]} is of another heldout_split than the latest, {split.key[:12]}"
+    elif trained_on != train_set["sha256"]:
+        found = f"qlora_adapter {adapter.key[:12]} was trained on another set than mixed_train_set {mixed.key[:12]}"
+    else:
+        return
+    advice = "Materialise mixed_train_set and qlora_adapter first."
+    raise dg.Failure(f"{found}: it may have seen what it would be asked. {advice}", allow_retries=False)
 
 
 def figures_of(results: EvalResults) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from mens_pipeline.corpus.store import Artifact
 from mens_pipeline.evaluation.policy import load_gate_policy
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.charts import bar_chart
+from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.telemetry import Telemetry
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
@@ -28,7 +29,11 @@ class ExtractionConfig(dg.Config):
 
 
 @dg.asset(
-    group_name="corpus", deps=["vox_sources", "docs_sources", "telemetry_source"], kinds={"json"}, code_version="1"
+    group_name="corpus",
+    deps=["vox_sources", "docs_sources", "telemetry_source"],
+    kinds={"json"},
+    owners=OWNERS,
+    code_version="1",
 )
 def extracted_corpus(
     context: dg.AssetExecutionContext,

@@ -1,4 +1,4 @@
-"""Keeping the store from growing for ever."""
+"""Keeping the store and the history of runs from growing for ever."""
 
 import time
 
@@ -9,9 +9,11 @@ from mens_pipeline.delivery.prune import prune
 from mens_pipeline.delivery.retention import Plan, load_retention
 from mens_pipeline.orchestration.defs.jobs import WRITES_STORE
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.run_retention import OldRun, delete_run, plan_runs
 from mens_pipeline.settings import RETENTION
 
 _COLUMNS = dg.TableSchema([dg.TableColumn(n) for n in ("action", "kind", "key", "name", "megabytes", "reason")])
+_RUN_COLUMNS = dg.TableSchema([dg.TableColumn(n) for n in ("action", "run", "job", "status", "created", "reason")])
 
 
 class RetentionConfig(dg.Config):
@@ -49,10 +51,38 @@ def store_retention(
     )
 
 
-@dg.job(tags=WRITES_STORE, description="Shows what the store would let go, and with `apply` removes it.")
+@dg.op
+def run_retention(context: dg.OpExecutionContext, config: RetentionConfig) -> dg.Output[int]:
+    """Plan which runs of Dagster config/retention.yaml lets go, show the plan, and delete them where that is asked for.
+
+    The output is the number of runs that the plan lets go.
+    """
+    runs = plan_runs(context.instance, load_retention(RETENTION).runs, time.time(), context.run_id)
+    gone = [run for run in runs if not run.keeps]
+    context.log.info(
+        "%s: %d of %d old runs", "deleting" if config.apply else "dry run, to delete", len(gone), len(runs)
+    )
+    for run in gone if config.apply else ():
+        delete_run(context.instance, run.run_id)
+    return dg.Output(
+        len(gone),
+        metadata={
+            "applied": config.apply,
+            "num_removed": len(gone),
+            "num_kept": len(runs) - len(gone),
+            "plan": dg.MetadataValue.table([_row(run) for run in runs], schema=_RUN_COLUMNS),
+        },
+    )
+
+
+@dg.job(
+    tags=WRITES_STORE,
+    description="Shows which artifacts of the store and which old runs would go, and with `apply` removes them.",
+)
 def maintenance() -> None:
-    """The plan, and with `apply` what it says."""
+    """The plans, and with `apply` what they say."""
     store_retention()
+    run_retention()
 
 
 weekly_maintenance = dg.ScheduleDefinition(
@@ -60,11 +90,24 @@ weekly_maintenance = dg.ScheduleDefinition(
     job=maintenance,
     cron_schedule="0 2 * * 0",
     execution_timezone="UTC",
-    run_config=dg.RunConfig(ops={"store_retention": RetentionConfig(apply=True)}),
+    run_config=dg.RunConfig(ops={name: RetentionConfig(apply=True) for name in ("store_retention", "run_retention")}),
     tags={"mens/job": "maintenance"},
     default_status=dg.DefaultScheduleStatus.STOPPED,
     description="Removes what config/retention.yaml lets go. Off until a person has read a dry run and switches it on.",
 )
+
+
+def _row(run: OldRun) -> dg.TableRecord:
+    return dg.TableRecord(
+        {
+            "action": "keep" if run.keeps else "remove",
+            "run": run.run_id,
+            "job": run.job_name,
+            "status": run.status,
+            "created": run.created.strftime("%Y-%m-%d %H:%M UTC"),
+            "reason": f"the last of {', '.join(run.keeps)}" if run.keeps else "past its days",
+        }
+    )
 
 
 def _rows(plan: Plan) -> list[dg.TableRecord]:

@@ -14,11 +14,12 @@ from mens_pipeline.evaluation.policy import load_gate_policy
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.defs.split import heldout_split
+from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG
 
 
-@dg.asset(group_name="corpus", deps=[heldout_split], kinds={"json", "parquet"}, code_version="1")
+@dg.asset(group_name="corpus", deps=[heldout_split], kinds={"json", "parquet"}, owners=OWNERS, code_version="1")
 def mixed_train_set(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """What the model is trained on: sources in the shares that config/mix.yaml asks for, shuffled by its seed."""
     mixed, reused = build_mixed_train_set(store.latest(SPLIT), load_mix_config(MIX_CONFIG), store.open())

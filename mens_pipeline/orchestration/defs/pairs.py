@@ -14,11 +14,14 @@ from mens_pipeline.corpus.validated_pairs import KIND, PAIRS, QUARANTINE, build_
 from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.defs.extraction import extracted_corpus
 from mens_pipeline.orchestration.defs.synthesis import synthetic_corpus
+from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.settings import PIPELINE_CONFIG
 
 
-@dg.asset(group_name="corpus", deps=[extracted_corpus, synthetic_corpus], kinds={"json"}, code_version="2")
+@dg.asset(
+    group_name="corpus", deps=[extracted_corpus, synthetic_corpus], kinds={"json"}, owners=OWNERS, code_version="2"
+)
 def validated_pairs(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """Requests and their answers; schema, code and repetition checked, the rest quarantined with reasons.
 

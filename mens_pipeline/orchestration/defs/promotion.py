@@ -13,16 +13,17 @@ from mens_pipeline.corpus.heldout_split import KIND as SPLIT
 from mens_pipeline.errors import MensError
 from mens_pipeline.evaluation.benchmark_gate import KIND, PAGE, build_benchmark_gate, receipt_in
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
-from mens_pipeline.evaluation.history import history_of, rival_of
+from mens_pipeline.evaluation.history import rival_of, withdrawn
 from mens_pipeline.evaluation.policy import GateName, Thresholds
 from mens_pipeline.evaluation.prepare import adapter_digest
-from mens_pipeline.evaluation.promotion import Promotion, promote
+from mens_pipeline.evaluation.promotion import promote
 from mens_pipeline.evaluation.receipt import RECEIPT, Receipt, gate_of
+from mens_pipeline.orchestration.champion import champion_metadata
+from mens_pipeline.orchestration.choices import demanded
 from mens_pipeline.orchestration.defs.evaluation import eval_results
+from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
-from mens_pipeline.settings import Settings, load_settings, present_of, thresholds_of
-from mens_pipeline.training.job import ADAPTER as ADAPTER_FOLDER
-from mens_pipeline.training.manifest import CARD
+from mens_pipeline.settings import Settings, load_settings, present_of
 from mens_pipeline.training.markdown import plain
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
@@ -43,7 +44,7 @@ class GateConfig(dg.Config):
     )
 
 
-@dg.asset(group_name="evaluation", deps=[eval_results], kinds={"json"}, code_version="2")
+@dg.asset(group_name="evaluation", deps=[eval_results], kinds={"json"}, owners=OWNERS, code_version="2")
 def benchmark_gate(config: GateConfig, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """The verdict on the adapter: what was measured, what config/gates.yaml requires, bound by hash to both.
 
@@ -125,6 +126,7 @@ def gate_checks(context: dg.AssetCheckExecutionContext, store: ArtifactStoreReso
     group_name="delivery",
     deps=[benchmark_gate],
     kinds={"huggingface"},
+    owners=OWNERS,
     code_version="1",
     output_required=False,
     freshness_policy=FRESHNESS,
@@ -135,6 +137,7 @@ def promoted_adapter(
     """The adapter that is in use: an atomic pointer to it, its verdict, and the history of all changes.
 
     Without a verdict that passed and is about this very adapter it refuses, also when it is materialised alone.
+    One that a rollback took out of use is not promoted again.
     """
     settings = load_settings()
     gate = store.latest(KIND)
@@ -143,23 +146,24 @@ def promoted_adapter(
         context.log.warning("not promoted: %s", "; ".join(receipt.reasons))
         return
     run = store.latest(ADAPTER).path
+    if _is_judged_here(context) and not receipt.strict and adapter_digest(run) in withdrawn(store.open()):
+        advice = "Change data or recipe, or sign an override"
+        context.log.warning("not promoted: a rollback took this adapter out of use. %s", advice)
+        return
     present = present_of(settings, store.latest(EVALUATION), store.latest(SPLIT).path / HELDOUT)
     try:
         promotion = promote(gate, run, store.open(), present, now=int(time.time()))
     except MensError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
     yield dg.MaterializeResult(
-        data_version=dg.DataVersion(promotion.champion.key), metadata=_metadata(promotion, store)
+        data_version=dg.DataVersion(promotion.champion.key), metadata=champion_metadata(promotion, store.open())
     )
 
 
 def _thresholds(config: GateConfig, settings: Settings) -> Thresholds:
     """What is demanded in this run."""
-    if config.benchmark_min_pass_rate and not settings.benchmark:
-        advice = "Unset VOX_BENCHMARK, or leave benchmark_min_pass_rate out."
-        raise dg.Failure(f"VOX_BENCHMARK=0: the benchmark has no say. {advice}", allow_retries=False)
     try:
-        return thresholds_of(settings).raised(config.benchmark_min_pass_rate)
+        return demanded(settings, config.benchmark_min_pass_rate)
     except MensError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
 
@@ -185,28 +189,3 @@ def _rows(receipt: Receipt) -> list[dg.TableRecord]:
         )
         for gate in receipt.gates
     ]
-
-
-def _metadata(promotion: Promotion, store: ArtifactStoreResource) -> dict[str, Any]:
-    champion = promotion.champion
-    events = reversed(history_of(store.open()))
-    return {
-        "changed": promotion.changed,
-        "champion": dg.MetadataValue.path(champion.path),
-        "previous": promotion.previous or "none",
-        "card": dg.MetadataValue.md((champion.path / ADAPTER_FOLDER / CARD).read_text(encoding="utf-8")),
-        "report": dg.MetadataValue.path(champion.path / PAGE),
-        "history": dg.MetadataValue.table(
-            [
-                dg.TableRecord(
-                    {
-                        "when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(event.timestamp_unix)),
-                        "action": event.action,
-                        "champion": event.key[:12],
-                        "reason": event.reason,
-                    }
-                )
-                for event in events
-            ]
-        ),
-    }

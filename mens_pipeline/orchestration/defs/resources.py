@@ -1,5 +1,7 @@
 """What the assets are handed."""
 
+from typing import Final
+
 import dagster as dg
 
 from mens_pipeline.orchestration.progress import progress_logger
@@ -12,10 +14,22 @@ from mens_pipeline.orchestration.resources.telemetry import Telemetry
 from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
 
+_FORKING: Final = dg.multiprocess_executor.configured(
+    {
+        "start_method": {
+            "forkserver": {
+                "preload_modules": ["mens_pipeline.definitions", "mens_pipeline.orchestration.defs.delivery"]
+            }
+        }
+    },
+    name="forking_executor",
+)
+"""A process for each step, forked from one that has loaded the definitions; what uses a card is a new process."""
+
 
 @dg.definitions
 def resources() -> dg.Definitions:
-    """The resources of every asset and check, and the loggers a run can select."""
+    """The resources of every asset and check, the loggers a run can select, and what starts its steps."""
     return dg.Definitions(
         resources={
             "workspace": VoxWorkspace(),
@@ -27,5 +41,6 @@ def resources() -> dg.Definitions:
             "merger": Merger(),
             "source_watch": SourceWatch(),
         },
+        executor=_FORKING,
         loggers={"console": dg.colored_console_logger, "progress": progress_logger},
     )

@@ -13,6 +13,7 @@ from mens_pipeline.evaluation.policy import load_gate_policy
 from mens_pipeline.orchestration.charts import line_chart
 from mens_pipeline.orchestration.defs.mix import mixed_train_set
 from mens_pipeline.orchestration.defs.training import quarters_of
+from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
@@ -35,7 +36,14 @@ class ScratchTrainConfig(dg.Config):
     force_train: bool = Field(default=False, description="Train although nothing has changed.")
 
 
-@dg.asset(group_name="scratch", deps=[mixed_train_set], kinds={"pytorch", "huggingface"}, code_version="1", pool="gpu")
+@dg.asset(
+    group_name="scratch",
+    deps=[mixed_train_set],
+    kinds={"pytorch", "huggingface"},
+    owners=OWNERS,
+    code_version="1",
+    pool="gpu",
+)
 def scratch_model(
     context: dg.AssetExecutionContext,
     config: ScratchTrainConfig,

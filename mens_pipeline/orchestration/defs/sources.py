@@ -16,6 +16,7 @@ _MOST_ROWS = 50
 
 @dg.observable_source_asset(
     group_name="sources",
+    tags={"dagster/kind/vox": ""},
     description="The `.vox` and `.vox.ui` files of the workspace; the hash of their contents is the data version.",
 )
 def vox_sources(workspace: VoxWorkspace) -> dg.ObserveResult:
@@ -34,6 +35,7 @@ def vox_sources(workspace: VoxWorkspace) -> dg.ObserveResult:
 
 @dg.observable_source_asset(
     group_name="sources",
+    tags={"dagster/kind/markdown": ""},
     description="The Markdown pages of the workspace; the hash of their contents is the data version.",
 )
 def docs_sources(workspace: VoxWorkspace) -> dg.ObserveResult:
@@ -47,6 +49,7 @@ def docs_sources(workspace: VoxWorkspace) -> dg.ObserveResult:
 
 @dg.observable_source_asset(
     group_name="sources",
+    tags={"dagster/kind/sql": ""},
     description="The telemetry table that MENS_TELEMETRY_URL names; the hash of its newest rows is the data version.",
 )
 def telemetry_source(telemetry: Telemetry) -> dg.ObserveResult:

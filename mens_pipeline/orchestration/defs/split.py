@@ -14,11 +14,12 @@ from mens_pipeline.corpus.store import Artifact
 from mens_pipeline.corpus.validated_pairs import KIND as PAIRS
 from mens_pipeline.evaluation.benchmark import protected_pairs
 from mens_pipeline.orchestration.defs.pairs import validated_pairs
+from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
 
 
-@dg.asset(group_name="corpus", deps=[validated_pairs], kinds={"json"}, code_version="1")
+@dg.asset(group_name="corpus", deps=[validated_pairs], kinds={"json"}, owners=OWNERS, code_version="1")
 def heldout_split(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """Pairs of held-out source files, which judge the model, and the others without those too near to them.
 

@@ -10,11 +10,12 @@ from mens_pipeline.corpus.shares import share_text
 from mens_pipeline.corpus.synthetic_corpus import KIND, PAIRS, REPORT, build_synthetic_corpus
 from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.defs.extraction import extracted_corpus
+from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.settings import PIPELINE_CONFIG
 
 
-@dg.asset(group_name="corpus", deps=[extracted_corpus], kinds={"json"}, code_version="1")
+@dg.asset(group_name="corpus", deps=[extracted_corpus], kinds={"json"}, owners=OWNERS, code_version="1")
 def synthetic_corpus(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """Pairs from templates, combinations, mutations and repairs; each accepted by the front end, its tests passing.
 

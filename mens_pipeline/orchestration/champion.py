@@ -1,0 +1,68 @@
+"""The adapter in use as Dagster shows it, whoever changed it."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.evaluation.benchmark_gate import PAGE
+from mens_pipeline.evaluation.history import KIND, history_of
+from mens_pipeline.evaluation.promotion import Promotion
+from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.training.job import ADAPTER
+from mens_pipeline.training.manifest import CARD
+
+
+def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, Any]:
+    """Card, report and history of the champion.
+
+    Args:
+        promotion: What made it the champion.
+        store: Where promoted adapters are kept.
+    """
+    champion = promotion.champion
+    return {
+        "changed": promotion.changed,
+        "champion": dg.MetadataValue.path(champion.path),
+        "previous": promotion.previous or "none",
+        "card": dg.MetadataValue.md((champion.path / ADAPTER / CARD).read_text(encoding="utf-8")),
+        "report": dg.MetadataValue.path(champion.path / PAGE),
+        "history": dg.MetadataValue.table(
+            [
+                dg.TableRecord(
+                    {
+                        "when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(event.timestamp_unix)),
+                        "action": event.action,
+                        "champion": event.key[:12],
+                        "reason": event.reason,
+                    }
+                )
+                for event in reversed(history_of(store))
+            ]
+        ),
+    }
+
+
+def report_champion(promotion: Promotion, store: ArtifactStore, home: Path) -> None:
+    """Tell the Dagster instance of a change that no run made, if there is one; sensors then see it as well.
+
+    Args:
+        promotion: What a person did.
+        store: Where promoted adapters are kept.
+        home: `DAGSTER_HOME`.
+
+    Raises:
+        ConfigurationError: The Dagster instance cannot be opened.
+    """
+    if not (home / "dagster.yaml").is_file():
+        return
+    event = dg.AssetMaterialization(
+        KIND,
+        description="Changed by hand.",
+        metadata=champion_metadata(promotion, store),
+        tags={"dagster/data_version": promotion.champion.key},
+    )
+    with open_instance(home) as instance:
+        instance.report_runless_asset_event(event)

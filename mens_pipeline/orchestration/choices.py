@@ -1,0 +1,99 @@
+"""What a run is made and judged by, resolved before anything is made: a mistake shall not show after hours."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import dagster as dg
+
+from mens_pipeline.corpus.yaml_file import load_model
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.evaluation.generation import Decoding
+from mens_pipeline.evaluation.policy import Thresholds
+from mens_pipeline.settings import DOMAINS, EVALUATION, PRESETS, Settings, recipe_variables, thresholds_of
+from mens_pipeline.training.devices import Device
+from mens_pipeline.training.presets import ResolvedRecipe, load_named, resolve_recipe
+
+_OF_BASE: Final = ("model_name_or_path", "model_revision")
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """All that people decide of a run.
+
+    Attributes:
+        resolved: How it trains.
+        thresholds: What is demanded of the adapter.
+        decoding: How it answers when it is judged.
+    """
+
+    resolved: ResolvedRecipe
+    thresholds: Thresholds
+    decoding: Decoding
+
+
+def resolve_choices(  # noqa: PLR0913 - what a run can be told
+    settings: Settings,
+    device: Device,
+    *,
+    preset: str,
+    domain: str | None = None,
+    overrides: Mapping[str, str],
+    benchmark_min_pass_rate: float | None = None,
+) -> Choices:
+    """Read everything that a run is made and judged by.
+
+    Args:
+        settings: Of this process.
+        device: What it trains on.
+        preset: The chosen one.
+        domain: The chosen one.
+        overrides: Fields of the recipe.
+        benchmark_min_pass_rate: A higher bar for this run.
+
+    Raises:
+        ConfigurationError: A name is unknown, or values do not hold together.
+    """
+    resolved = resolve_recipe(
+        load_named(PRESETS),
+        load_named(DOMAINS),
+        preset=preset,
+        domain=domain,
+        environment=recipe_variables(),
+        flags=overrides,
+        vram_gb=device.memory_gb,
+    )
+    for field in _OF_BASE:
+        origin = resolved.origins[field]
+        if origin not in {"environment", "default"}:
+            advice = f"Set MENS_TRAIN_{field.upper()}, which base_model reads as well."
+            raise ConfigurationError(f"{field} ({origin}): in the graph the base is an asset of its own. {advice}")
+    return Choices(resolved, demanded(settings, benchmark_min_pass_rate), load_model(EVALUATION, Decoding))
+
+
+def config_of(context: dg.AssetExecutionContext, op: str) -> dict[str, Any]:
+    """What a run was told about another of its steps.
+
+    Args:
+        context: Of the asset that asks.
+        op: The other step.
+    """
+    ops: Any = context.run.run_config.get("ops", {})
+    config: dict[str, Any] = ops.get(op, {}).get("config", {})
+    return config
+
+
+def demanded(settings: Settings, benchmark_min_pass_rate: float | None) -> Thresholds:
+    """What is demanded of an adapter in a run.
+
+    Args:
+        settings: Of this process.
+        benchmark_min_pass_rate: A higher bar for this run; None leaves it as it is.
+
+    Raises:
+        ConfigurationError: There is no such policy, or the bar cannot be.
+    """
+    if benchmark_min_pass_rate and not settings.benchmark:
+        advice = "Unset VOX_BENCHMARK, or leave benchmark_min_pass_rate out."
+        raise ConfigurationError(f"VOX_BENCHMARK=0: the benchmark has no say. {advice}")
+    return thresholds_of(settings).raised(benchmark_min_pass_rate)

@@ -1,0 +1,6 @@
+"""Who answers for what the pipeline makes."""
+
+from typing import Final
+
+OWNERS: Final = ("team:mens",)
+"""Of every asset that is made; sources belong to those who write them."""

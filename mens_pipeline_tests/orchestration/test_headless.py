@@ -1,0 +1,95 @@
+"""Runs without a server: what a killed or interrupted one leaves behind."""
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.progress import PROGRESS_LOGGER
+from mens_pipeline_tests.orchestration.tiny_graph import location
+
+
+def _start(home: Path, seconds: float) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "mens_pipeline_tests.orchestration.tiny_graph", str(home), str(seconds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _at_work(home: Path) -> "subprocess.Popen[str]":
+    """A run whose step has begun."""
+    process = _start(home, 600)
+    assert process.stderr is not None
+    assert any("start: slow" in line for line in process.stderr)
+    return process
+
+
+def _ended(home: Path) -> tuple[dict[str, Any], str]:
+    """A second run that ends by itself, and what it said."""
+    stdout, stderr = _start(home, 0).communicate(timeout=60)
+    return json.loads(stdout), stderr
+
+
+def _statuses(home: Path) -> dict[str, dg.DagsterRunStatus]:
+    with open_instance(home) as instance:
+        return {run.run_id: run.status for run in instance.get_runs()}
+
+
+def test_a_killed_run_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    """Its slot of the pool holds nobody up, and it is reported as failed."""
+    killed = _at_work(tmp_path)
+    killed.kill()
+    killed.communicate()
+    (lost,) = _statuses(tmp_path)
+    outcome, said = _ended(tmp_path)
+
+    assert outcome["success"]
+    assert f"run {lost} was killed; it is reported as failed" in said
+    assert _statuses(tmp_path) == {
+        lost: dg.DagsterRunStatus.FAILURE,
+        outcome["run_id"]: dg.DagsterRunStatus.SUCCESS,
+    }
+    assert list((tmp_path / "headless").iterdir()) == []
+
+
+def test_a_run_at_work_is_left_alone(tmp_path: Path) -> None:
+    """Only a process that is gone has failed."""
+    working = _at_work(tmp_path)
+    (run_id,) = _statuses(tmp_path)
+    outcome, _ = _ended(tmp_path)
+    still = _statuses(tmp_path)[run_id]
+    working.send_signal(signal.SIGKILL)
+    working.communicate()
+
+    assert outcome["success"]
+    assert still is dg.DagsterRunStatus.STARTED
+
+
+def test_a_run_that_waits_for_a_slot_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With a queue, pools hold steps up; whoever watches is told which."""
+    with open_instance(tmp_path) as instance:
+        storage = instance.event_log_storage
+        storage.initialize_concurrency_limit_to_default("gpu")
+        storage.claim_concurrency_slot("gpu", "another-run", "its_step")
+
+        class Freeing(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                if "waiting" in record.getMessage():
+                    storage.free_concurrency_slots_for_run("another-run")
+
+        logger, freeing = logging.getLogger(PROGRESS_LOGGER), Freeing()
+        logger.addHandler(freeing)
+        try:
+            with caplog.at_level(logging.INFO, PROGRESS_LOGGER):
+                job = location(0).resolve_job_def("slow_job")
+                result = job.execute_in_process(instance=instance, run_config={"loggers": {"progress": {}}})
+        finally:
+            logger.removeHandler(freeing)
+
+    assert result.success
+    assert "waiting: slow: Step blocked by limit for pool gpu" in caplog.messages
