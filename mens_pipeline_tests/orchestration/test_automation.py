@@ -1,6 +1,5 @@
 """When a run of the whole graph trains, and when it does not."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,36 +11,17 @@ from mens_pipeline.corpus.jsonl import write_jsonl
 from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.definitions import defs
 from mens_pipeline.orchestration.failures import reason_of
-from mens_pipeline.orchestration.resources.trainer import Trainer
-from mens_pipeline.training.job import ADAPTER, RESULT
-from mens_pipeline.training.prepare import PreparedRun
-from mens_pipeline.training.telemetry_log import FILE
 from mens_pipeline_tests.training.runs import FAST, pairs
-from mens_pipeline_tests.training.small_folder import write_folder
-from mens_pipeline_tests.training.test_manifest import RESULT as RESULT_VALUES
-
-_CHANGED = {"num_adapter_matrices": 4, "num_changed_matrices": 4, "frozen_sha256": "0", "num_trained_parameters": 9}
-
-
-def _pretend(_trainer: Trainer, _context: dg.AssetExecutionContext, prepared: PreparedRun) -> int:
-    """Leave what a training process leaves, without training."""
-    folder = prepared.job.run_dir
-    (folder / ADAPTER).mkdir()
-    (folder / ADAPTER / "adapter_model.safetensors").write_bytes(prepared.job.contract_digest.encode())
-    step = {"ts_ms": 0, "event": "step", "payload": {"step": 1, "loss": 1.0}}
-    (folder / FILE).write_text(json.dumps(step) + "\n")
-    (folder / RESULT).write_text(json.dumps({**RESULT_VALUES, **_CHANGED}))
-    return 0
+from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
-    """An empty store, a base model that is only looked at, and a trainer that only pretends."""
-    monkeypatch.setattr(Trainer, "run", _pretend)
+    """An empty store, and a base of two layers."""
     monkeypatch.setenv("VOX_BACKEND", "cpu")
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
-    monkeypatch.setenv("MENS_TRAIN_MODEL_NAME_OR_PATH", str(write_folder(tmp_path / "base")))
+    monkeypatch.setenv("MENS_TRAIN_MODEL_NAME_OR_PATH", str(write_tiny_base(tmp_path / "base")))
     return ArtifactStore(tmp_path / "store")
 
 
@@ -63,7 +43,7 @@ def _run(keys: tuple[str, ...], run_config: dict[str, Any]) -> dg.ExecuteInProce
 
 def _train(**training: Any) -> dg.ExecuteInProcessResult:
     """From the train set to the adapter."""
-    overrides = {name: str(value) for name, value in FAST.items()}
+    overrides = {name: str(value) for name, value in {**FAST, "max_steps": 2}.items()}
     config = {"preset": "tiny", "overrides": overrides, **training}
     return _run(("mixed_train_set", "base_model", "qlora_adapter"), {"qlora_adapter": {"config": config}})
 
@@ -82,6 +62,7 @@ def _reasons(result: dg.ExecuteInProcessResult) -> list[str]:
     return [reason_of(failure.step_failure_data.error) for failure in failures if failure.step_failure_data.error]
 
 
+@pytest.mark.slow
 def test_an_unchanged_corpus_is_not_trained_again(store: ArtifactStore) -> None:
     """The second run takes the adapter that is there and says so; another corpus, or force_train, trains."""
     _split(store, 60)
@@ -115,7 +96,8 @@ def test_there_is_no_other_trainer(store: ArtifactStore) -> None:
     (reason,) = _reasons(result)
     assert reason == (
         "native_train is false, and there is no other trainer than the QLoRA one of this project. "
-        "Leave native_train out, or train by hand with `mens train`."
+        "Leave native_train out. "
+        "Run: mens train --backend qlora --data-dir DIR --output-dir DIR --preset auto"
     )
 
 
