@@ -35,10 +35,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on a tiny base, with held-out pairs beside its train set."""
     folder = tmp_path_factory.mktemp("trained")
     base = write_tiny_base(folder / "base")
+    write_jsonl(folder / "heldout.jsonl", pairs(12)[8:])
     run = prepared(base, folder, number=8)
     code = run_child(MODULE, run.job_path, training_environment(), lambda: None, 60, folder / "child.log")
     finish_run(run, resolved(base), "0123abcd", code)
-    write_jsonl(folder / "heldout.jsonl", pairs(12)[8:])
     return folder / "run"
 
 

@@ -42,13 +42,18 @@ def page() -> Iterator[Any]:
 
 
 def test_the_graph_shows_every_stage(server: Server, page: Any, tmp_path: Path) -> None:
-    """The groups of the lineage from left to right, and every asset in the catalog."""
+    """The groups of the lineage from left to right, unfolded the assets in them, and every asset in the catalog."""
+    assets = ("extracted_corpus", "mixed_train_set", "qlora_adapter", "benchmark_gate", "promoted_adapter")
     page.goto(f"{server.url}/asset-groups/")
     for group in ("sources", "corpus", "training", "evaluation", "delivery"):
         page.get_by_text(group, exact=True).first.wait_for()
+    page.mouse.click(1200, 950)
+    page.keyboard.press("Alt+KeyE")
+    for asset in assets:
+        page.get_by_text(asset, exact=True).first.wait_for()
     page.screenshot(path=tmp_path / "graph.png")
     page.goto(f"{server.url}/assets")
-    for asset in ("extracted_corpus", "mixed_train_set", "qlora_adapter", "benchmark_gate", "promoted_adapter"):
+    for asset in assets:
         page.get_by_text(asset, exact=True).first.wait_for()
 
     assert (tmp_path / "graph.png").stat().st_size > 20_000
