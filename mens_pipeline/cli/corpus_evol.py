@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mens_pipeline.cli.terminal import say
+from mens_pipeline.cli.terminal import INTERRUPTED, tell
 from mens_pipeline.corpus.shares import share_text
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.training.devices import DeviceChoice
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from mens_pipeline.evaluation.prepare import PreparedGeneration
     from mens_pipeline.settings import Settings
 
-_INTERRUPTED: Final = 130
 _GRACE_SECONDS: Final = 20.0
 _CLOSED: Final = (
     "EVOL_GATE: not set, so no model writes training data. A front end and tests judge what it writes, people do not. "
@@ -115,7 +114,7 @@ def evol(  # noqa: PLR0913 - one parameter an option
         _How(temperature, max_answer_tokens, seed, concurrency, device, is_base=base),
     )
     seeds = sort_seeds(read_pairs(pairs), policy.split, seed)
-    _say(f"{len(seeds.pairs)} seeds, {generator.name} ({generator.digest[:40]})")
+    tell(f"{len(seeds.pairs)} seeds, {generator.name} ({generator.digest[:40]})")
     protected = [*protected_pairs(settings.benchmark_dir), *(read_pairs(heldout) if heldout is not None else ())]
     neighbours = Neighbours(seeds, protected, policy.validate_.near_duplicate_threshold, policy.split)
     plan = Plan(
@@ -129,8 +128,8 @@ def evol(  # noqa: PLR0913 - one parameter an option
             judges = Judges(read_reply, lambda program, mode: sandbox.run(program, mode=mode), neighbours)
             account = evolve(seeds, plan, desk, judges)
     except KeyboardInterrupt:
-        _say("interrupted; run the same command to go on, what was answered is in the ledger")
-        raise typer.Exit(_INTERRUPTED) from None
+        tell("interrupted; run the same command to go on, what was answered is in the ledger")
+        raise typer.Exit(INTERRUPTED) from None
     assert account.adds_up(), "an attempt was neither kept nor dropped"  # noqa: S101 - our own impossibility
     write_jsonl(output, account.kept)
     if dropped is not None:
@@ -184,7 +183,3 @@ def _summary(account: dict[str, Any], output: Path) -> str:
     lines.append(f"{account['num_requests']} requests, {new} of them new, {tokens} tokens at most")
     lines.append("everything was tried" if account["ended_by"] is None else f"ended by {account['ended_by']}")
     return "\n".join([*lines, f"{account['kept']} pairs in {output}"])
-
-
-def _say(line: str) -> None:
-    say(line, err=True)

@@ -2,14 +2,14 @@
 
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from mens_pipeline.cli.eval_summary import summary_of
-from mens_pipeline.cli.terminal import say
+from mens_pipeline.cli.progress import show_answers
+from mens_pipeline.cli.terminal import INTERRUPTED, say, tell
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.training.devices import DeviceChoice
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from mens_pipeline.evaluation.prepare import PreparedGeneration
 
 _GRACE_SECONDS: Final = 20.0
-_INTERRUPTED: Final = 130
-_EVERY_SECONDS: Final = 5.0
 
 
 def eval_local(  # noqa: PLR0913 - one parameter an option
@@ -70,21 +68,21 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     settings = load_settings()
     manifest = manifest_of(run_dir)
     chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
-    _say(f"device {chosen.kind}: {chosen.name}")
+    tell(f"device {chosen.kind}: {chosen.name}")
     benchmark = None if no_bench else load_benchmark(bench or settings.benchmark_dir)
     decoding = _decoding(num_samples=samples, temperature=temperature, max_new_tokens=max_tokens, seed=seed_base)
     exam = examination(heldout or heldout_beside(manifest), benchmark, answer_fits(manifest, decoding))
-    _say(f"{len(exam.tasks)} requests to base and adapter")
+    tell(f"{len(exam.tasks)} requests to base and adapter")
     if exam.num_too_long:
-        _say(f"{exam.num_too_long} not asked: not even their reference fits into {decoding.max_new_tokens} tokens")
+        tell(f"{exam.num_too_long} not asked: not even their reference fits into {decoding.max_new_tokens} tokens")
     conditions = Conditions(decoding, chosen, settings.cache_root / f"{chosen.kind}.lock")
     store = ArtifactStore(settings.store_root.resolve())
     generations = prepare_generations(run_dir, exam, conditions, store, str(time.time_ns()))
     try:
         evaluation, reused = build_eval_results(exam, generations, manifest, store, _launch)
     except KeyboardInterrupt:
-        _say("interrupted; run the same command again, finished answers are kept")
-        raise typer.Exit(_INTERRUPTED) from None
+        tell("interrupted; run the same command again, finished answers are kept")
+        raise typer.Exit(INTERRUPTED) from None
     for name in evaluation.manifest["outputs"]:
         shutil.copy2(evaluation.path / name, run_dir / name)
     _put_into(run_dir, evaluation)
@@ -96,7 +94,7 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     else:
         say(summary_of(results, run_dir / PAGE))
     if reused:
-        _say("nothing has changed since this was judged before")
+        tell("nothing has changed since this was judged before")
 
 
 def _put_into(run_dir: Path, evaluation: "Artifact") -> None:
@@ -136,26 +134,6 @@ def _launch(prepared: "PreparedGeneration") -> int:
     from mens_pipeline.training.telemetry_log import Follower  # noqa: PLC0415 - likewise
 
     run_dir = prepared.job.run_dir
-    follower = Follower(run_dir / PROGRESS, _show(prepared.model))
+    follower = Follower(run_dir / PROGRESS, show_answers(prepared.model))
     log = run_dir / "child.log"
     return run_child(MODULE, prepared.job_path, training_environment(), follower.poll, _GRACE_SECONDS, log)
-
-
-def _show(model: str) -> Callable[[dict[str, Any]], None]:
-    """Prints a line every few seconds, and the last one."""
-    from mens_pipeline.evaluation.generation import progress_of  # noqa: PLC0415 - only a real run needs it
-
-    shown = 0.0
-
-    def show(event: dict[str, Any]) -> None:
-        nonlocal shown
-        answer = event["payload"]
-        if time.monotonic() - shown > _EVERY_SECONDS or answer["num_done"] == answer["num_answers"]:
-            shown = time.monotonic()
-            _say(f"{model}: {progress_of(answer)}")
-
-    return show
-
-
-def _say(line: str) -> None:
-    say(line, err=True)

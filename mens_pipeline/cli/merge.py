@@ -1,14 +1,14 @@
 """`mens merge`: from an adapter to a model that anybody can serve."""
 
 import time
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from mens_pipeline.cli.terminal import say
+from mens_pipeline.cli.progress import show_answers
+from mens_pipeline.cli.terminal import INTERRUPTED, say, tell
 from mens_pipeline.training.devices import DeviceChoice
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from mens_pipeline.settings import Settings
 
 _GRACE_SECONDS: Final = 20.0
-_INTERRUPTED: Final = 130
-_EVERY_SECONDS: Final = 5.0
 
 
 class Dtype(StrEnum):
@@ -90,14 +88,14 @@ def merge(  # noqa: PLR0913 - one parameter an option
     gguf_model: Artifact | None = None
     try:
         merged, reused = build_merged_model(prepared, store, _launch)
-        _say("nothing has changed since this was merged before" if reused else f"merged into {merged.path}")
+        tell("nothing has changed since this was merged before" if reused else f"merged into {merged.path}")
         report = refuse_difference(merged.path)
-        _say(report.summary)
+        tell(report.summary)
         if gguf is not None:
             gguf_model, _ = build_gguf_model(merged, prepared, gguf.value, store, _launch)
     except KeyboardInterrupt:
-        _say("interrupted; run the same command again")
-        raise typer.Exit(_INTERRUPTED) from None
+        tell("interrupted; run the same command again")
+        raise typer.Exit(INTERRUPTED) from None
     delivery = Delivery(source, merged, gguf_model, settings.data_licence)
     handoff = build_serving_handoff(delivery, store)[0].path / HANDOFF
     if output is not None:
@@ -132,10 +130,10 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
 
     chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
-    _say(f"device {chosen.kind}: {chosen.name}")
+    tell(f"device {chosen.kind}: {chosen.name}")
     decoding = load_model(EVALUATION, Decoding)
     asked = prompts_of(source, heldout, store, answer_fits(source.manifest, decoding), num_prompts or NUM_PROMPTS)
-    _say(f"adapter {source.adapter_sha256[:12]} of {source.run}, {len(asked.tasks)} requests to compare by")
+    tell(f"adapter {source.adapter_sha256[:12]} of {source.run}, {len(asked.tasks)} requests to compare by")
     conditions = Conditions(decoding, chosen, settings.cache_root / f"{chosen.kind}.lock")
     work = store.root / KIND / f".work-{time.time_ns()}"
     return prepare_merge(source, asked, conditions, dtype.value if dtype is not None else None, work)
@@ -147,30 +145,10 @@ def _launch(job_path: Path) -> int:
     from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
     from mens_pipeline.training.telemetry_log import Follower  # noqa: PLC0415 - likewise
 
-    follower = Follower(job_path.with_name(PROGRESS), _show())
+    follower = Follower(job_path.with_name(PROGRESS), show_answers())
     log = job_path.with_name("child.log")
     return run_child(MODULE, job_path, training_environment(), follower.poll, _GRACE_SECONDS, log)
 
 
-def _show() -> Callable[[dict[str, Any]], None]:
-    """Prints a line every few seconds, and the last one of each model."""
-    from mens_pipeline.evaluation.generation import progress_of  # noqa: PLC0415 - only a real run needs it
-
-    shown = 0.0
-
-    def show(event: dict[str, Any]) -> None:
-        nonlocal shown
-        answer = event["payload"]
-        if time.monotonic() - shown > _EVERY_SECONDS or answer["num_done"] == answer["num_answers"]:
-            shown = time.monotonic()
-            _say(f"{answer['model']}: {progress_of(answer)}")
-
-    return show
-
-
 def _gguf_file(folder: Path) -> Path:
     return next(folder.glob("*.gguf"))
-
-
-def _say(line: str) -> None:
-    say(line, err=True)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from mens_pipeline.cli.progress import show_updates
+from mens_pipeline.cli.terminal import INTERRUPTED, tell
 from mens_pipeline.cli.train import Resume
-from mens_pipeline.cli.training_progress import show_updates, tell
 from mens_pipeline.training.devices import DeviceChoice
 from mens_pipeline.training.scratch.architecture import ScratchConfig
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from mens_pipeline.training.scratch.prepare import PreparedScratch
 
 _GRACE_SECONDS: Final = 120.0
-_INTERRUPTED: Final = 130
 
 app = typer.Typer(name="scratch", help="The side branch: a small model made from scratch.", no_args_is_help=True)
 training_app = typer.Typer(name="training", help="Upstream's name of the side branch.", no_args_is_help=True)
@@ -149,7 +149,7 @@ def _train(run: "PreparedScratch") -> dict[str, Any]:
         code = run_child(MODULE, run.job_path, training_environment(), follower.poll, _GRACE_SECONDS, log)
     except KeyboardInterrupt:
         tell("interrupted; run the same command to go on from the newest checkpoint")
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
     return finish_scratch(run, vcs_sha, code)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from mens_pipeline.cli.terminal import say
+from mens_pipeline.cli.terminal import tell
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.training.devices import DeviceChoice
 
@@ -65,11 +65,11 @@ def serve(  # noqa: PLR0913 - one parameter an option
     access = server.access_to(address, token, token_env)
     go_offline()
     chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
-    _say(f"device {chosen.kind}: {chosen.name}")
+    tell(f"device {chosen.kind}: {chosen.name}")
     served = _served(run_dir, model, settings, chosen)
-    _say(f"loading {served.name}, {served.fingerprint}, from {served.judged.adapter_path or served.judged.base_path}")
+    tell(f"loading {served.name}, {served.fingerprint}, from {served.judged.adapter_path or served.judged.base_path}")
     limits = Limits(max_concurrent, max_request_bytes, timeout, max_new_tokens)
-    server.ModelServer(served, address, access, limits, _say).run()
+    server.ModelServer(served, address, access, limits, tell).run()
 
 
 def _served(run_dir: Path | None, folder: Path | None, settings: "Settings", device: "Device") -> "ServedModel":
@@ -81,7 +81,3 @@ def _served(run_dir: Path | None, folder: Path | None, settings: "Settings", dev
     if run_dir is not None:
         return run_model(run_dir, device)
     return champion_model(ArtifactStore(settings.store_root.resolve()), device)
-
-
-def _say(line: str) -> None:
-    say(line, err=True)

@@ -1,8 +1,13 @@
 """What commands print for people: names, messages and figures may hold what a stranger wrote."""
 
+from typing import Final
+
 import typer
 
 from mens_pipeline.language.visible_text import visible_text
+
+INTERRUPTED: Final = 130
+"""The exit code of a command that a person ended: 128 and the number of SIGINT, as shells have it."""
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -13,3 +18,12 @@ def say(text: str, *, err: bool = False) -> None:
         err: Whether it goes to stderr.
     """
     typer.echo(visible_text(text), err=err)
+
+
+def tell(line: str) -> None:
+    """Print a line about what is done, beside the results: on stderr.
+
+    Args:
+        line: What is done.
+    """
+    say(line, err=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mens_pipeline.cli.terminal import say
-from mens_pipeline.cli.training_progress import show_updates, tell
+from mens_pipeline.cli.progress import show_updates
+from mens_pipeline.cli.terminal import INTERRUPTED, say, tell
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.training.devices import DeviceChoice
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from mens_pipeline.training.presets import ResolvedRecipe
 
 _GRACE_SECONDS: Final = 120.0
-_INTERRUPTED: Final = 130
 _PARTIAL: Final = (
     "All targeted layers are always trained: the loss passes through every one of them, so there is no partial stack "
     "to allow. Name layers with --target-modules to train fewer."
@@ -242,7 +241,7 @@ def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
         )
     except KeyboardInterrupt:
         tell("interrupted; run the same command to go on from the newest checkpoint")
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
     return finish_run(run, resolved, commit, code, settings.backend)
 
 

@@ -1,11 +1,13 @@
-"""What a command that trains shows while it does."""
+"""What a command shows while its child process trains or writes answers."""
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
-from mens_pipeline.cli.terminal import say
+from mens_pipeline.cli.terminal import tell
 from mens_pipeline.training.telemetry_log import update_of
+
+_EVERY_SECONDS: Final = 5.0
 
 
 def show_updates() -> Callable[[dict[str, Any]], None]:
@@ -27,10 +29,21 @@ def show_updates() -> Callable[[dict[str, Any]], None]:
     return show
 
 
-def tell(line: str) -> None:
-    """Print a line for a person, beside the results.
+def show_answers(model: str | None = None) -> Callable[[dict[str, Any]], None]:
+    """What prints how many answers there are, every few seconds and at the end of each model.
 
     Args:
-        line: What is done.
+        model: Which one answers; None where each event says so.
     """
-    say(line, err=True)
+    from mens_pipeline.evaluation.generation import progress_of  # noqa: PLC0415 - only a real run needs it
+
+    shown = 0.0
+
+    def show(event: dict[str, Any]) -> None:
+        nonlocal shown
+        answer = event["payload"]
+        if time.monotonic() - shown > _EVERY_SECONDS or answer["num_done"] == answer["num_answers"]:
+            shown = time.monotonic()
+            tell(f"{model or answer['model']}: {progress_of(answer)}")
+
+    return show
