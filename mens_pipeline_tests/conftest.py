@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -14,6 +15,14 @@ import pytest
 
 _PASSWORD: Final = "hunter2hunter2"  # noqa: S105 - of a server that lives as long as the tests
 _UNPRIVILEGED: Final = ("postgres", "nobody")
+_HANDLERS: Final = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Let each test begin with the signals of the suite: Dagster leaves SIGTERM as SIGINT was, perhaps ignored."""
+    for number, handler in _HANDLERS.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

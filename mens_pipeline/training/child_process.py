@@ -5,6 +5,7 @@ it reports what happens there as well.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -49,6 +50,8 @@ def run_job(job: Job, parent: int, work: Callable[[Listener], bool]) -> ExitCode
         work: Does it, and returns whether it came to its end; it loads the deep learning stack once all is clear.
     """
     die_with_parent(parent)
+    # Who started this process may ignore it, as Dagster does after a run in the background, and a child inherits that.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     failure = job.run_dir / FAILURE
     failure.unlink(missing_ok=True)
     try:

@@ -108,16 +108,21 @@ def test_a_job_that_crashes_leaves_its_last_words(lock: Path) -> None:
     assert "validation errors for TrainingJob" in log.read_text()
 
 
-def test_a_child_that_is_asked_to_stop_is_interrupted(lock: Path) -> None:
-    """By whoever sends SIGTERM, even before it listens."""
-    job = _job(lock, lock_seconds=300)
+@pytest.mark.parametrize("of_parent", [signal.SIG_DFL, signal.SIG_IGN], ids=["default", "ignored"])
+def test_a_child_that_is_asked_to_stop_is_interrupted(lock: Path, of_parent: signal.Handlers) -> None:
+    """By whoever sends SIGTERM, even before it listens, and also where its parent would ignore that."""
+    job = _job(lock, lock_seconds=60)
 
     def poll() -> None:
         for child in training_children():
             if _waits_for(child, lock):
                 os.kill(child, signal.SIGTERM)
 
-    assert _run(job, poll) == ExitCode.INTERRUPTED
+    before = signal.signal(signal.SIGTERM, of_parent)
+    try:
+        assert _run(job, poll) == ExitCode.INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_child_that_is_killed_is_not_called_interrupted(lock: Path) -> None:
