@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from pydantic import ValidationError
 
 from mens_pipeline.corpus.records import MAX_TEXT, Lane, SourceKind
@@ -24,6 +23,7 @@ from mens_pipeline.corpus.telemetry import (
 )
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError, MensError, SourceNotFoundError
+from mens_pipeline_tests.corpus.telemetry_databases import query_of, write_database
 
 _FUNCTION = "fn f() to int { ret 1 }"
 _WORKFLOW = "workflow w() { }"
@@ -32,7 +32,7 @@ _WORKFLOW = "workflow w() { }"
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     """Five rows with a key, a rating and a moment."""
-    return _database(
+    return write_database(
         tmp_path / "telemetry.db",
         "CREATE TABLE AgentTelemetry (id INTEGER PRIMARY KEY, query, optimal_response, rating, moment)",
         [
@@ -43,22 +43,6 @@ def database(tmp_path: Path) -> Path:
             (4, " ", "x", 4, 40),
         ],
     )
-
-
-def _database(path: Path, schema: str, rows: Iterable[tuple[object, ...]]) -> Path:
-    connection = sqlite3.connect(path)
-    connection.executescript(schema)
-    table = schema.split("(", maxsplit=1)[0].rsplit(maxsplit=1)[-1]
-    for row in rows:
-        connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608 - our own
-    connection.commit()
-    connection.close()
-    return path
-
-
-def _query(path: Path, **parts: object) -> TelemetryQuery:
-    url = sa.URL.create("sqlite", database=str(path)).render_as_string()
-    return TelemetryQuery.model_validate({"url": url, **parts})
 
 
 def _import(rows: Iterable[TelemetryRow]) -> tuple[list[TrainingPair], TelemetryTally]:
@@ -76,7 +60,7 @@ def _only(query: object, response: object, rating: object = None) -> TrainingPai
 
 def test_rows_become_pairs(database: Path) -> None:
     """Code and prose, the newest first by the key, each row counted."""
-    pairs, tally = _import(read_telemetry(_query(database, rating_column="rating")))
+    pairs, tally = _import(read_telemetry(query_of(database, rating_column="rating")))
 
     assert [(pair.lane, pair.response_mode, pair.category, pair.rating, pair.difficulty) for pair in pairs] == [
         (Lane.CODEGEN, "code_only", "function", 5, 2),
@@ -97,7 +81,7 @@ def test_rows_become_pairs(database: Path) -> None:
 
 def test_the_source_tells_nothing_of_the_row(database: Path) -> None:
     """Its path is a hash of the redacted text, and so is its blob."""
-    pairs, _ = _import(read_telemetry(_query(database)))
+    pairs, _ = _import(read_telemetry(query_of(database)))
     source = pairs[1].source
 
     assert source is not None
@@ -187,10 +171,10 @@ def test_duplicates_are_found_after_redaction() -> None:
 
 def test_the_order_is_that_of_the_column_that_was_named(database: Path) -> None:
     """Else of the key; the limit counts from the newest."""
-    by_moment = read_telemetry(_query(database, order_column="moment", limit=2))
+    by_moment = read_telemetry(query_of(database, order_column="moment", limit=2))
 
     assert [row.query for row in by_moment] == ["Write f", " "]
-    assert [row.query for row in read_telemetry(_query(database, limit=3))] == ["Write f", " ", "Write f"]
+    assert [row.query for row in read_telemetry(query_of(database, limit=3))] == ["Write f", " ", "Write f"]
 
 
 def test_without_a_key_the_text_decides(tmp_path: Path) -> None:
@@ -203,7 +187,7 @@ def test_without_a_key_the_text_decides(tmp_path: Path) -> None:
     connection.commit()
     connection.close()
 
-    assert [(row.query, row.response) for row in read_telemetry(_query(path, table="v"))] == [
+    assert [(row.query, row.response) for row in read_telemetry(query_of(path, table="v"))] == [
         ("b", "2"),
         ("b", "1"),
         ("a", "9"),
@@ -214,36 +198,36 @@ def test_names_may_be_qualified_and_of_any_case(database: Path) -> None:
     """`main.` is SQLite's schema."""
     names = ("main.AgentTelemetry", "agenttelemetry", "AGENTTELEMETRY")
 
-    assert [len(list(read_telemetry(_query(database, table=name)))) for name in names] == [5, 5, 5]
+    assert [len(list(read_telemetry(query_of(database, table=name)))) for name in names] == [5, 5, 5]
 
 
 def test_values_of_any_type_are_read(tmp_path: Path) -> None:
     """One bad row must not end the import."""
     schema = "CREATE TABLE AgentTelemetry (query DATE, optimal_response TEXT)"
-    path = _database(tmp_path / "odd #1 %20.db", schema, [(1, "x"), ("soon", b"\xff"), (None, "y")])
+    path = write_database(tmp_path / "odd #1 %20.db", schema, [(1, "x"), ("soon", b"\xff"), (None, "y")])
     connection = sqlite3.connect(path)
     connection.execute("INSERT INTO AgentTelemetry VALUES ('z', CAST(x'636166e9' AS TEXT))")
     connection.commit()
     connection.close()
-    rows = list(read_telemetry(_query(path)))
+    rows = list(read_telemetry(query_of(path)))
 
     assert [(row.query, row.response) for row in rows] == [("z", "caf\udce9"), ("soon", b"\xff"), (1, "x"), (None, "y")]
-    assert telemetry_fingerprint(_query(path)) == telemetry_fingerprint(_query(path))
+    assert telemetry_fingerprint(query_of(path)) == telemetry_fingerprint(query_of(path))
 
 
 def test_many_rows_are_streamed(tmp_path: Path) -> None:
     """More than one batch; whoever stops early leaves nothing open."""
     schema = "CREATE TABLE AgentTelemetry (id INTEGER PRIMARY KEY, query, optimal_response)"
-    path = _database(tmp_path / "many.db", schema, [(number, f"q{number}", "r") for number in range(1200)])
+    path = write_database(tmp_path / "many.db", schema, [(number, f"q{number}", "r") for number in range(1200)])
 
-    assert [row.query for row in read_telemetry(_query(path))] == [f"q{number}" for number in reversed(range(1200))]
-    assert next(read_telemetry(_query(path))).query == "q1199"
+    assert [row.query for row in read_telemetry(query_of(path))] == [f"q{number}" for number in reversed(range(1200))]
+    assert next(read_telemetry(query_of(path))).query == "q1199"
 
 
 def test_the_database_is_not_touched(database: Path) -> None:
     """Neither its bytes nor its folder."""
     before = database.read_bytes()
-    _import(read_telemetry(_query(database)))
+    _import(read_telemetry(query_of(database)))
 
     assert database.read_bytes() == before
     assert list(database.parent.iterdir()) == [database]
@@ -251,13 +235,13 @@ def test_the_database_is_not_touched(database: Path) -> None:
 
 def test_the_fingerprint_follows_the_rows(database: Path) -> None:
     """The same twice; another for another limit or a changed row."""
-    query = _query(database)
+    query = query_of(database)
     before = telemetry_fingerprint(query)
     with sqlite3.connect(database) as connection:
         connection.execute("UPDATE AgentTelemetry SET optimal_response = 'new' WHERE id = 5")
     connection.close()
 
-    assert len({before, telemetry_fingerprint(_query(database, limit=4)), telemetry_fingerprint(query)}) == 3
+    assert len({before, telemetry_fingerprint(query_of(database, limit=4)), telemetry_fingerprint(query)}) == 3
     assert telemetry_fingerprint(query) == telemetry_fingerprint(query)
 
 
@@ -277,7 +261,7 @@ def test_the_fingerprint_follows_the_rows(database: Path) -> None:
 def test_what_is_missing_is_named(database: Path, parts: dict[str, str], message: str) -> None:
     """And what is there instead."""
     with pytest.raises(ConfigurationError) as error_info:
-        list(read_telemetry(_query(database, **parts)))
+        list(read_telemetry(query_of(database, **parts)))
 
     assert message in str(error_info.value)
     assert str(database) in str(error_info.value)
@@ -286,7 +270,7 @@ def test_what_is_missing_is_named(database: Path, parts: dict[str, str], message
 def test_a_missing_file_is_not_made(tmp_path: Path) -> None:
     """SQLite would."""
     with pytest.raises(SourceNotFoundError, match="no such file"):
-        list(read_telemetry(_query(tmp_path / "missing.db")))
+        list(read_telemetry(query_of(tmp_path / "missing.db")))
 
     assert list(tmp_path.iterdir()) == []
 
@@ -299,9 +283,9 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
 
     with pytest.raises(ConfigurationError, match="file is not a database"):
-        list(read_telemetry(_query(tmp_path / "text.db")))
+        list(read_telemetry(query_of(tmp_path / "text.db")))
     with pytest.raises(ConfigurationError, match="no table AgentTelemetry; there is none"):
-        list(read_telemetry(_query(tmp_path / "empty.db")))
+        list(read_telemetry(query_of(tmp_path / "empty.db")))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Telemetry databases whose author means harm, and how little of them is read."""
 
 import sqlite3
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,25 +8,10 @@ import pytest
 import sqlalchemy as sa
 
 from mens_pipeline.corpus.records import MAX_TEXT
-from mens_pipeline.corpus.telemetry import TelemetryQuery, read_telemetry
+from mens_pipeline.corpus.telemetry import read_telemetry
 from mens_pipeline.corpus.telemetry_limits import beginning
 from mens_pipeline.errors import ConfigurationError
-
-
-def _database(path: Path, schema: str, rows: Iterable[tuple[object, ...]]) -> Path:
-    connection = sqlite3.connect(path)
-    connection.executescript(schema)
-    table = schema.split("(", maxsplit=1)[0].rsplit(maxsplit=1)[-1]
-    for row in rows:
-        connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608 - our own
-    connection.commit()
-    connection.close()
-    return path
-
-
-def _query(path: Path, **parts: object) -> TelemetryQuery:
-    url = sa.URL.create("sqlite", database=str(path)).render_as_string()
-    return TelemetryQuery.model_validate({"url": url, **parts})
+from mens_pipeline_tests.corpus.telemetry_databases import query_of, write_database
 
 
 @pytest.mark.parametrize("kind", ["BLOB", "JSON", "NUMERIC", "TEXT", ""])
@@ -35,13 +19,13 @@ def _query(path: Path, **parts: object) -> TelemetryQuery:
 def test_no_value_comes_whole(tmp_path: Path, kind: str, value: object) -> None:
     """Whatever its column is declared as, in a table or a view."""
     schema = f"CREATE TABLE t (query {kind}, optimal_response {kind})"
-    path = _database(tmp_path / "t.db", schema, [(value, value), (1, 2.5)])
+    path = write_database(tmp_path / "t.db", schema, [(value, value), (1, 2.5)])
     connection = sqlite3.connect(path)
     connection.execute("CREATE VIEW v AS SELECT query AS query, optimal_response AS optimal_response FROM t")
     connection.commit()
     connection.close()
     for table in ("t", "v"):
-        rows = list(read_telemetry(_query(path, table=table)))
+        rows = list(read_telemetry(query_of(path, table=table)))
 
         assert max(len(str(row.query)) for row in rows) <= MAX_TEXT + 1 + len("b''")
         assert {"1", "2.5"} < {str(value) for row in rows for value in (row.query, row.response)}
@@ -60,7 +44,7 @@ def test_a_view_without_an_end_is_given_up(tmp_path: Path, monkeypatch: pytest.M
     connection.close()
 
     with pytest.raises(ConfigurationError, match=r"endless\.db: interrupted\. Check"):
-        list(read_telemetry(_query(path, table="endless")))
+        list(read_telemetry(query_of(path, table="endless")))
 
 
 def test_a_value_that_is_made_large_is_given_up(tmp_path: Path) -> None:
@@ -72,7 +56,7 @@ def test_a_value_that_is_made_large_is_given_up(tmp_path: Path) -> None:
     connection.close()
 
     with pytest.raises(ConfigurationError, match=r"large\.db: string or blob too big\. Check"):
-        list(read_telemetry(_query(path, table="large")))
+        list(read_telemetry(query_of(path, table="large")))
 
 
 @pytest.mark.parametrize("column", [b"extra VARCHAR(" + b"9" * 5_000 + b")", b'"\xff" TEXT PRIMARY KEY'])
@@ -86,7 +70,7 @@ def test_a_schema_that_cannot_be_read_is_refused(tmp_path: Path, column: bytes) 
     path.write_bytes(path.read_bytes().replace("\xff".encode(), b"\xff\xfe"))
 
     with pytest.raises(ConfigurationError, match=r"odd\.db: its schema cannot be read .*Name another table"):
-        list(read_telemetry(_query(path, table="t")))
+        list(read_telemetry(query_of(path, table="t")))
 
 
 @pytest.mark.parametrize(

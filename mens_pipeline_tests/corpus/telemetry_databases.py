@@ -1,0 +1,38 @@
+"""Telemetry databases in SQLite, for tests."""
+
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from mens_pipeline.corpus.telemetry import TelemetryQuery
+
+
+def write_database(path: Path, schema: str, rows: Iterable[tuple[object, ...]]) -> Path:
+    """A database with one table.
+
+    Args:
+        path: The file.
+        schema: Statements, the first of which makes the table.
+        rows: Of that table.
+    """
+    connection = sqlite3.connect(path)
+    connection.executescript(schema)
+    table = schema.split("(", maxsplit=1)[0].rsplit(maxsplit=1)[-1]
+    for row in rows:
+        connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608 - our own
+    connection.commit()
+    connection.close()
+    return path
+
+
+def query_of(path: Path, **parts: object) -> TelemetryQuery:
+    """What to read of a database.
+
+    Args:
+        path: The file.
+        parts: What differs from the usual names.
+    """
+    url = sa.URL.create("sqlite", database=str(path)).render_as_string()
+    return TelemetryQuery.model_validate({"url": url, **parts})
