@@ -116,7 +116,16 @@ def only_the_adapter_changed(store: ArtifactStoreResource) -> dg.AssetCheckResul
 @dg.asset_check(asset=qlora_adapter)
 def loss_fell(store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """The loss of the last quarter of updates is below that of the first quarter; otherwise a warning."""
-    losses = [step["loss"] for step in steps_of(store.latest(KIND).path / FILE)]
+    return fall_of(store.latest(KIND).path)
+
+
+def fall_of(folder: Path) -> dg.AssetCheckResult:
+    """Whether the loss of a run fell; a warning where it did not.
+
+    Args:
+        folder: With the telemetry of the run.
+    """
+    losses = [step["loss"] for step in steps_of(folder / FILE)]
     first, last = quarters_of(losses)
     return dg.AssetCheckResult(
         passed=last < first,
