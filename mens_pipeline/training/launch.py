@@ -18,6 +18,37 @@ _POLL_SECONDS: Final = 0.2
 _LAST_WORDS: Final = 1_500
 """Characters of a log that a message shows."""
 
+_SECRETS: Final = (
+    *("AUTH", "CREDENTIAL", "CREDENTIALS", "KEY", "PASS", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "SECRETS"),
+    *("TOKEN", "DSN", "PROXY", "URL"),
+)
+"""Endings of words in names of variables that may hold a secret, or an address with a password in it."""
+
+
+def python_command(module: str, *arguments: str) -> list[str]:
+    """Build the command that runs a module in a Python process of its own.
+
+    `-P` keeps the current folder off `sys.path`: it may be a workspace whose `pip.py` or `pydantic.py` is not ours.
+
+    Args:
+        module: Its dotted name.
+        arguments: What it is given.
+    """
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def environment_without_secrets(keep: tuple[str, ...] = ()) -> dict[str, str]:
+    """Copy the environment of this process without the variables that may hold a secret.
+
+    Args:
+        keep: Beginnings of upper-case names that are copied all the same.
+    """
+
+    def may_be_secret(name: str) -> bool:
+        return any(word.endswith(_SECRETS) for word in name.split("_")) and not name.startswith(keep)
+
+    return {name: value for name, value in os.environ.items() if not may_be_secret(name.upper())}
+
 
 def run_child(  # noqa: PLR0913, PLR0917 - what a process is started with
     module: str,
@@ -43,7 +74,7 @@ def run_child(  # noqa: PLR0913, PLR0917 - what a process is started with
     Returns:
         Its exit code; see `ExitCode`.
     """
-    command = [sys.executable, "-m", module, str(job_path), str(os.getpid())]
+    command = python_command(module, str(job_path), str(os.getpid()))
     with log.open("ab") as output:
         child = subprocess.Popen(  # noqa: S603 - our own command
             command, env=dict(environment), stdout=output, stderr=output, stdin=subprocess.DEVNULL, process_group=0

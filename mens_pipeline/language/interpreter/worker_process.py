@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 import mens_pipeline
 from mens_pipeline.language.interpreter.limits import Limits
@@ -20,6 +20,20 @@ _GRACE_SECONDS: Final = 2.0
 """Beyond the time of a program, for parsing, starting and answering."""
 
 _CHUNK: Final = 65_536
+
+
+class WorkerStoppedError(Exception):
+    """A worker had to be replaced before it answered.
+
+    Attributes:
+        limit: Which bound it ran into.
+        message: What happened.
+    """
+
+    def __init__(self, limit: LimitKind, message: str) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.message = message
 
 
 class WorkerProcess:
@@ -44,22 +58,35 @@ class WorkerProcess:
         Returns:
             What the worker says; or that it was stopped, because it said nothing in time or died.
         """
-        end = monotonic() + request.limits.program_seconds + _GRACE_SECONDS
         try:
-            self._send(json.dumps(asdict(request)).encode() + b"\n", end)
-            return report_of(json.loads(self._received(end)))
+            return report_of(self.exchange(asdict(request), request.limits.program_seconds))
+        except WorkerStoppedError as error:
+            return ProgramReport(ProgramStatus.STOPPED, limit=error.limit, message=error.message)
+
+    def exchange(self, request: object, seconds: float) -> Any:
+        """Send a request and wait for the answer.
+
+        Args:
+            request: In JSON types.
+            seconds: How long running programs may take; parsing, starting and answering have some time beyond.
+
+        Returns:
+            The answer in JSON types.
+
+        Raises:
+            WorkerStoppedError: It said nothing in time or died; another process has taken its place.
+        """
+        end = monotonic() + seconds + _GRACE_SECONDS
+        try:
+            self._send(json.dumps(request).encode() + b"\n", end)
+            return json.loads(self._received(end))
         except TimeoutError:
-            seconds = request.limits.program_seconds
-            report = ProgramReport(
-                ProgramStatus.STOPPED, limit=LimitKind.TIME, message=f"the process was killed after {seconds:g} s"
-            )
+            stopped = WorkerStoppedError(LimitKind.TIME, f"the process was killed after {seconds:g} s")
         except (BrokenPipeError, EOFError):
-            report = ProgramReport(
-                ProgramStatus.STOPPED, limit=LimitKind.SIZE, message="the process died while it ran the program"
-            )
+            stopped = WorkerStoppedError(LimitKind.SIZE, "the process died while it ran the program")
         self.end()
         self._process = self._started()
-        return report
+        raise stopped
 
     def end(self) -> None:
         """Kill it and whatever it may have started."""
