@@ -49,7 +49,8 @@ class CaseRunner:
             Its result; a program can neither raise nor hang here.
         """
         self.machine.begin()
-        error = self._error_of(partial(self._execute, test), seconds)
+        with time_limit(self.machine, seconds):
+            error = error_of(partial(self._execute, test))
         if error is None:
             return self.ended(test, Outcome.PASSED)
         return self.ended(test, error.outcome, error.reason, error.message, error.place)
@@ -91,20 +92,6 @@ class CaseRunner:
             notes,
         )
 
-    def _error_of(self, body: Callable[[], None], seconds: float) -> VoxError | None:
-        try:
-            with time_limit(self.machine, seconds):
-                body()
-        except VoxError as error:
-            return error
-        except RecursionError:
-            return VoxError(LimitKind.DEPTH, "the program is nested or recurses too deeply")
-        except MemoryError:
-            return VoxError(LimitKind.SIZE, "the memory is used up")
-        except Exception as error:  # noqa: BLE001 - a mistake of ours must not take the other tests along
-            return VoxError(ErrorKind.INTERNAL, _internal_message(error))
-        return None
-
     def _execute(self, test: Test | Forall) -> None:
         self.program.begin()
         function = self.program.names[test.function.name]
@@ -132,6 +119,28 @@ class CaseRunner:
         """A test that returns an `Error` fails; whatever else it returns is a pass, `false` included (T3)."""
         if type(value) is Variant and value.name == "Error":
             raise VoxError(None, f"the test returned {shown(self.machine, value)}")
+
+
+def error_of(body: Callable[[], object]) -> VoxError | None:
+    """Run a part of a program.
+
+    Args:
+        body: Runs it.
+
+    Returns:
+        How it ended before its time; None when it came to its end.
+    """
+    try:
+        body()
+    except VoxError as error:
+        return error
+    except RecursionError:
+        return VoxError(LimitKind.DEPTH, "the program is nested or recurses too deeply")
+    except MemoryError:
+        return VoxError(LimitKind.SIZE, "the memory is used up")
+    except Exception as error:  # noqa: BLE001 - a mistake of ours must not take the other tests along
+        return VoxError(ErrorKind.INTERNAL, _internal_message(error))
+    return None
 
 
 def _internal_message(error: Exception) -> str:

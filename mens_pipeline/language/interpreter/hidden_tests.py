@@ -26,6 +26,9 @@ from mens_pipeline.language.source_text import SourceText
 
 _NAMED_VALUES = Function | Workflow | Activity | Actor | Const | ReactiveComponent | Fragment | V0Component
 
+GIVEN_END: Final = "// The answer sees what stands above this line."
+"""The line of hidden tests above which code stands that the task gives: an answer uses it without declaring it."""
+
 _TESTS_KEPT: Final = 256
 """Parsed hidden tests that are remembered: those of one task judge many candidates in a row."""
 
@@ -40,8 +43,9 @@ def run_with_tests(
 ) -> ProgramReport:
     """Run hidden tests against a candidate; its own tests do not count and do not run.
 
-    The two texts are parsed apart. The tests see the names of the candidate, the candidate sees none of theirs; where
-    both declare a name, each means its own. A candidate that redefines what the tests rely on fails all of them.
+    The two texts are parsed apart. The tests see the names of the candidate, the candidate sees none of theirs but
+    those declared above the line `GIVEN_END`; where both declare a name, each means its own. A candidate that redefines
+    what the tests rely on fails all of them.
 
     Args:
         candidate: The program to judge.
@@ -61,7 +65,9 @@ def run_with_tests(
     if module is None:
         return report
     machine = Machine(limits)
-    below = Program(_without_tests(module), TextName.PROGRAM, machine, features)
+    given = given_module(tests)
+    lowest = Program(given, TextName.TESTS, machine, features) if given is not None else None
+    below = Program(without_tests(module), TextName.PROGRAM, machine, features, lowest)
     program = Program(hidden, TextName.TESTS, machine, features, below)
     texts = {TextName.PROGRAM: SourceText(candidate), TextName.TESTS: SourceText(tests)}
     run = CaseRunner(program, machine, TextName.TESTS, texts, f"{seed}:{tests}")
@@ -93,7 +99,35 @@ def hidden_module(tests: str) -> Module:
     return analysis.module
 
 
-def _without_tests(module: Module) -> Module:
+def given_module(tests: str) -> Module | None:
+    """The syntax of the code that a task gives; None where it gives none.
+
+    Args:
+        tests: Accepted hidden tests.
+    """
+    end = tests.find(GIVEN_END)
+    if end < 0:
+        return None
+    module = hidden_module(tests)
+    return replace(module, declarations=tuple(d for d in module.declarations if d.start < end))
+
+
+def with_given(given: str, tests: str) -> str:
+    """Hidden tests with code that the task gives.
+
+    Args:
+        given: The code; empty for none.
+        tests: The tests.
+    """
+    return f"{given.rstrip()}\n\n{GIVEN_END}\n{tests}" if given.strip() else tests
+
+
+def without_tests(module: Module) -> Module:
+    """A program without its own tests and properties.
+
+    Args:
+        module: Its syntax.
+    """
     return replace(module, declarations=tuple(d for d in module.declarations if not isinstance(d, Test | Forall)))
 
 

@@ -79,6 +79,23 @@ class Program:
         for constant in self._constants:
             self.names[constant.name] = self._value_of(constant)
 
+    def define(self, name: str, value: Value) -> None:
+        """Give a name another value than the text does, from the next `begin` on.
+
+        Args:
+            name: The name; functions of the text that use it mean the new value.
+            value: The value.
+        """
+        self._declared[name] = value
+
+    def redefine(self, declaration: Declaration) -> None:
+        """Declare a function anew, from the next `begin` on.
+
+        Args:
+            declaration: Takes the place of the function of the same name.
+        """
+        self._declare_function(declaration)
+
     def _value_of(self, constant: Const) -> Value:
         """A constant is a function without parameters that is called once, so that `?` has something to leave."""
 

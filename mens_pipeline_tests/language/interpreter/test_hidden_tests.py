@@ -4,6 +4,7 @@ import pytest
 
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language.interpreter import Features, Outcome, ProgramStatus, TextName, run_with_tests
+from mens_pipeline.language.interpreter.hidden_tests import with_given
 from mens_pipeline_tests.language.interpreter.verdicts import verdict
 
 _TESTS = """fn close(a: int, b: int) to bool { return (a - b).abs() < 2 }
@@ -146,3 +147,33 @@ def test_broken_tests_are_a_mistake_of_the_task(tests: str, advice: str) -> None
     """Which must not count against a candidate."""
     with pytest.raises(ConfigurationError, match=advice):
         run_with_tests(_GOOD, tests)
+
+
+_GIVEN = """type Shape = | Circle(r: int) | Dot
+fn square(n: int) to int { return n * n }
+"""
+_AREA = "fn area(s: Shape) to int { return match s { Dot => 0 Circle(r) => 3 * square(r) } }\n"
+
+
+def test_an_answer_uses_the_code_that_the_task_gives() -> None:
+    """Types and functions; it may also declare them again."""
+    tests = with_given(_GIVEN, "@test fn t() { assert(area(Circle(2)) is 12) assert(area(Dot) is 0) }")
+
+    assert run_with_tests(_AREA, tests).passed
+    assert run_with_tests(_GIVEN + _AREA, tests).passed
+    assert not run_with_tests(_AREA.replace("3 *", "4 *"), tests).passed
+
+
+def test_an_answer_sees_nothing_below_the_given_code() -> None:
+    """Helpers of the tests stay hidden."""
+    helper = "fn helper(n: int) to int { return n }\n"
+    tests = with_given(_GIVEN, helper + "@test fn t() { assert(f(2) is helper(2)) }")
+    report = run_with_tests("fn f(n: int) to int { return helper(n) }", tests)
+
+    assert verdict(report.tests[0]) == "error:UndefinedName"
+    assert run_with_tests("fn f(n: int) to int { return square(n) - n }", tests).passed
+
+
+def test_no_given_code_leaves_tests_as_they_are() -> None:
+    """Blank is none."""
+    assert with_given(" \n", "@test fn t() { }") == "@test fn t() { }"

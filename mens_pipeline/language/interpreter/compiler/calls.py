@@ -35,7 +35,9 @@ from mens_pipeline.language.interpreter.values import (
     kind_name,
 )
 
-_CALLABLE = frozenset((Function, Constructor, Native))
+CALLABLE = frozenset((Function, Constructor, Native))
+"""The classes of values that can be called."""
+
 _Names = Sequence[tuple[int, str]]
 """The named arguments of a call: their places and names."""
 
@@ -65,7 +67,7 @@ def _invocation(callee: Code, codes: Sequence[Code], names: _Names, node: Node, 
         arguments = [code(frame) for code in codes]
         function = callee(frame)
         try:
-            if names or type(function) not in _CALLABLE:
+            if names or type(function) not in CALLABLE:
                 _check_callee(function, names)
             return function.invoke(machine, arguments)
         except VoxError as error:
@@ -80,7 +82,7 @@ def _names_of(arguments: Sequence[Argument]) -> _Names:
 
 
 def _check_callee(value: Value, names: _Names) -> None:
-    if type(value) not in _CALLABLE:
+    if type(value) not in CALLABLE:
         raise VoxError(ErrorKind.NOT_CALLABLE, f"{kind_name(value)} cannot be called")
     _check_names(value, names)
 
@@ -182,7 +184,7 @@ def _special(machine: Machine, receiver: Value, node: MethodCall, arguments: lis
         function, where = _METHODS.get((type(receiver), node.method)), ""
     if function is None:
         raise _unknown(receiver, node)
-    if type(function) not in _CALLABLE:
+    if type(function) not in CALLABLE:
         raise VoxError(ErrorKind.NOT_CALLABLE, f"`{where}` cannot be called")
     _check_names(function, names)
     return function.invoke(machine, arguments)
