@@ -153,18 +153,27 @@ def pairs(
 ) -> None:
     """Make training pairs: a request for each record, and the record as its answer.
 
+    A function that can be run is observed: its request gives examples of what it does, and its pair has hidden tests.
+
     Exit code 0: the pairs are written. 1: IN holds a row that is no record. 2: the command was misused.
     """
-    from mens_pipeline.corpus.jsonl import open_rows, read_records, write_jsonl  # noqa: PLC0415 - pydantic can wait
+    from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers  # noqa: PLC0415 - pydantic can wait
+    from mens_pipeline.corpus.jsonl import open_rows, read_records, write_jsonl  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.page_records import page_records  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.pairs import make_pairs  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.pairs import BehaviourCounts, make_pairs  # noqa: PLC0415 - likewise
 
     with open_rows(records) as lines:
         extracted = list(read_records(lines, records))
     known = {record.source.blob for record in extracted}
     extracted += page_records(docs or [], known)
-    written = write_jsonl(output, make_pairs(extracted))
+    counts = BehaviourCounts()
+    with BehaviourWorkers() as workers:
+        written = write_jsonl(output, make_pairs(extracted, workers, counts))
     say(f"{written} pairs in {output}, from {len(extracted)} records")
+    behaviour = counts.as_json()
+    say(f"behaviour observed of {share_text(behaviour['observed'], behaviour['functions'])} functions")
+    for reason, count in behaviour["without"].items():
+        say(f"{count:>6}  {reason}")
 
 
 @app.command(name="eval")

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from mens_pipeline.corpus.behaviour.wording import behaviour_sentence
 from mens_pipeline.corpus.code_record import code_record
 from mens_pipeline.corpus.dependencies import BETWEEN, Dependencies
 from mens_pipeline.corpus.drops import Drop, DropReason, Unit
 from mens_pipeline.corpus.frontmatter import FrontmatterError, comment_header, jsonable, objection, weight_of
-from mens_pipeline.corpus.metadata_comments import has_skip_marker, is_directive, strip_metadata, training_prompt
+from mens_pipeline.corpus.metadata_comments import has_skip_marker, strip_metadata, training_prompt
 from mens_pipeline.corpus.records import MAX_CONTEXT, MAX_FILE_RECORDS, MAX_TEXT, ExtractedRecord, SourceKind
 from mens_pipeline.corpus.source_file import SourceFile
 from mens_pipeline.language import DeclarationSpan, SourceText, analyze, declaration_spans
@@ -106,7 +107,7 @@ class _Extraction:
             weight=self.weight,
             metadata=self.metadata,
             prompt=stated,
-            context=(about or doc_of(self.spans[0]) or "")[:MAX_CONTEXT] or None,
+            context=(about or behaviour_sentence(self.spans[0]) or "")[:MAX_CONTEXT] or None,
         )
 
     def _piece(self, index: int) -> ExtractedRecord | None:
@@ -122,7 +123,7 @@ class _Extraction:
             self.file.source(SourceKind.VOX_DECLARATION, self.text, (span.start, span.end)),
             weight=self.weight,
             metadata=self.metadata,
-            context=(doc_of(span) or "")[:MAX_CONTEXT] or None,
+            context=(behaviour_sentence(span) or "")[:MAX_CONTEXT] or None,
             name=span.name,
             category=span.construct.name,
         )
@@ -131,15 +132,6 @@ class _Extraction:
         module = analyze(text, self.file.mode).module
         assert module is not None, f"{self.file.path}: a piece of an accepted program is rejected: {text[:200]!r}"  # noqa: S101 - our own impossibility
         return module
-
-
-def doc_of(span: DeclarationSpan) -> str | None:
-    """The doc comment of a declaration as one line, directives left out.
-
-    Args:
-        span: The declaration.
-    """
-    return " ".join(line for line in span.doc if not is_directive(f"// {line}")).strip() or None
 
 
 def _text(value: object) -> str | None:

@@ -36,6 +36,7 @@ TELEMETRY: Final = "telemetry.jsonl"
 
 _EXTRACTOR: Final = (
     *(
+        "behaviour/wording.py",
         "code_record.py",
         "dependencies.py",
         "drops.py",

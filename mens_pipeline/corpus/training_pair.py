@@ -46,7 +46,14 @@ class TrainingPair(BaseModel):
     difficulty: int = Field(default=5, ge=1, le=10, strict=True)
     template: str | None = Field(default=None, description="What made it, for a synthetic row: `mutation/rename`.")
     source: Source | None = Field(default=None, description="Where the response stands; None for rows from elsewhere.")
-    # Left out where there is none, so that rows without it are the same bytes whether or not models write others.
+    # Left out where there is none, so that rows without them are the same bytes whether or not other rows have them.
+    tests: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_TEXT,
+        exclude_if=lambda tests: tests is None,
+        description="Hidden tests that the response passes: `@test` functions, below what the task gives.",
+    )
     lineage: Lineage | None = Field(
         default=None, exclude_if=lambda lineage: lineage is None, description="Of a row that a model wrote."
     )

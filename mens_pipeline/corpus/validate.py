@@ -14,7 +14,9 @@ from mens_pipeline.corpus.records import ExtractedRecord
 from mens_pipeline.corpus.reject_reasons import RejectReason
 from mens_pipeline.corpus.repetition import Repetition
 from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language import Mode, analyze, mode_of
+from mens_pipeline.language.interpreter.hidden_tests import hidden_module
 
 
 class Quarantined(BaseModel):
@@ -147,4 +149,15 @@ def _compiler_problem(row: ExtractedRecord | TrainingPair) -> str | None:
     if analysis.module is None:
         first = analysis.errors[0]
         return f"line {first.start.line}: {first.code}: {first.message}"
-    return None if analysis.module.declarations else "nothing is declared"
+    if not analysis.module.declarations:
+        return "nothing is declared"
+    return _tests_problem(row.tests) if isinstance(row, TrainingPair) and row.tests is not None else None
+
+
+def _tests_problem(tests: str) -> str | None:
+    """What the front end has against hidden tests."""
+    try:
+        hidden_module(tests)
+    except ConfigurationError as error:
+        return str(error)
+    return None

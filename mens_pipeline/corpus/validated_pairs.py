@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import mens_pipeline.language
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.extracted_corpus import RECORDS
 from mens_pipeline.corpus.jsonl import open_rows, write_jsonl
-from mens_pipeline.corpus.pairs import make_pairs
+from mens_pipeline.corpus.pairs import BehaviourCounts, make_pairs
 from mens_pipeline.corpus.pipeline_config import ValidatePolicy
 from mens_pipeline.corpus.records import ExtractedRecord
 from mens_pipeline.corpus.repetition import Repetition
@@ -24,10 +25,21 @@ PAIRS: Final = "pairs.jsonl"
 QUARANTINE: Final = "quarantine.jsonl"
 
 _MAKERS: Final = (
-    *("bounded_lines.py", "near_duplicates.py", "pairs.py", "records.py", "reject_reasons.py", "repetition.py"),
+    *(
+        "behaviour/*.py",
+        "bounded_lines.py",
+        "near_duplicates.py",
+        "pairs.py",
+        "records.py",
+        "reject_reasons.py",
+        "repetition.py",
+    ),
     *("shingles.py", "training_pair.py", "validate.py"),
 )
-"""The files that decide what pairs a corpus gives, beside the wording of requests."""
+"""The files that decide what pairs a corpus gives."""
+
+_LANGUAGE: Final = ("requests.py", "interpreter/**/*.py")
+"""The same of the language: the wording of requests, and what functions do."""
 
 
 def build_validated_pairs(
@@ -55,7 +67,7 @@ def build_validated_pairs(
         "policy": policy.model_dump(),
         "grammar": grammar_fingerprint(),
         "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
-        "requests": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, ("requests.py",)),
+        "requests": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, _LANGUAGE),
     }
     return store.built(KIND, inputs, lambda folder: _Writing(folder, policy).write(corpus.path / RECORDS, files))
 
@@ -71,10 +83,12 @@ class _Writing:
         self.categories: Counter[str] = Counter()
         self.num_pairs: dict[str, int] = {}
         self.validation: dict[str, Any] = {}
+        self.behaviour = BehaviourCounts()
 
     def write(self, records: Path, others: dict[str, Path]) -> dict[str, Any]:
         rows = self._validated(records, RECORDS, Repetition(self.policy))
-        self._write(PAIRS, make_pairs(_all_of(ExtractedRecord, rows)))
+        with BehaviourWorkers() as workers:
+            self._write(PAIRS, make_pairs(_all_of(ExtractedRecord, rows), workers, self.behaviour))
         for name, path in others.items():
             # Whether they repeat pairs of other files is seen when all are there: when they are split.
             rows = self._validated(path, name, Repetition(None))
@@ -83,6 +97,7 @@ class _Writing:
         return {
             "num_pairs": self.num_pairs,
             "validation": self.validation,
+            "behaviour": self.behaviour.as_json(),
             "lanes": dict(sorted(self.lanes.items())),
             "categories": dict(sorted(self.categories.items())),
         }

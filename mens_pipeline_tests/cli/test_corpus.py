@@ -1,6 +1,7 @@
 """`mens corpus`."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,11 @@ def test_the_commands_chain_as_the_seeds_show(tmp_path: Path) -> None:
     assert {reason for reason, count in counts["rejected"].items() if count} == {"near_duplicate"}
     paired = _invoke("pairs", checked, "-o", made, "--docs", data / "docs", "--docs", data / "docs" / "tutorials")
     num_pairs = len(made.read_text().splitlines())
-    assert paired.stdout == f"{num_pairs} pairs in {made}, from {counts['kept']} records\n"
+    said, observed, *reasons = paired.stdout.splitlines()
+    assert said == f"{num_pairs} pairs in {made}, from {counts['kept']} records"
+    num_observed, num_functions = map(int, re.findall(r"(\d+)/(\d+)", observed)[0])
+    assert num_functions == num_observed + sum(int(line.split()[0]) for line in reasons)
+    assert num_observed > 300
     assert _invoke("validate", made, "-o", train).stdout.startswith("kept ")
     assert num_pairs >= len(train.read_text().splitlines()) > 1500
     assert _invoke("validate", train, "-o", again).exit_code == 0

@@ -45,6 +45,16 @@ def test_a_good_pair_is_kept_in_canonical_form() -> None:
     assert (report.seen, report.kept) == (1, 1)
 
 
+def test_hidden_tests_are_kept_and_written_only_where_there_are_any() -> None:
+    """A row without is the same bytes as before there were hidden tests."""
+    tests = "@test fn t() { assert(f(1) is 2) }\n"
+    (plain, tested), _, report = _validate(_PAIR, {**_PAIR, "prompt": "other", "tests": tests})
+
+    assert "tests" not in json.loads(plain.model_dump_json())
+    assert json.loads(tested.model_dump_json())["tests"] == tests
+    assert report.kept == 2
+
+
 def test_canonical_names_win_over_aliases() -> None:
     """When a row has both, the canonical one counts."""
     (pair,) = _validate({**_PAIR, "instruction": "other"})[0]
@@ -88,6 +98,8 @@ def test_an_extracted_record_is_kept() -> None:
         ({"text": "fn f() { }"}, RejectReason.SCHEMA, "source: Field required"),
         ({**_PAIR, "response": "fn ("}, RejectReason.COMPILER_REJECTED, "line 1: expected-name"),
         ({**_PAIR, "response": "// nothing"}, RejectReason.COMPILER_REJECTED, "nothing is declared"),
+        ({**_PAIR, "tests": "@test fn ("}, RejectReason.COMPILER_REJECTED, "hidden tests are rejected at line 1"),
+        ({**_PAIR, "tests": "fn t() { }"}, RejectReason.COMPILER_REJECTED, "hidden tests hold no `@test`"),
         (b'"' + b"x" * MAX_LINE_BYTES + b'"', RejectReason.TOO_LARGE, "more than"),
     ],
 )

@@ -32,6 +32,7 @@ def validated_pairs(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     others = [store.latest(SYNTHETIC).path / SYNTHETIC_PAIRS, corpus.path / TELEMETRY]
     pairs, reused = build_validated_pairs(corpus, others, policy, store.open())
     manifest = pairs.manifest
+    behaviour = manifest["behaviour"]
     return dg.MaterializeResult(
         data_version=dg.DataVersion(manifest["outputs"][PAIRS]["sha256"]),
         metadata={
@@ -40,6 +41,8 @@ def validated_pairs(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
             "folder": dg.MetadataValue.path(pairs.path),
             "quarantine": dg.MetadataValue.path(pairs.path / QUARANTINE),
             "validation": dg.MetadataValue.table(_rows(manifest["validation"])),
+            "functions_observed": share_text(behaviour["observed"], behaviour["functions"]),
+            **{f"not_observed/{reason}": count for reason, count in behaviour["without"].items()},
             **{f"pairs/{name}": count for name, count in manifest["num_pairs"].items()},
             **{f"lane/{lane}": count for lane, count in manifest["lanes"].items()},
             "chart": dg.MetadataValue.md(bar_chart("pairs by category", manifest["categories"])),

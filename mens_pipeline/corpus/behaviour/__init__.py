@@ -1,0 +1,1 @@
+"""Functions observed: argument lists drawn, mutants refused, examples and hidden tests chosen."""

@@ -1,0 +1,253 @@
+"""Changes of the body of a function that most likely change what it does, and probes that tell which branches ran."""
+
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from decimal import Decimal
+from random import Random
+from typing import Any, Final, TypeVar
+
+from mens_pipeline.language.ast.base import Node
+from mens_pipeline.language.ast.declarations import Declaration
+from mens_pipeline.language.ast.expressions import (
+    Argument,
+    Binary,
+    Block,
+    BoolLit,
+    Call,
+    DecimalLit,
+    FloatLit,
+    For,
+    Ident,
+    If,
+    IntLit,
+    Match,
+    MatchArm,
+    MethodCall,
+    StringLit,
+    Unary,
+)
+from mens_pipeline.language.ast.patterns import LiteralPattern
+from mens_pipeline.language.ast.statements import ExprStatement, Loop, Statement, While
+
+PROBE: Final = "branch reached"
+"""The name of the function that probes call; no program can write it."""
+
+_OPERATORS: Final[dict[str, tuple[str, ...]]] = {
+    "Lt": ("Lte", "Gte"),
+    "Lte": ("Lt", "Gt"),
+    "Gt": ("Gte", "Lte"),
+    "Gte": ("Gt", "Lt"),
+    "Is": ("Isnt",),
+    "Isnt": ("Is",),
+    "And": ("Or",),
+    "Or": ("And",),
+    "Add": ("Sub",),
+    "Sub": ("Add",),
+    "Mul": ("Add",),
+    "Div": ("Mul",),
+    "Mod": ("Div",),
+}
+_METHODS: Final = {
+    name: other
+    for pair in (
+        ("to_upper", "to_lower"),
+        ("starts_with", "ends_with"),
+        ("trim_start", "trim_end"),
+        ("is_some", "is_none"),
+        ("is_ok", "is_err"),
+        ("min", "max"),
+        ("floor", "ceil"),
+        ("first", "last"),
+    )
+    for name, other in (pair, pair[::-1])
+}
+"""Methods that take and give the same kinds of value."""
+
+_Path = tuple[Any, Node, str, int | None] | None
+"""Where a node hangs: path of its parent, its parent, the field of the parent and the place in it."""
+
+
+def mutants_of(declaration: Declaration, most: int, seed: str) -> tuple[Declaration, ...]:
+    """Changed copies of a function: one change each, of as many kinds as there are.
+
+    The syntax tree is changed, not the text: nothing has to be parsed again.
+
+    Args:
+        declaration: A function, or what wraps one.
+        most: How many at most.
+        seed: Chooses where there are more.
+    """
+    kinds: dict[type, list[tuple[_Path, Node]]] = {}
+    for path, node in _sites(declaration):
+        for changed in _changes(node):
+            kinds.setdefault(type(node), []).append((path, changed))
+    random = Random(seed)  # noqa: S311 - a reproducible draw, no secret
+    for sites in kinds.values():
+        random.shuffle(sites)
+    chosen: list[tuple[_Path, Node]] = []
+    while kinds and len(chosen) < most:
+        chosen += [sites.pop() for sites in kinds.values()]
+        kinds = {kind: sites for kind, sites in kinds.items() if sites}
+    return tuple(_rebuilt(path, changed) for path, changed in chosen[:most])
+
+
+def probed(declaration: Declaration) -> Declaration:
+    """A copy of a function that calls `PROBE` with a number wherever a branch begins; what it returns is the same.
+
+    Args:
+        declaration: A function, or what wraps one.
+    """
+    return _Probes().inside(declaration)
+
+
+def _sites(declaration: Declaration) -> Iterator[tuple[_Path, Node]]:
+    """The nodes of the body, each with its path."""
+    function: Any = getattr(declaration, "function", declaration)
+    root: _Path = None if function is declaration else (None, declaration, "function", None)
+    pending: list[tuple[_Path, Node]] = [((root, function, "body", i), s) for i, s in enumerate(function.body)]
+    yield root, function
+    while pending:
+        path, node = pending.pop()
+        yield path, node
+        for name in _field_names(node):
+            value = getattr(node, name)
+            if isinstance(value, Node):
+                pending.append(((path, node, name, None), value))
+            elif isinstance(value, tuple):
+                below = [((path, node, name, i), item) for i, item in enumerate(value) if isinstance(item, Node)]
+                pending.extend(below)
+
+
+def _rebuilt(path: _Path, node: Node) -> Any:
+    """The declaration with another node at a path."""
+    while path is not None:
+        above, parent, name, index = path
+        value: object = node
+        if index is not None:
+            items = getattr(parent, name)
+            value = (*items[:index], node, *items[index + 1 :])
+        node = replace(parent, **{name: value})  # type: ignore[arg-type]
+        path = above
+    return node
+
+
+_NO_CODE: Final = frozenset(("start", "end", "type", "return_type"))
+_FIELD_NAMES: Final[dict[str, tuple[str, ...]]] = {}
+"""Class of node -> its fields that may hold code; looked up once each."""
+
+
+def _field_names(node: Node) -> tuple[str, ...]:
+    kind = type(node).__name__
+    if kind not in _FIELD_NAMES:
+        _FIELD_NAMES[kind] = tuple(field.name for field in fields(node) if field.name not in _NO_CODE)
+    return _FIELD_NAMES[kind]
+
+
+def _changes(node: Any) -> Iterator[Node]:
+    change = _CHANGES.get(type(node))
+    if change is not None:
+        yield from change(node)
+    for name in ("body", "then", "otherwise", "statements"):
+        statements = getattr(node, name, None)
+        if isinstance(statements, tuple) and len(statements) > 1:
+            for index in range(len(statements) - 1):
+                yield replace(node, **{name: statements[:index] + statements[index + 1 :]})
+
+
+def _binary(node: Binary) -> Iterator[Node]:
+    if node.op == "Add" and (isinstance(node.left, StringLit) or isinstance(node.right, StringLit)):
+        yield replace(node, left=node.right, right=node.left)
+        return
+    for op in _OPERATORS.get(node.op, ()):
+        yield replace(node, op=op)
+
+
+def _number(node: Any) -> Iterator[Node]:
+    yield replace(node, value=node.value + 1)
+    if node.value:
+        yield replace(node, value=node.value - 1)
+
+
+def _pattern(node: LiteralPattern) -> Iterator[Node]:
+    yield replace(node, value=node.value + 1 if isinstance(node.value, int) else node.value + "x")
+
+
+def _if(node: If) -> Iterator[Node]:
+    """The condition is not looked at, or the other way round."""
+    yield replace(node, then=node.otherwise or (), otherwise=node.then)
+    yield replace(node, then=node.otherwise or ())
+    if node.otherwise is not None:
+        yield replace(node, otherwise=node.then)
+
+
+def _match(node: Match) -> Iterator[Node]:
+    """Two neighbouring arms do what the other should."""
+    for index in range(len(node.arms) - 1):
+        first, second = node.arms[index : index + 2]
+        swapped = (replace(first, body=second.body), replace(second, body=first.body))
+        yield replace(node, arms=node.arms[:index] + swapped + node.arms[index + 2 :])
+
+
+def _method(node: MethodCall) -> Iterator[Node]:
+    other = _METHODS.get(node.method)
+    if other is not None:
+        yield replace(node, method=other)
+
+
+_CHANGES: Final[dict[type, Callable[[Any], Iterator[Node]]]] = {
+    Binary: _binary,
+    IntLit: _number,
+    FloatLit: _number,
+    DecimalLit: lambda node: iter((replace(node, text=str(Decimal(node.text) + 1)),)),
+    StringLit: lambda node: iter((replace(node, value=node.value + "x"),)),
+    BoolLit: lambda node: iter((replace(node, value=not node.value),)),
+    Unary: lambda node: iter((node.operand,)),
+    LiteralPattern: _pattern,
+    If: _if,
+    Match: _match,
+    MethodCall: _method,
+}
+
+Syntax = TypeVar("Syntax", bound=Node)
+
+
+class _Probes:
+    """Puts a numbered probe where each branch begins; recurses as deep as the tree."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def inside(self, node: Syntax) -> Syntax:
+        changed: dict[str, Any] = {}
+        for name in _field_names(node):
+            value = getattr(node, name)
+            if isinstance(value, Node):
+                is_branch = name == "body" and isinstance(node, _BRANCHING)
+                new: object = self._branch(value) if is_branch else self.inside(value)
+                if new is not value:
+                    changed[name] = new
+            elif isinstance(value, tuple) and value and isinstance(value[0], Node):
+                items = tuple(map(self.inside, value))
+                if any(map(operator.is_not, items, value)):
+                    changed[name] = items
+        if isinstance(node, If):
+            changed["then"] = (self._probe(node), *changed.get("then", node.then))
+            changed["otherwise"] = (self._probe(node), *changed.get("otherwise", node.otherwise or ()))
+        elif isinstance(node, While | Loop):
+            changed["body"] = (self._probe(node), *changed.get("body", node.body))
+        return replace(node, **changed) if changed else node
+
+    def _branch(self, body: Node) -> Node:
+        probe = self._probe(body)
+        inner: Any = self.inside(body)
+        return Block(body.start, body.end, (probe, ExprStatement(body.start, body.end, inner)))
+
+    def _probe(self, node: Node) -> Statement:
+        start, end = node.start, node.end
+        self.number += 1
+        number = Argument(start, end, None, IntLit(start, end, self.number))
+        return ExprStatement(start, end, Call(start, end, Ident(start, end, PROBE), (number,)))
+
+
+_BRANCHING: Final = (MatchArm, For)

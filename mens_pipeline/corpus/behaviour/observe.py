@@ -1,0 +1,374 @@
+"""What a function does, observed: examples for a prompt, and hidden tests that refuse other behaviour.
+
+The function is called with drawn arguments. Of the calls that return, a few become hidden tests: every branch is
+reached that any call reaches, and every changed body (mutant) and every simple other function, such as one that hands
+an argument back or gives the maximum, is refused that any call tells apart. Everything runs in this process, by the
+interpreter alone: step, size and depth limits bound it. Programs of strangers are observed in worker processes
+(`workers.py`).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from typing import Any, Final
+
+from mens_pipeline.corpus.behaviour.arguments import Drawing, UndrawableError
+from mens_pipeline.corpus.behaviour.mutants import PROBE, mutants_of, probed
+from mens_pipeline.corpus.behaviour.selection import (
+    FEWEST_RESULTS,
+    FEWEST_TESTS,
+    MOST_EXAMPLES,
+    Goal,
+    SeenCall,
+    chosen_examples,
+    chosen_tests,
+    goals_of,
+    rivals,
+)
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.language import analyze
+from mens_pipeline.language.ast.base import walk
+from mens_pipeline.language.ast.behaviour import Activity, Workflow
+from mens_pipeline.language.ast.declarations import Declaration, Module
+from mens_pipeline.language.ast.functions import Forall, Function, Test
+from mens_pipeline.language.interpreter import Features, LimitKind, Limits, Outcome, Refusal, run_with_tests
+from mens_pipeline.language.interpreter.calls import CallableProgram, CallResult
+from mens_pipeline.language.interpreter.equality import equal
+from mens_pipeline.language.interpreter.literals import literal_of
+from mens_pipeline.language.interpreter.machine import Machine
+from mens_pipeline.language.interpreter.values import UNIT, Native, Value
+from mens_pipeline.language.outline import name_of
+
+FEATURES: Final = Features(check_contracts=True, database=False)
+"""Contracts hold, as where answers are judged; a database is no behaviour of a function alone."""
+
+LIMITS: Final = Limits(max_steps=20_000, max_depth=100, max_size=10_000, max_allocation=100_000)
+"""Of one call."""
+
+_SECONDS: Final = 5.0
+"""Of all calls of a function together; steps end nearly everything far sooner, so that a busy machine decides as a
+quiet one does."""
+_NUM_DRAWS: Final = 24
+"""Argument lists that are drawn first; as many again where results are scarce, and where mutants survive."""
+_NUM_MUTANTS: Final = 24
+_MOST_NODES: Final = 2_000
+"""Of the syntax of a function that is observed."""
+_MUTANT: Final = "mutant"
+_MOST_CHOICES: Final = 6
+"""Different results up to which a function chooses one of a few, each of which a hidden test must show."""
+_LONGEST_TEST: Final = 200
+"""Characters of a call and its result."""
+_ENOUGH_KILLS: Final = 3
+"""Calls that tell a mutant from the function; more are not looked for."""
+
+
+class NoBehaviour(StrEnum):
+    """Why a function gives no behaviour."""
+
+    NOT_PURE = "not_pure"
+    """It needs what the interpreter refuses: files, network, a model, another module."""
+    NONDETERMINISTIC = "nondeterministic"
+    """It asks for the time, or for something random."""
+    UNDRAWABLE = "undrawable"
+    """A parameter has no type, or one that no values are drawn of."""
+    NO_PARAMETERS = "no_parameters"
+    NO_BODY = "no_body"
+    TOO_LARGE = "too_large"
+    DOES_NOT_END = "does_not_end"
+    FAILS = "fails"
+    """Hardly any call returns."""
+    NO_LITERAL = "no_literal"
+    """It returns functions, or values too long to write down."""
+    CONSTANT = "constant"
+    IDENTITY = "identity"
+    TOO_FEW_INPUTS = "too_few_inputs"
+    """Its parameters have too few values for examples and hidden tests."""
+    ENTANGLED = "entangled"
+    """What it needs does not run without it, so it cannot be tested apart from that."""
+    STOPPED = "stopped"
+    """The process that observed it had to be ended."""
+
+
+_COMPARED_BY_PYTHON: Final = frozenset((int, bool, str))
+"""Kinds of value that nearly everything returns, and that Python compares as the language does."""
+
+_LASTING: Final = frozenset((NoBehaviour.NOT_PURE, NoBehaviour.NONDETERMINISTIC))
+"""Reasons that further calls cannot change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One call that returned, as Vox text.
+
+    Attributes:
+        call: The call: `area(Rect(2, 3))`.
+        result: What it returned: `6`.
+    """
+
+    call: str
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """What a function was observed to do.
+
+    Attributes:
+        examples: 1 to 3 observations with short, different results, for the prompt.
+        hidden: At least 5 observations with other arguments.
+        tests: The hidden ones as a Vox text of `@test` functions.
+        num_mutants: Changed bodies that at least one observed call tells from the function.
+        num_killed: Those that the hidden tests refuse.
+    """
+
+    examples: tuple[Observation, ...]
+    hidden: tuple[Observation, ...]
+    tests: str
+    num_mutants: int
+    num_killed: int
+
+    @property
+    def is_sharp(self) -> bool:
+        """Whether the hidden tests refuse every mutant that any observed call tells apart."""
+        return self.num_killed == self.num_mutants
+
+
+def behaviour_of(
+    source: str, function: str, *, seed: str, arguments: Sequence[tuple[Value, ...]] | None = None
+) -> Behaviour | NoBehaviour:
+    """Observe a function.
+
+    Args:
+        source: A program that declares it and all it needs.
+        function: Its name.
+        seed: What the drawn arguments and the choice of mutants depend on.
+        arguments: The argument lists to call it with; drawn by the types of its parameters when not given.
+
+    Returns:
+        Its behaviour, or why it has none to speak of. The same for the same arguments.
+
+    Raises:
+        RefusedError: The front end rejects the program, or it declares no such function.
+    """
+    module = analyze(source).module
+    if module is None:
+        raise RefusedError("a program to observe is rejected by the front end. Check it first with `mens check`.")
+    return behaviour_in(module, function, seed=seed, arguments=arguments)
+
+
+def behaviour_in(
+    module: Module, function: str, *, seed: str, arguments: Sequence[tuple[Value, ...]] | None = None
+) -> Behaviour | NoBehaviour:
+    """Observe a function of a parsed program; as `behaviour_of`.
+
+    Args:
+        module: The program.
+        function: The name of the function.
+        seed: What the drawn arguments and the choice of mutants depend on.
+        arguments: The argument lists to call it with; drawn when not given.
+
+    Raises:
+        RefusedError: There is no such function.
+    """
+    declaration = _declaration(module, function)
+    syntax: Any = getattr(declaration, "function", declaration)
+    if not syntax.body:
+        return NoBehaviour.NO_BODY
+    if not syntax.params:
+        return NoBehaviour.NO_PARAMETERS
+    if len(list(islice(walk(declaration), _MOST_NODES))) == _MOST_NODES:
+        return NoBehaviour.TOO_LARGE
+    observing = _Observing(module, declaration, function)
+    try:
+        with observing.program.running(_SECONDS):
+            return observing.behaviour(seed, arguments)
+    except UndrawableError:
+        return NoBehaviour.UNDRAWABLE
+
+
+def passes(program: str, tests: str) -> bool:
+    """Whether a program passes hidden tests, all of them.
+
+    Args:
+        program: Any text.
+        tests: Hidden tests.
+
+    Raises:
+        ConfigurationError: The tests are rejected, or there are none.
+    """
+    return run_with_tests(program, tests, features=Features(check_contracts=True, database=True)).passed
+
+
+def _declaration(module: Module, function: str) -> Declaration:
+    """The last function of a name, which is the one that counts (C1)."""
+    for declaration in reversed(module.declarations):
+        inner: Any = getattr(declaration, "function", declaration)
+        is_callable = isinstance(inner, Function | Workflow | Activity)
+        if is_callable and not isinstance(declaration, Test | Forall) and inner.name == function:
+            return declaration
+    raise RefusedError(f"the program declares no function `{function}`. Name one that it declares.")
+
+
+class _Observing:
+    """The observation of one function."""
+
+    def __init__(self, module: Module, declaration: Declaration, function: str) -> None:
+        self.module = module
+        self.declaration = declaration
+        self.function = function
+        self.syntax: Any = getattr(declaration, "function", declaration)
+        self.probed = declaration
+        self.program = CallableProgram(module, LIMITS, FEATURES)
+        self.judge = Machine(LIMITS)
+        self.reached: set[Goal] = set()
+        self.program.define(Native(PROBE, self._reach, 1, 1))
+        self.calls: list[SeenCall] = []
+        self.ends: list[CallResult] = []
+        self.seen: set[str] = set()
+
+    def behaviour(self, seed: str, arguments: Sequence[tuple[Value, ...]] | None) -> Behaviour | NoBehaviour:
+        self.probed = probed(self.declaration)
+        drawing = Drawing(self.module)
+        generics = getattr(self.syntax, "generics", ())
+        drawn = drawing.lists(self.syntax.params, generics, f"{seed}:{self.function}")
+        drawn = iter(arguments) if arguments is not None else drawn
+        self._observe(islice(drawn, _NUM_DRAWS))
+        if self._refusal() not in _LASTING and self._is_scarce():
+            self._observe(islice(drawn, _NUM_DRAWS))
+        reason = self._refusal() or self._triviality()
+        if reason is not None:
+            return reason
+        mutants = dict(enumerate(mutants_of(self.declaration, _NUM_MUTANTS, f"{seed}:{self.function}")))
+        survivors = self._survivors(mutants, self.calls)
+        if survivors:
+            num_calls = len(self.calls)
+            drawing.literal_share = 1.0
+            self._observe(islice(drawn, _NUM_DRAWS))
+            self._survivors(survivors, self.calls[num_calls:])
+        self._set_goals()
+        self.calls.sort(key=lambda call: call.oddity)
+        examples = chosen_examples(self.calls)
+        hidden = chosen_tests(call for call in self.calls if call not in examples)
+        observations = _observations(hidden)
+        num_mutants, num_killed = (sum(goal[0] == _MUTANT for goal in goals_of(seen)) for seen in (self.calls, hidden))
+        tests = _tests(self.module, observations)
+        return Behaviour(_observations(examples), observations, tests, num_mutants, num_killed)
+
+    def _reach(self, _machine: Machine, number: Value) -> Value:
+        self.reached.add(("branch", number))
+        return UNIT
+
+    def _observe(self, arguments: Iterable[tuple[Value, ...]]) -> None:
+        """Call the function, and keep the calls that return and can be written."""
+        self.program.redefine(self.probed)
+        for values in arguments:
+            texts = [literal_of(value) for value in values]
+            call = f"{self.function}({', '.join(map(str, texts))})"
+            if call in self.seen or None in texts:
+                continue
+            self.seen.add(call)
+            self.reached = set()
+            result = self.program.call(self.function, values)
+            self.ends.append(result)
+            text = literal_of(result.value) if result.returned else None
+            if text is not None and len(call) + len(text) <= _LONGEST_TEST and self._equals_itself(result.value):
+                self.calls.append(SeenCall(values, result.value, call, text, result.num_steps, self.reached))
+            if isinstance(result.reason, Refusal):
+                return
+
+    def _equals_itself(self, value: Value) -> bool:
+        return self._same(value, value)
+
+    def _same(self, left: Value, right: Value) -> bool:
+        if type(left) is type(right) and type(left) in _COMPARED_BY_PYTHON:
+            return bool(left == right)
+        self.judge.begin()
+        return equal(self.judge, left, right)
+
+    def _is_scarce(self) -> bool:
+        """Whether calls return too seldom, or show one of a few results or a branch only once."""
+        counts = Counter(call.result for call in self.calls)
+        is_rare = len(counts) <= _MOST_CHOICES and min(counts.values(), default=0) < FEWEST_RESULTS
+        branches = Counter(goal for call in self.calls for goal in call.goals)
+        is_alone = min(branches.values(), default=FEWEST_RESULTS) < FEWEST_RESULTS
+        return len(self.calls) < _NUM_DRAWS // 2 or len(counts) < MOST_EXAMPLES or is_rare or is_alone
+
+    def _results(self) -> list[SeenCall]:
+        """A call for each different result."""
+        return list({call.result: call for call in reversed(self.calls)}.values())
+
+    def _refusal(self) -> NoBehaviour | None:
+        """Why calls do not give enough, if so."""
+        refusals = {end.reason for end in self.ends if isinstance(end.reason, Refusal)}
+        if refusals:
+            is_random = refusals <= {Refusal.CLOCK, Refusal.RANDOM}
+            return NoBehaviour.NONDETERMINISTIC if is_random else NoBehaviour.NOT_PURE
+        if len(self.calls) > FEWEST_TESTS:
+            return None
+        num_returned = sum(end.returned for end in self.ends)
+        if num_returned > FEWEST_TESTS:
+            return NoBehaviour.NO_LITERAL
+        if len(self.ends) <= FEWEST_TESTS:
+            return NoBehaviour.TOO_FEW_INPUTS
+        num_endless = sum(isinstance(end.reason, LimitKind) for end in self.ends)
+        return NoBehaviour.DOES_NOT_END if num_endless > len(self.ends) // 2 else NoBehaviour.FAILS
+
+    def _triviality(self) -> NoBehaviour | None:
+        if len(self._results()) == 1:
+            return NoBehaviour.CONSTANT
+        for index in range(len(self.syntax.params)):
+            given = [call for call in self.calls if index < len(call.arguments)]
+            if given and all(self._same(call.arguments[index], call.value) for call in given):
+                return NoBehaviour.IDENTITY
+        return None
+
+    def _set_goals(self) -> None:
+        """Note what each call is good for, beside the branches that it reached and the mutants that it refuses."""
+        is_choice = len(self._results()) <= _MOST_CHOICES
+        for call in self.calls:
+            call.goals.add(("steps", call.num_steps.bit_length()))
+            if is_choice:
+                call.goals.add(("result", call.result))
+            given = rivals(call.arguments)
+            call.goals |= {("rival", name) for name, value in given.items() if not self._same(value, call.value)}
+
+    def _survivors(self, mutants: dict[int, Declaration], calls: Sequence[SeenCall]) -> dict[int, Declaration]:
+        """Note which calls refuse which mutants, and give those that none of them refuses."""
+        # The fastest first: a mutant without end is stopped by the steps of the first call that it does not end.
+        ordered = sorted(calls, key=lambda call: call.num_steps)
+        survivors = {}
+        for number, mutant in mutants.items():
+            self.program.redefine(mutant)
+            if not self._is_refused((_MUTANT, number), ordered):
+                survivors[number] = mutant
+        return survivors
+
+    def _is_refused(self, goal: Goal, calls: Sequence[SeenCall]) -> bool:
+        num_kills = 0
+        for call in calls:
+            result = self.program.call(self.function, call.arguments, 10 * call.num_steps + 1_000)
+            if not result.returned or not self._same(result.value, call.value):
+                call.goals.add(goal)
+                num_kills += 1
+            if num_kills == _ENOUGH_KILLS or result.outcome is Outcome.LIMIT:
+                break
+        return num_kills > 0
+
+
+def _observations(calls: Iterable[SeenCall]) -> tuple[Observation, ...]:
+    return tuple(Observation(call.call, call.result) for call in calls)
+
+
+def _tests(module: Module, hidden: Sequence[Observation]) -> str:
+    """Hidden tests, with names that hide none of the program's."""
+    declared = {name_of(declaration) or "" for declaration in module.declarations}
+    prefix = "observed"
+    while any(name.startswith(prefix) for name in declared):
+        prefix += "_"
+    lines = [
+        f"@test fn {prefix}_{number}() {{ assert({seen.call} is {seen.result}) }}"
+        for number, seen in enumerate(hidden, start=1)
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,144 @@
+"""Which training rows do what a held-out or benchmark task asks for, whatever they look like."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mens_pipeline.corpus.behaviour.arguments import type_key
+from mens_pipeline.corpus.behaviour.screening import TaskFunction, TaskStatus
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.validate import judged_code
+from mens_pipeline.language import Mode, analyze
+from mens_pipeline.language.ast.base import Node, walk
+from mens_pipeline.language.ast.behaviour import Activity, Workflow
+from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.ast.expressions import Ident
+from mens_pipeline.language.ast.functions import Forall, Function, Test
+from mens_pipeline.language.front_end import DEEP_STACK
+from mens_pipeline.language.interpreter.hidden_tests import GIVEN_END, hidden_module
+from mens_pipeline.language.outline import name_of
+
+_Signature = tuple[str, ...]
+"""Types of the parameters in order, then the return type."""
+
+_MOST_TASKS_AT_ONCE: Final = 64
+"""Tasks in one request to a worker, so that one slow function cannot use up the time of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    task: TaskFunction
+    label: str
+
+
+class TaskFunctions:
+    """The functions that hidden tests of tasks call, by their signatures."""
+
+    def __init__(self, tasks: Iterable[TrainingPair], workers: BehaviourWorkers) -> None:
+        """Take up the tasks, and leave out those whose tests say nothing.
+
+        Args:
+            tasks: Held-out pairs and tasks of a benchmark; those without tests count and do nothing.
+            workers: Where their references run.
+        """
+        self._workers = workers
+        self._entries: defaultdict[_Signature, list[_Entry]] = defaultdict(list)
+        self.counts: Counter[str] = Counter()
+        found = list(self._found(tasks))
+        statuses = workers.statuses(entry.task for _, entry in found)
+        for (signature, entry), status in zip(found, statuses, strict=True):
+            self.counts[status] += 1
+            if status is TaskStatus.COMPARED:
+                self._entries[signature].append(entry)
+
+    def _found(self, tasks: Iterable[TrainingPair]) -> Iterator[tuple[_Signature, _Entry]]:
+        seen: set[TaskFunction] = set()
+        for pair in tasks:
+            program = _program_of(pair)
+            module = analyze(program).module if program is not None and pair.tests is not None else None
+            if module is None or program is None or pair.tests is None:
+                self.counts["without_tests"] += 1
+                continue
+            label = pair.source.path if pair.source is not None else "a row without a source"
+            signatures = _signatures(module)
+            for name in _asked(module, signatures, hidden_module(pair.tests)):
+                task = TaskFunction(program, pair.tests, name)
+                if task not in seen:
+                    seen.add(task)
+                    yield signatures[name], _Entry(task, label)
+
+    def account(self) -> dict[str, int]:
+        """Tested functions by whether others were compared with them, and tasks without tests."""
+        return {str(status): self.counts[status] for status in (*TaskStatus, "without_tests")}
+
+    def repeated(self, rows: Sequence[TrainingPair]) -> list[str | None]:
+        """For each row, the task that one of its functions solves; None where it solves none.
+
+        Args:
+            rows: Training rows.
+        """
+        tried: dict[tuple[str, str, int], list[_Entry]] = {}
+        functions: list[list[tuple[str, str, int]]] = []
+        for row in rows:
+            found = list(self._tried(row))
+            tried.update(found)
+            functions.append([key for key, _ in found])
+        requests = ((program, name, [e.task for e in entries]) for (program, name, _), entries in tried.items())
+        passed = dict(zip(tried, self._workers.first_passed(requests), strict=True))
+        labels: list[str | None] = []
+        for keys in functions:
+            solved = [tried[key][place].label for key in keys if (place := passed[key]) is not None]
+            labels.append(solved[0] if solved else None)
+        return labels
+
+    def _tried(self, row: TrainingPair) -> Iterator[tuple[tuple[str, str, int], list[_Entry]]]:
+        """The functions of a row, each with the tasks of its signature."""
+        program = _program_of(row) if self._entries else None
+        module = analyze(program).module if program is not None else None
+        if program is None or module is None:
+            return
+        for name, signature in _signatures(module).items():
+            entries = self._entries.get(signature, [])
+            for first in range(0, len(entries), _MOST_TASKS_AT_ONCE):
+                yield (program, name, first), entries[first : first + _MOST_TASKS_AT_ONCE]
+
+
+def _asked(reference: Module, signatures: Iterable[str], tests: Module) -> list[str]:
+    """The functions that tests call, without those that others of them call: a helper alone solves no task."""
+    called = (_names_in(tests) - _signatures(tests).keys()) & set(signatures)
+    uses = {name: set[str]() for name in called}
+    for declaration in reference.declarations:
+        name = name_of(declaration)
+        if name in called:
+            uses[name] |= _names_in(declaration) - {name}
+    return sorted(called - set().union(*uses.values()) or called)
+
+
+def _names_in(node: Node) -> set[str]:
+    return {inner.name for inner in walk(node) if isinstance(inner, Ident)}
+
+
+def _program_of(pair: TrainingPair) -> str | None:
+    """The code of an answer with what its prompt gives; None for prose, scripts and modules of user interfaces."""
+    code = judged_code(pair)
+    if code is None or code[1] is not Mode.SOURCE:
+        return None
+    given, mark, _ = (pair.tests or "").partition(GIVEN_END)
+    return f"{given}\n{code[0]}" if mark else code[0]
+
+
+def _signatures(module: Module) -> dict[str, _Signature]:
+    """Function -> its signature, for all that take something; type parameters count as ints."""
+    signatures = {}
+    with DEEP_STACK.parse():
+        DEEP_STACK.deepen()
+        for declaration in module.declarations:
+            syntax: Any = getattr(declaration, "function", declaration)
+            is_callable = isinstance(syntax, Function | Workflow | Activity)
+            if is_callable and not isinstance(declaration, Test | Forall) and syntax.params:
+                generics = getattr(syntax, "generics", ())
+                types = [*(param.type for param in syntax.params), syntax.return_type]
+                signatures[syntax.name] = tuple(type_key(annotation, generics) for annotation in types)
+    return signatures

@@ -1,0 +1,179 @@
+"""Functions tried on the hidden tests of tasks: one that passes does what the task asks for, however it is written."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from mens_pipeline.language import analyze
+from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.front_end import DEEP_STACK
+from mens_pipeline.language.interpreter import Features, Limits, TextName
+from mens_pipeline.language.interpreter.case import CaseRunner, error_of
+from mens_pipeline.language.interpreter.compiler.calls import CALLABLE
+from mens_pipeline.language.interpreter.hidden_tests import given_module, hidden_module, without_tests
+from mens_pipeline.language.interpreter.literals import literal_of
+from mens_pipeline.language.interpreter.machine import Machine
+from mens_pipeline.language.interpreter.program import Program
+from mens_pipeline.language.interpreter.values import Native, Value
+from mens_pipeline.language.source_text import SourceText
+
+FEATURES: Final = Features(check_contracts=True, database=True)
+"""As where answers are judged."""
+
+LIMITS: Final = Limits(max_steps=200_000, max_depth=300, max_size=100_000, max_allocation=1_000_000, test_seconds=10.0)
+"""Of one hidden test; steps end nearly everything far sooner, so that a busy machine decides as a quiet one does."""
+
+_MOST_CONSTANTS: Final = 50
+"""Results of a reference that are tried as constants."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFunction:
+    """A function that hidden tests call.
+
+    Attributes:
+        reference: A program that passes the tests.
+        tests: The tests.
+        function: The name of the function, which the reference declares.
+    """
+
+    reference: str
+    tests: str
+    function: str
+
+
+class TaskStatus(StrEnum):
+    """Whether the tests of a function say something about others that pass them."""
+
+    COMPARED = "compared"
+    TRIVIAL = "trivial"
+    """A constant, or an argument handed back, passes them."""
+    FAILS = "reference_fails"
+    """The reference itself does not pass them, within these limits."""
+
+
+class Screening:
+    """Tries functions on hidden tests, in this process; what was compiled for a task is kept."""
+
+    def __init__(self) -> None:
+        """Begin without any task."""
+        self._machine = Machine(LIMITS)
+        self._tasks: dict[TaskFunction, _Task] = {}
+
+    def status(self, task: TaskFunction) -> TaskStatus:
+        """Whether passing the tests of a function is evidence.
+
+        Args:
+            task: The function.
+        """
+        with DEEP_STACK.parse():
+            DEEP_STACK.deepen()
+            return self._task(task).status()
+
+    def first_passed(self, program: str, function: str, tasks: Sequence[TaskFunction]) -> int | None:
+        """The first task whose tests a function passes.
+
+        Args:
+            program: An accepted program that declares it.
+            function: Its name.
+            tasks: The tasks to try it on.
+
+        Returns:
+            The place among the tasks; None where it passes the tests of none.
+        """
+        module = analyze(program).module
+        if module is None:
+            return None
+        with DEEP_STACK.parse():
+            DEEP_STACK.deepen()
+            self._machine.limits = LIMITS
+            self._machine.begin()
+            candidate = Program(without_tests(module), TextName.PROGRAM, self._machine, FEATURES)
+            if error_of(candidate.begin) is not None:
+                return None
+            value = candidate.names.get(function)
+            if type(value) not in CALLABLE:
+                return None
+            return next((n for n, task in enumerate(tasks) if self._task(task).is_passed_by(value)), None)
+
+    def _task(self, task: TaskFunction) -> "_Task":
+        if task not in self._tasks:
+            self._tasks[task] = _Task(task, self._machine)
+        return self._tasks[task]
+
+
+class _Task:
+    """The compiled tests of one task."""
+
+    def __init__(self, task: TaskFunction, machine: Machine) -> None:
+        self._name = task.function
+        self._machine = machine
+        given = given_module(task.tests)
+        lowest = _program(given, machine) if given is not None else None
+        self._reference = _program(without_tests(_accepted(task.reference)), machine, lowest)
+        self._program = Program(hidden_module(task.tests), TextName.TESTS, machine, FEATURES, self._reference)
+        texts = {TextName.PROGRAM: SourceText(task.reference), TextName.TESTS: SourceText(task.tests)}
+        self._runner = CaseRunner(self._program, machine, TextName.TESTS, texts, task.tests)
+        self._limits = LIMITS
+        self._status: TaskStatus | None = None
+
+    def status(self) -> TaskStatus:
+        if self._status is None:
+            self._status = self._found_status()
+        return self._status
+
+    def is_passed_by(self, value: Value) -> bool:
+        """Whether all tests pass where the name of the function means another value."""
+        self._program.define(self._name, value)
+        self._machine.limits = self._limits
+        tests = self._program.tests.values()
+        return all(self._runner.result_of(test, LIMITS.test_seconds).passed for test in tests)
+
+    def _found_status(self) -> TaskStatus:
+        results: dict[str | None, Value] = {}
+        most_arguments = most_steps = 0
+        self._machine.limits = LIMITS
+        self._machine.begin()
+        if error_of(self._reference.begin) is not None:
+            return TaskStatus.FAILS
+        reference = self._reference.names[self._name]
+
+        def record(machine: Machine, *arguments: Value) -> Value:
+            nonlocal most_arguments
+            most_arguments = max(most_arguments, len(arguments))
+            value = reference.invoke(machine, list(arguments))
+            if len(results) < _MOST_CONSTANTS:
+                results.setdefault(literal_of(value), value)
+            return value
+
+        self._program.define(self._name, Native(self._name, record, 0, 100))
+        for test in self._program.tests.values():
+            result = self._runner.result_of(test, LIMITS.test_seconds)
+            if not result.passed:
+                return TaskStatus.FAILS
+            most_steps = max(most_steps, result.num_steps)
+        # A function that does the same may take longer than the reference; one without end is told soon.
+        self._limits = replace(LIMITS, max_steps=min(LIMITS.max_steps, 20 * most_steps + 5_000))
+        trivial = [_constant(self._name, value) for value in results.values()]
+        trivial += [_argument(self._name, index) for index in range(most_arguments)]
+        is_trivial = any(self.is_passed_by(native) for native in trivial)
+        return TaskStatus.TRIVIAL if is_trivial else TaskStatus.COMPARED
+
+
+def _program(module: Module, machine: Machine, below: Program | None = None) -> Program:
+    return Program(module, TextName.PROGRAM, machine, FEATURES, below)
+
+
+def _accepted(reference: str) -> Module:
+    module = analyze(reference).module
+    assert module is not None, "a reference was accepted before it became a task"  # noqa: S101 - our own impossibility
+    return module
+
+
+def _constant(name: str, value: Value) -> Native:
+    return Native(name, lambda _machine, *_arguments: value, 0, 100)
+
+
+def _argument(name: str, index: int) -> Native:
+    return Native(name, lambda _machine, *arguments: arguments[min(index, len(arguments) - 1)], 1, 100)

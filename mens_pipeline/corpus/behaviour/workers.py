@@ -1,0 +1,151 @@
+"""Functions of strangers observed and tried in worker processes.
+
+The workspace's programs, and rows that models wrote, are strangers' code. The interpreter cannot reach out, but a
+regular expression can take for ever and a counted value can still be large: a worker has bounded memory, is killed when
+it says nothing in time, and is replaced. So no program can stop or harm the stage that looks at it.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from itertools import islice
+from queue import LifoQueue
+from types import TracebackType
+from typing import Any, Final, Self
+
+from mens_pipeline.corpus.behaviour.observe import Behaviour, NoBehaviour
+from mens_pipeline.corpus.behaviour.screening import TaskFunction, TaskStatus
+from mens_pipeline.corpus.behaviour.worker import behaviour_from
+from mens_pipeline.language.interpreter import Limits
+from mens_pipeline.language.interpreter.worker_process import WorkerProcess, WorkerStoppedError
+
+_START: Final = """import sys
+from mens_pipeline.corpus.behaviour.worker import main
+main(int(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)"""
+
+WORKER_COMMAND: Final = (sys.executable, "-B", "-P", "-s", "-c", _START)
+
+_LIMITS: Final = Limits()
+"""Of which the memory counts."""
+
+_SECONDS: Final = 60.0
+"""Of one request."""
+_AT_ONCE: Final = 64
+"""Requests taken up at once, so that sources of any length are read as they are used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A function to observe.
+
+    Attributes:
+        source: Its declaration, as an answer would be.
+        function: Its name.
+        given: Declarations that it needs and an answer need not repeat; empty for none.
+        seed: What is drawn depends on it.
+    """
+
+    source: str
+    function: str
+    given: str
+    seed: str
+
+
+class BehaviourWorkers:
+    """Worker processes, started when they are first needed; a context manager, since they must be ended."""
+
+    def __init__(self, num_workers: int = 2, *, command: Sequence[str] = WORKER_COMMAND) -> None:
+        """Say how many; nothing is started yet.
+
+        Args:
+            num_workers: Processes at the same time.
+            command: Starts a worker.
+        """
+        self._num_workers = num_workers
+        self._command = command
+        self._idle: LifoQueue[WorkerProcess | None] = LifoQueue()
+        for _ in range(num_workers):
+            self._idle.put(None)
+
+    def __enter__(self) -> Self:
+        """Nothing is started before the first request."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the workers."""
+        for _ in range(self._num_workers):
+            worker = self._idle.get()
+            if worker is not None:
+                worker.end()
+
+    def observe(self, jobs: Iterable[Job]) -> Iterator[Behaviour | NoBehaviour]:
+        """Observe functions.
+
+        Args:
+            jobs: Which ones.
+
+        Yields:
+            What was observed, in the same order; `STOPPED` where the worker had to be replaced.
+        """
+        requests = ({"kind": "observe", **_fields(job)} for job in jobs)
+        for answer in self._answers(requests):
+            yield NoBehaviour.STOPPED if answer is None else behaviour_from(answer)
+
+    def statuses(self, tasks: Iterable[TaskFunction]) -> Iterator[TaskStatus]:
+        """Whether the tests of tasks say something about functions that pass them.
+
+        Args:
+            tasks: The tasks.
+
+        Yields:
+            The status of each; that of a task that stops its worker is that its reference fails.
+        """
+        for answer in self._answers({"kind": "status", "tasks": [astuple(task)]} for task in tasks):
+            yield TaskStatus.FAILS if answer is None else TaskStatus(answer[0])
+
+    def first_passed(self, tried: Iterable[tuple[str, str, Sequence[TaskFunction]]]) -> Iterator[int | None]:
+        """Try functions on the tests of tasks.
+
+        Args:
+            tried: Program, name of the function, tasks to try it on.
+
+        Yields:
+            The place of the first task whose tests it passes; None where it passes none, or stops its worker.
+        """
+        requests = (
+            {"kind": "try", "program": program, "function": function, "tasks": [astuple(task) for task in tasks]}
+            for program, function, tasks in tried
+        )
+        yield from self._answers(requests)
+
+    def _answers(self, requests: Iterable[dict[str, Any]]) -> Iterator[Any]:
+        """The answers in order; None where a worker had to be replaced."""
+        waiting = iter(requests)
+        with ThreadPoolExecutor(self._num_workers) as threads:
+            while batch := list(islice(waiting, _AT_ONCE)):
+                yield from threads.map(self._answer, batch)
+
+    def _answer(self, request: dict[str, Any]) -> Any:
+        with self._worker() as worker:
+            try:
+                return worker.exchange(request, _SECONDS)
+            except WorkerStoppedError:
+                return None
+
+    @contextmanager
+    def _worker(self) -> Iterator[WorkerProcess]:
+        worker = self._idle.get()
+        try:
+            if worker is None:
+                worker = WorkerProcess(self._command, _LIMITS)
+            yield worker
+        finally:
+            self._idle.put(worker)
+
+
+def _fields(job: Job) -> dict[str, str]:
+    return {"source": job.source, "function": job.function, "given": job.given, "seed": job.seed}

@@ -1,0 +1,184 @@
+"""Argument lists drawn for functions."""
+
+from itertools import islice
+
+import pytest
+
+from mens_pipeline.corpus.behaviour.arguments import Drawing, UndrawableError, type_key
+from mens_pipeline.language import analyze
+from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.ast.functions import Function
+from mens_pipeline.language.interpreter.literals import literal_of
+from mens_pipeline.language.interpreter.values import Value, Variant
+
+_TYPES = """type Person { name: str, age: int }
+type Shape = | Dot | Circle(r: int) | Labelled(shape: Shape, tag: str)
+type Tree = | Leaf(n: int) | Node(left: Tree, right: Tree)
+type Endless { next: Endless }
+type Wood { name: str, parts: List[Wood], next: Option[Wood] }
+type Chain = | End | Link(next: Rest)
+type Rest { head: Chain, tail: Option[Rest] }
+type Half { known: int, unknown: List[Missing], other: Option[Missing] }
+type Callback = | Run(f: fn(int) to int)
+type Odd = | Plain | Strange(f: Unknown)
+@table type Note { title: str, stars: int }
+url Path { Home Task(id: int) }
+"""
+
+
+def _parsed(signature: str, body: str = "return 1") -> tuple[Module, Function]:
+    module = analyze(f"{_TYPES}fn f{signature} to int {{ {body} }}").module
+    assert module is not None
+    function = module.declarations[-1]
+    assert isinstance(function, Function)
+    return module, function
+
+
+def _drawn(signature: str, body: str = "return 1", seed: str = "s", number: int = 300) -> list[tuple[Value, ...]]:
+    module, function = _parsed(signature, body)
+    return list(islice(Drawing(module).lists(function.params, function.generics, seed), number))
+
+
+def _firsts(type_text: str, body: str = "return 1") -> list[Value]:
+    return [values[0] for values in _drawn(f"(a: {type_text})", body)]
+
+
+@pytest.mark.parametrize(
+    ("type_text", "kind"),
+    [
+        ("int", int),
+        ("str", str),
+        ("bool", bool),
+        ("float", float),
+        ("List[int]", list),
+        ("list[str]", list),
+        ("Map[str, int]", dict),
+        ("map[str, int]", dict),
+        ("Person", dict),
+        ("Note", dict),
+        ("Shape", Variant),
+        ("Path", Variant),
+        ("Option[int]", Variant),
+        ("Result[int]", Variant),
+    ],
+)
+def test_values_are_of_the_type(type_text: str, kind: type) -> None:
+    """And each kind has several."""
+    values = _firsts(type_text)
+
+    assert {type(value) for value in values} == {kind}
+    assert len({literal_of(value) for value in values}) > 1
+
+
+def test_records_have_the_fields_of_their_type() -> None:
+    """Each of its own type."""
+    for value in _firsts("Person"):
+        assert (list(value), type(value["name"]), type(value["age"])) == (["name", "age"], str, int)
+
+
+def test_all_variants_come() -> None:
+    """Of a sum type, of Option and Result, whose error has a text unless its type says otherwise."""
+    assert {value.name for value in _firsts("Shape")} == {"Dot", "Circle", "Labelled"}
+    assert {value.name for value in _firsts("Option[int]")} == {"Some", "None"}
+    assert {(value.name, type(value.fields[0])) for value in _firsts("Result[int]")} == {("Ok", int), ("Error", str)}
+    assert ("Error", bool) in {(value.name, type(value.fields[0])) for value in _firsts("Result[int, bool]")}
+
+
+def test_recursive_types_end() -> None:
+    """By the variants that end soonest; those that no value is known of are left out."""
+    assert {value.name for value in _firsts("Tree")} == {"Leaf", "Node"}
+    assert {value.name for value in _firsts("Odd")} == {"Plain"}
+
+
+def test_types_that_need_one_another_end() -> None:
+    """Also where the way back leads through lists and options; of what is unknown there are none."""
+    assert any(value["parts"] for value in _firsts("Wood"))
+    assert {value.name for value in _firsts("Chain")} == {"End", "Link"}
+    assert {len(value["unknown"]) for value in _firsts("Half")} == {0}
+    assert {value["other"].name for value in _firsts("Half")} == {"None"}
+    assert {len(value) for value in _firsts("List[List[int]]")} > {0, 1}
+
+
+def test_decimals_are_drawn() -> None:
+    """With those of the code and their neighbours."""
+    texts = {literal_of(value) for value in _firsts("dec", "if a > 7.35dec { return 1 } return 0")}
+
+    assert {"7.35dec", "8.35dec", "0.00dec"} <= texts
+
+
+def test_literals_of_the_code_and_their_neighbours_come() -> None:
+    """Of expressions and of patterns; long strings are left out."""
+    body = f'match a {{ 4711 => return 1 _ => return 2 }} let s = "needle" let t = "{"x" * 50}" let x = 3.25'
+
+    assert {4710, 4711, 4712} <= set(_firsts("int", body))
+    strings = set(_firsts("str", body))
+    assert "needle" in strings
+    assert not any("x" * 50 in text for text in strings)
+    assert {3.25, 2.75, 3.75} <= set(_firsts("float", body))
+    assert "key_of_it" in set(_firsts("str", "let m = { key_of_it: 1 } return 1"))
+    assert {len(text.split(",")) for text in _firsts("str", 'return len(a.split(","))')} >= {1, 2, 3, 4}
+
+
+def test_the_smallest_come_first() -> None:
+    """Zero, false, empty."""
+    assert _drawn("(a: int, b: str, c: bool, d: List[int], e: float)")[0] == (0, "", False, [], 0.0)
+
+
+def test_arguments_depend_on_one_another() -> None:
+    """An element of the list, a part of the string, the same value: what code that compares asks for."""
+    pairs = _drawn("(xs: List[int], x: int)")
+    assert sum(x in xs for xs, x in pairs) > 40
+    assert sum(0 <= x < len(xs) for xs, x in pairs) > 60
+    texts = _drawn("(s: str, part: str)")
+    assert sum(part in s for s, part in texts) > 100
+    assert sum(a == b for a, b in _drawn("(a: Person, b: Person)")) > 60
+    people = _drawn("(people: List[Person], name: str)")
+    assert sum(any(person["name"] == name for person in found) for found, name in people) > 30
+    shapes = _drawn("(s: Shape, r: int)")
+    assert sum(r in shape.fields for shape, r in shapes) > 15
+
+
+def test_the_same_seed_gives_the_same_lists() -> None:
+    """And another seed others."""
+    signature = "(a: int, b: List[str])"
+
+    assert _drawn(signature) == _drawn(signature) != _drawn(signature, seed="other")
+
+
+def test_type_parameters_are_ints() -> None:
+    """A function of any type shows what it does on ints."""
+    module, function = _parsed("<T>(xs: List[T])")
+    values = list(islice(Drawing(module).lists(function.params, function.generics, "s"), 50))
+
+    assert {type(element) for (xs,) in values for element in xs} == {int}
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "(a)",
+        "(a: fn(int) to int)",
+        "(a: Unknown)",
+        "(a: List[fn(int) to int])",
+        "(a: Set[int])",
+        "(a: List[Missing])",
+        "(a: Map[int, int])",
+        "(a: Endless)",
+        "(a: Callback)",
+        "(a: Option[int, int])",
+        "(a: _)",
+    ],
+)
+def test_other_types_are_not_drawn(signature: str) -> None:
+    """Functions, unknown types, types without end, parameters without a type."""
+    with pytest.raises(UndrawableError):
+        _drawn(signature)
+
+
+def test_types_that_mean_the_same_have_one_key() -> None:
+    """However lists and maps are spelled."""
+    _, function = _parsed("(a: list[int], b: List[int], c: map[str, dec], d: _)")
+    keys = [type_key(param.type) for param in function.params]
+
+    assert keys == ["List[int]", "List[int]", "Map[str, dec]", "?"]
+    assert type_key(None) == "?"
