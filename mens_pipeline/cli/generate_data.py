@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from mens_pipeline.cli.terminal import say
 from mens_pipeline.corpus.shares import share_text
+
+_REPORTED: Final = 500
+"""Pairs after which progress is reported."""
 
 
 def generate_data(  # noqa: PLR0913 - one parameter an option
@@ -22,22 +25,30 @@ def generate_data(  # noqa: PLR0913 - one parameter an option
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the shares go, as JSON.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the shares as one JSON document.")] = False,
 ) -> None:
-    """Write synthetic pairs: templates, combinations, mutations and repairs, all accepted by the front end.
+    """Write synthetic pairs: tasks, templates, combinations, mutations and repairs, accepted by the front end.
 
-    A program with tests is written only when they pass. Constructs of which --corpus shows least come first. Half of
-    the rows come from templates, a tenth are combinations, a fifth each mutations and repairs.
+    `config/pipeline.yaml` says which share of the rows each kind has. A task is a function with a stated behaviour: it
+    was run, its prompt may show examples, and its hidden tests lie beside it in `tests`. A program with tests of its
+    own is written only when they pass. Of templates, constructs of which --corpus shows least come first.
 
     Exit code 0: exactly N pairs are written. 1: there are not as many different ones. 2: the command was misused.
     """
     from mens_pipeline.corpus.jsonl import open_rows, read_records, write_text  # noqa: PLC0415 - pydantic can wait
-    from mens_pipeline.corpus.pipeline_config import SynthesizePolicy  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.pipeline_config import load_pipeline_config  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.synthetic_corpus import write_synthetic  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import PIPELINE_CONFIG, load_settings  # noqa: PLC0415 - likewise
 
     records = []
     if corpus is not None:
         with open_rows(corpus) as lines:
             records = list(read_records(lines, corpus))
-    account = write_synthetic(output, records, SynthesizePolicy(limit=limit, seed=seed))
+    policy = load_pipeline_config(PIPELINE_CONFIG).synthesize.model_copy(update={"limit": limit, "seed": seed})
+
+    def progress(number: int) -> None:
+        if number % _REPORTED == 0:
+            say(f"{number} of {limit} pairs", err=True)
+
+    account = write_synthetic(output, records, policy, workers=load_settings().num_workers, progress=progress)
     text = json.dumps(account, indent=2)
     if report is not None:
         write_text(report, text + "\n")

@@ -1,10 +1,14 @@
 """How the corpus is made: `config/pipeline.yaml`."""
 
 from pathlib import Path
+from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mens_pipeline.corpus.yaml_file import load_model
+
+_ROUNDING: Final = 1e-9
+"""What a sum of shares may be off by."""
 
 
 class _Strict(BaseModel):
@@ -19,20 +23,43 @@ class ValidatePolicy(_Strict):
     max_per_template: int = Field(ge=1, description="Rows of one template of synthetic data.")
 
 
+class KindShares(_Strict):
+    """How synthetic data is made up; a share that is missing is a mistake."""
+
+    task: float = Field(ge=0, le=1, description="Functions with a behaviour, examples and hidden tests.")
+    template: float = Field(ge=0, le=1, description="Programs that show constructs, the scarcest first.")
+    combination: float = Field(ge=0, le=1, description="Programs that show several constructs.")
+    mutation: float = Field(ge=0, le=1, description="Changes to accepted programs.")
+    repair: float = Field(ge=0, le=1, description="Rejected programs, mended.")
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "KindShares":
+        total = sum(self.model_dump().values())
+        if abs(total - 1) > _ROUNDING:
+            message = f"the shares add up to {total:g}, not to 1"
+            raise ValueError(message)
+        return self
+
+
 class SynthesizePolicy(_Strict):
     """How much synthetic data there is."""
 
     limit: int = Field(ge=0, description="Rows.")
     seed: int = Field(ge=0, description="The same seed gives the same rows.")
+    shares: KindShares = Field(description="Share of each kind of row; together they are 1.")
 
 
 class SplitPolicy(_Strict):
     """What is held out, and what is too near to it."""
 
-    heldout_share: float = Field(ge=0, lt=1, description="Share of the source files.")
+    heldout_share: float = Field(ge=0, lt=1, description="Share of the source files, at least.")
+    min_heldout_tasks: int = Field(default=0, ge=0, description="Programs to ask for; more files, until there are.")
+    min_heldout_files: int = Field(default=0, ge=0, description="Source files that those come from, likewise.")
+    max_heldout_share: float = Field(default=1.0, gt=0, le=1, description="Share of the source files, at most.")
     seed: int = Field(ge=0, description="Another seed holds out other files.")
     max_overlap: float = Field(gt=0, le=1, description="Share of the eight-word runs of a held-out answer.")
     min_nodes: int = Field(ge=1, description="Syntax nodes below which pieces are alike by chance.")
+    num_family_tasks: int = Field(default=0, ge=0, description="Synthetic tasks of each group that judge beside those.")
 
 
 class TelemetryPolicy(_Strict):

@@ -1,7 +1,7 @@
 """The synthetic pairs as an artifact: made for a corpus, what it shows least first."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,22 +13,27 @@ from mens_pipeline.corpus.records import ExtractedRecord
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.corpus.synthesis.account import SynthesisAccount, coverage_of
 from mens_pipeline.corpus.synthesis.generate import bases_of, generate
+from mens_pipeline.corpus.synthesis.tasks.templates import tasks_fingerprint
+from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
 
 KIND: Final = "synthetic_corpus"
 PAIRS: Final = "synthetic.jsonl"
 REPORT: Final = "report.json"
 
-_MAKERS: Final = ("records.py", "training_pair.py", "synthesis/**/*.py")
+_MAKERS: Final = ("records.py", "training_pair.py", "behaviour/*.py", "synthesis/**/*.py")
 
 
-def build_synthetic_corpus(corpus: Artifact, policy: SynthesizePolicy, store: ArtifactStore) -> tuple[Artifact, bool]:
+def build_synthetic_corpus(
+    corpus: Artifact, policy: SynthesizePolicy, store: ArtifactStore, *, workers: int = 1
+) -> tuple[Artifact, bool]:
     """Make the synthetic pairs for a corpus, unless the same were made before.
 
     Args:
         corpus: An extracted corpus.
-        policy: How many, and the seed.
+        policy: How many, of which kinds, and the seed.
         store: Where they are kept.
+        workers: Processes.
 
     Returns:
         The pairs, and whether they were reused. The folder holds `synthetic.jsonl` and `report.json`; the manifest
@@ -43,28 +48,40 @@ def build_synthetic_corpus(corpus: Artifact, policy: SynthesizePolicy, store: Ar
         "policy": policy.model_dump(),
         "grammar": grammar_fingerprint(),
         "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
-        "requests": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, ("outline.py", "requests.py")),
+        "tasks": tasks_fingerprint(),
+        "requests": rules_fingerprint(
+            Path(mens_pipeline.language.__file__).parent, ("outline.py", "requests.py", "structure.py")
+        ),
         "interpreter": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, ("interpreter/**/*.py",)),
     }
-    return store.built(KIND, inputs, lambda folder: _write(corpus, policy, folder))
+    return store.built(KIND, inputs, lambda folder: _write(corpus, policy, folder, workers))
 
 
-def _write(corpus: Artifact, policy: SynthesizePolicy, folder: Path) -> dict[str, Any]:
+def _write(corpus: Artifact, policy: SynthesizePolicy, folder: Path, workers: int) -> dict[str, Any]:
     path = corpus.path / RECORDS
     with open_rows(path) as lines:
         records = list(read_records(lines, path))
-    report = write_synthetic(folder / PAIRS, records, policy)
+    report = write_synthetic(folder / PAIRS, records, policy, workers=workers)
     write_text(folder / REPORT, json.dumps(report, indent=2) + "\n")
     return {key: value for key, value in report.items() if key != "templates"}
 
 
-def write_synthetic(path: Path, records: Sequence[ExtractedRecord], policy: SynthesizePolicy) -> dict[str, Any]:
+def write_synthetic(
+    path: Path,
+    records: Sequence[ExtractedRecord],
+    policy: SynthesizePolicy,
+    *,
+    workers: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
     """Generate pairs into a file.
 
     Args:
         path: The target.
         records: What was extracted; may be empty.
-        policy: How many, and the seed.
+        policy: How many, of which kinds, and the seed.
+        workers: Processes.
+        progress: Takes the number of pairs made so far, after each.
 
     Returns:
         The account: counts and shares by kind, template and construct.
@@ -75,6 +92,15 @@ def write_synthetic(path: Path, records: Sequence[ExtractedRecord], policy: Synt
     """
     coverage = coverage_of(record.constructs for record in records)
     account = SynthesisAccount()
-    made = generate(policy.limit, policy.seed, coverage, bases_of(records), account.fail)
-    write_jsonl(path, map(account.add, made))
+    shares = policy.shares.model_dump()
+    bases = bases_of(records)
+    made = generate(policy.limit, policy.seed, shares, coverage, bases=bases, failed=account.fail, workers=workers)
+
+    def counted() -> Iterator[TrainingPair]:
+        for pair in made:
+            yield account.add(pair)
+            if progress is not None:
+                progress(account.num_pairs)
+
+    write_jsonl(path, counted())
     return {**policy.model_dump(), **account.as_json(coverage)}

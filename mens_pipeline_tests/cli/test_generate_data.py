@@ -3,10 +3,12 @@
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.corpus.pipeline_config import load_pipeline_config
+from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
 
 
 def _invoke(*arguments: str | Path) -> Result:
@@ -21,8 +23,18 @@ def test_it_writes_exactly_as_many_and_prints_the_shares(tmp_path: Path) -> None
 
     assert result.exit_code == 0
     assert len(output.read_text().splitlines()) == 100
-    assert "template     50/100 (50.0 %)" in result.stdout
+    shares = load_pipeline_config(PIPELINE_CONFIG).synthesize.shares
+    for kind, share in (("task", shares.task), ("template", shares.template)):
+        assert f"{kind:<12} {100 * share:.0f}/100 ({100 * share:.1f} %)" in result.stdout
     assert result.stdout.endswith(f"100 pairs in {output}\n")
+
+
+def test_long_runs_say_how_far_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On stderr, so that what is piped stays as it is."""
+    monkeypatch.setattr("mens_pipeline.cli.generate_data._REPORTED", 5)
+    result = _invoke("generate-data", "--limit", "11", "-o", tmp_path / "s")
+
+    assert result.stderr == "5 of 11 pairs\n10 of 11 pairs\n"
 
 
 def test_the_report_is_the_account(tmp_path: Path) -> None:

@@ -20,6 +20,9 @@ def test_the_configuration_of_the_project_holds_together() -> None:
     assert config.synthesize.limit > 0
 
 
+_TOO_MUCH = {"task": 0.6, "template": 0.5, "combination": 0.0, "mutation": 0.0, "repair": 0.0}
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -30,6 +33,8 @@ def test_the_configuration_of_the_project_holds_together() -> None:
         ({"validate": {"max_per_source": 0}}, "validate.max_per_source"),
         ({"synthesize": {"limit": -1}}, "synthesize.limit"),
         ({"synthesize": {"limt": 1}}, "synthesize.limt: Extra inputs are not permitted"),
+        ({"synthesize": {"shares": {"task": 1.0}}}, "synthesize.shares.template: Field required"),
+        ({"synthesize": {"shares": _TOO_MUCH}}, r"synthesize.shares: the shares add up to 1\.1, not to 1"),
         ({"mix": {}}, "mix: Extra inputs are not permitted"),
         ({"split": {"seed": None}, "validate": {"max_per_source": "x"}}, r"max_per_source: .*; split.seed: "),
     ],

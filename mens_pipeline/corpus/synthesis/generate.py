@@ -1,4 +1,4 @@
-"""Synthetic pairs: exactly as many as wanted, all different, the constructs with least coverage first."""
+"""Synthetic pairs: exactly as many as wanted, all different, each kind with its share."""
 
 import hashlib
 from collections import Counter
@@ -13,6 +13,7 @@ from mens_pipeline.corpus.synthesis.mutations import MUTATIONS
 from mens_pipeline.corpus.synthesis.program import Program, read_program
 from mens_pipeline.corpus.synthesis.repairs import BREAKAGES, repair
 from mens_pipeline.corpus.synthesis.sample import Family, Sample
+from mens_pipeline.corpus.synthesis.tasks.draw import TASK, draw_tasks
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, difficulty, mode_of
@@ -20,14 +21,8 @@ from mens_pipeline.language.interpreter import Features, ProgramStatus, run_test
 
 Choice = TypeVar("Choice")
 
-KINDS: Final = ("template", "combination", "mutation", "repair")
+KINDS: Final = ("task", "template", "combination", "mutation", "repair")
 """What a synthetic pair can be; its `task_family`."""
-
-_CYCLE: Final = (
-    *("template", "mutation", "template", "repair", "template"),
-    *("combination", "template", "mutation", "template", "repair"),
-)
-"""Which kinds follow one another: half templates, a fifth each mutations and repairs, a tenth combinations."""
 
 _COMBINATION: Final = "combination/"
 _FEATURES: Final = Features(check_contracts=True, database=True)
@@ -64,32 +59,41 @@ def bases_of(records: Sequence[ExtractedRecord]) -> tuple[Base, ...]:
     return tuple(Base(program, source) for program, source in programs if program is not None and program.is_short)
 
 
-def generate(
+def generate(  # noqa: PLR0913 - what a generation depends on
     limit: int,
     seed: int,
+    shares: Mapping[str, float],
     coverage: Mapping[str, int],
+    *,
     bases: Sequence[Base] = (),
     failed: Callable[[str], None] | None = None,
+    workers: int = 1,
 ) -> Iterator[TrainingPair]:
-    """Synthetic pairs; the same arguments give the same pairs on every machine.
+    """Synthetic pairs; the same arguments, however many workers, give the same pairs on every machine.
 
     Args:
         limit: How many.
         seed: Another one gives others.
-        coverage: Construct -> examples there are already; those with fewest come first.
+        shares: Kind -> its share; together 1. A kind that has nothing new gives way to templates.
+        coverage: Construct -> examples there are already; of templates, those of the scarcest construct come first.
         bases: Programs of the workspace to change, beside programs made from templates.
         failed: Takes the template of each program that is not kept because a test of its own does not pass.
+        workers: Processes that run tasks.
 
     Returns:
         Exactly `limit` pairs, no two with the same prompt and response, all accepted by the front end; the tests of
-        those that have any pass.
+        those that have any pass, and tasks have hidden tests.
 
     Raises:
         RefusedError: There are not as many different ones.
     """
     maker = _Maker(seed, coverage, bases, failed or (lambda _template: None))
+    tasks = draw_tasks(seed, workers=workers)
+    made: Counter[str] = Counter()
     for number in range(limit):
-        yield maker.next_pair(_CYCLE[number % len(_CYCLE)], limit)
+        kind = max(KINDS, key=lambda name: shares[name] * (number + 1) - made[name])
+        made[kind] += 1
+        yield next(tasks) if kind == TASK else maker.next_pair(kind, limit)
 
 
 class _Maker:

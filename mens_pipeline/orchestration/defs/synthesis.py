@@ -1,4 +1,4 @@
-"""The synthetic corpus: programs that nobody wrote, for what the workspace shows least."""
+"""The synthetic corpus: tasks with a behaviour, and programs for what the workspace shows least."""
 
 from typing import Any
 
@@ -12,17 +12,19 @@ from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.defs.extraction import extracted_corpus
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
-from mens_pipeline.settings import PIPELINE_CONFIG
+from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
 
 
 @dg.asset(group_name="corpus", deps=[extracted_corpus], kinds={"json"}, owners=OWNERS, code_version="1")
 def synthetic_corpus(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
-    """Pairs from templates, combinations, mutations and repairs; each accepted by the front end, its tests passing.
+    """Executable tasks, templates, combinations, mutations and repairs, accepted by the front end, with passing tests.
 
-    Constructs that the workspace shows least come first. The same corpus and seed give the same bytes.
+    config/pipeline.yaml says how many of each kind. The same corpus and seed give the same bytes.
     """
     policy = load_pipeline_config(PIPELINE_CONFIG).synthesize
-    synthetic, reused = build_synthetic_corpus(store.latest(CORPUS), policy, store.open())
+    synthetic, reused = build_synthetic_corpus(
+        store.latest(CORPUS), policy, store.open(), workers=load_settings().num_workers
+    )
     report = synthetic.manifest
     constructs = {name: counts["count"] for name, counts in report["constructs"].items()}
     return dg.MaterializeResult(

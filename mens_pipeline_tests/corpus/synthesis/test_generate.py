@@ -1,4 +1,4 @@
-"""Synthetic pairs: exactly as many as wanted, all different, the scarce first."""
+"""Synthetic pairs: exactly as many as wanted, all different, each kind with its share, the scarce first."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from mens_pipeline.corpus.extract import extract_workspace
-from mens_pipeline.corpus.pipeline_config import SynthesizePolicy
+from mens_pipeline.corpus.pipeline_config import KindShares, SynthesizePolicy
 from mens_pipeline.corpus.records import ExtractedRecord, SourceKind
 from mens_pipeline.corpus.synthesis import generate as module
 from mens_pipeline.corpus.synthesis.account import SynthesisAccount
@@ -21,6 +21,13 @@ from mens_pipeline.language import CONSTRUCTS, analyze, mode_of
 from mens_pipeline.language.interpreter import Features, run_tests
 from mens_pipeline.settings import PROJECT_ROOT
 
+_SHARES = {"task": 0.25, "template": 0.375, "combination": 0.075, "mutation": 0.15, "repair": 0.15}
+_TEMPLATES = {"task": 0.0, "template": 1.0, "combination": 0.0, "mutation": 0.0, "repair": 0.0}
+
+
+def _policy(limit: int, seed: int, shares: dict[str, float] = _SHARES) -> SynthesizePolicy:
+    return SynthesizePolicy(limit=limit, seed=seed, shares=KindShares(**shares))
+
 
 @pytest.fixture(scope="module")
 def records() -> list[ExtractedRecord]:
@@ -30,8 +37,8 @@ def records() -> list[ExtractedRecord]:
 
 
 def test_there_are_exactly_as_many_as_wanted_and_all_differ(records: list[ExtractedRecord]) -> None:
-    """Every one is accepted, says what made it, and stands in one of the four kinds."""
-    pairs = list(generate(600, 0, {}, bases_of(records)))
+    """Every one is accepted, says what made it, and stands in one of the kinds."""
+    pairs = list(generate(600, 0, _SHARES, {}, bases=bases_of(records)))
 
     assert len(pairs) == len({(pair.prompt, pair.response) for pair in pairs}) == 600
     assert {pair.task_family for pair in pairs} == set(KINDS)
@@ -52,7 +59,7 @@ def test_programs_with_tests_are_kept_when_they_pass(records: list[ExtractedReco
         ExtractedRecord.model_validate_json(line) for outcome in extract_workspace(tmp_path) for line in outcome.lines
     ]
     account = SynthesisAccount()
-    pairs = list(generate(600, 0, {}, bases_of([*records, *failing * 40]), account.fail))
+    pairs = list(generate(600, 0, _SHARES, {}, bases=bases_of([*records, *failing * 40]), failed=account.fail))
     features = Features(check_contracts=True, database=True)
     reports = [
         run_tests(pair.response, features=features, mode=mode_of(pair.source.path)) for pair in pairs if pair.source
@@ -68,7 +75,7 @@ def test_programs_with_tests_are_kept_when_they_pass(records: list[ExtractedReco
 def test_the_same_seed_gives_the_same_bytes(records: list[ExtractedRecord], tmp_path: Path) -> None:
     """Another seed gives others, and a longer run begins with the shorter one."""
     for name, limit, seed in (("a", 200, 7), ("b", 200, 7), ("c", 200, 8), ("d", 260, 7)):
-        write_synthetic(tmp_path / name, records, SynthesizePolicy(limit=limit, seed=seed))
+        write_synthetic(tmp_path / name, records, _policy(limit=limit, seed=seed))
     a, b, c, d = ((tmp_path / name).read_bytes() for name in "abcd")
 
     assert a == b
@@ -78,7 +85,7 @@ def test_the_same_seed_gives_the_same_bytes(records: list[ExtractedRecord], tmp_
 
 def test_without_a_corpus_every_construct_is_made() -> None:
     """Two hundred rows show all thirty."""
-    shown = {pair.category for pair in generate(200, 0, {})}
+    shown = {pair.category for pair in generate(200, 0, _SHARES, {})}
 
     assert shown == set(CONSTRUCTS)
 
@@ -86,14 +93,14 @@ def test_without_a_corpus_every_construct_is_made() -> None:
 def test_constructs_with_least_coverage_come_first() -> None:
     """What there is plenty of already is not made from templates of its own."""
     plenty = {name: 1000 for name in CONSTRUCTS if name not in {"push", "actor"}}
-    templates = [pair for pair in generate(60, 0, plenty) if pair.task_family == "template"]
+    templates = [pair for pair in generate(60, 0, _SHARES, plenty) if pair.task_family == "template"]
 
     assert {pair.category for pair in templates} == {"push", "actor"}
 
 
 def test_what_was_changed_on_purpose_names_the_file_it_came_from(records: list[ExtractedRecord]) -> None:
     """So that changes of a held-out file never train; templates name themselves."""
-    pairs = list(generate(300, 0, {}, bases_of(records)))
+    pairs = list(generate(300, 0, _SHARES, {}, bases=bases_of(records)))
     paths = {record.source.path for record in records}
     derived = [pair.source for pair in pairs if pair.source is not None and pair.source.kind is SourceKind.DERIVED]
     others = [pair.source for pair in pairs if pair.source is not None and pair.source.kind is SourceKind.SYNTHETIC]
@@ -107,7 +114,7 @@ def test_what_was_changed_on_purpose_names_the_file_it_came_from(records: list[E
 def test_the_account_adds_up(tmp_path: Path) -> None:
     """By kind, by template, by construct; before and after."""
     output = tmp_path / "s.jsonl"
-    account = write_synthetic(output, [], SynthesizePolicy(limit=100, seed=3))
+    account = write_synthetic(output, [], _policy(limit=100, seed=3))
     rows = [json.loads(line) for line in output.read_text().splitlines()]
 
     assert account["num_pairs"] == len(rows) == 100
@@ -115,7 +122,7 @@ def test_the_account_adds_up(tmp_path: Path) -> None:
         assert sum(entry["count"] for entry in account[part].values()) == 100
         assert sum(entry["share"] for entry in account[part].values()) == pytest.approx(1)
     assert list(account["constructs"]) == list(CONSTRUCTS)
-    assert write_synthetic(tmp_path / "none.jsonl", [], SynthesizePolicy(limit=0, seed=0))["kinds"] == {}
+    assert write_synthetic(tmp_path / "none.jsonl", [], _policy(limit=0, seed=0))["kinds"] == {}
 
 
 def test_more_than_there_can_be_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -126,8 +133,7 @@ def test_more_than_there_can_be_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_
         return Sample("function/two", "function", f"Write {name}.", f"fn {name}() {{ }}\n")
 
     monkeypatch.setattr(module, "FAMILIES", (Family("function/two", "function", make),))
-    monkeypatch.setattr(module, "_CYCLE", ("template",))
 
     with pytest.raises(RefusedError, match=r"only 2 different pairs could be made, 3 were wanted\. Ask for fewer"):
-        write_synthetic(tmp_path / "s.jsonl", [], SynthesizePolicy(limit=3, seed=0))
+        write_synthetic(tmp_path / "s.jsonl", [], _policy(limit=3, seed=0, shares=_TEMPLATES))
     assert not (tmp_path / "s.jsonl").exists()

@@ -1,50 +1,11 @@
-"""Families of functions on numbers, strings and lists, with and without tests."""
+"""Families of functions whose shape is what they teach; what functions compute is the matter of tasks."""
 
-from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from mens_pipeline.corpus.synthesis.families import (
-    decision_kernels,
-    list_kernels,
-    number_kernels,
-    text_kernels,
-)
 from mens_pipeline.corpus.synthesis.families.draft import Draft, block, family
-from mens_pipeline.corpus.synthesis.families.kernel import (
-    Kernel,
-    example_sentence,
-    numbers,
-    signature_sentence,
-    text,
-)
 from mens_pipeline.corpus.synthesis.phrasing import ask, one_in, pick
 from mens_pipeline.corpus.synthesis.sample import Family
-
-Makers = tuple[Callable[[Random], Kernel], ...]
-
-
-def _from_kernels(makers: Makers, *demands: str) -> Callable[[Random], Draft]:
-    def write(random: Random) -> Draft:
-        kernel = random.choice(makers)(random)
-        code, demand = _decorated(random, kernel)
-        example = example_sentence(random, kernel) if one_in(random, 3) else ""
-        details = (signature_sentence(random, kernel), kernel.behaviour, *demands, demand, example)
-        return Draft(ask(random, f"a function `{kernel.name}`", *details), (code,))
-
-    return write
-
-
-def _decorated(random: Random, kernel: Kernel) -> tuple[str, str]:
-    return random.choice(
-        (
-            (kernel.code, ""),
-            (kernel.code, ""),
-            (f"@pure\n{kernel.code}", pick(random, "Mark it `@pure`.", "It carries the `@pure` decorator.")),
-            (f"pub {kernel.code}", pick(random, "Make it public.", "It is a `pub fn`.")),
-        )
-    )
-
 
 _FALLBACKS: Final = (
     ("display_name", "nickname", "str", ('"guest"', '"anonymous"', '"no name"')),
@@ -68,8 +29,8 @@ def _option_default(random: Random) -> Draft:
     name, param, kind, defaults = random.choice(_FALLBACKS)
     default = random.choice(defaults)
     prefix = random.choice(("Hello, ", "Welcome, ")) if name == "display_name" and one_in(random, 2) else ""
-    found = f"{text(prefix)} + value" if prefix else "value"
-    missing = text(prefix + default.strip('"')) if prefix else default
+    found = f'"{prefix}" + value' if prefix else "value"
+    missing = default.replace('"', f'"{prefix}', 1) if prefix else default
     some, none = f"Some(value) => {found}", f"None => {missing}"
     arms = (none, some) if one_in(random, 4) else (some, none)
     code = block(f"fn {name}({param}: Option[{kind}]) to {kind}", block(f"return match {param}", *arms))
@@ -102,8 +63,6 @@ def _closure(random: Random) -> Draft:
     head = f"fn {name}({captured}: int) to fn(int) to int"
     body = f"{param} {sign} {captured}"
     code = block(head, f"return {param} => {body}" if short else f"return fn({param}: int) to int {{ return {body} }}")
-    amount, values = random.randint(2, 12), random.sample(range(13, 60), 3)
-    results = [v + amount if sign == "+" else v - amount if sign == "-" else v * amount for v in values]
     user = f"apply_{name.split('_')[-1]}"
     second = block(
         f"fn {user}(values: List[int], {captured}: int) to List[int]", f"return values.map({name}({captured}))"
@@ -115,10 +74,9 @@ def _closure(random: Random) -> Draft:
     if one_in(random, 2):
         return Draft(ask(random, f"a function `{name}` that returns a closure", *details), (code,))
     more = (
-        f"A second function `{user}(values: List[int], {captured}: int) to List[int]` maps the closure over `values`.",
-        f"`{user}({numbers(values)}, {amount})` is `{numbers(results)}`.",
+        f"A second function `{user}(values: List[int], {captured}: int) to List[int]` maps the closure over `values`."
     )
-    return Draft(ask(random, f"a function `{name}` that returns a closure", *details, *more), (code, second))
+    return Draft(ask(random, f"a function `{name}` that returns a closure", *details, more), (code, second))
 
 
 _STEPS: Final = (
@@ -174,7 +132,7 @@ def _try_chain(random: Random) -> Draft:
     first = block(
         f"fn {parse}({raw}: str) to Result[int]",
         f"let {value} = int({raw}.trim())",
-        block(f"if {value} < {low}", f"return Error({text(message)})"),
+        block(f"if {value} < {low}", f'return Error("{message}")'),
         f"return Ok({value})",
     )
     call = f"{parse}({raw})?"
@@ -286,15 +244,6 @@ def _generic(random: Random) -> Draft:
 
 
 FAMILIES: Final[tuple[Family, ...]] = (
-    family("function/recursion", _from_kernels(number_kernels.RECURSIVE, "Solve it with recursion.")),
-    family("function/loop", _from_kernels(number_kernels.LOOPS)),
-    family("function/arithmetic", _from_kernels(number_kernels.ARITHMETIC)),
-    family("function/list_loop", _from_kernels(list_kernels.LIST_LOOPS)),
-    family("function/list_calls", _from_kernels(list_kernels.LIST_CALLS)),
-    family("function/text", _from_kernels(text_kernels.TEXTS)),
-    family("function/ladder", _from_kernels(decision_kernels.LADDERS)),
-    family("function/lookup", _from_kernels(decision_kernels.LOOKUPS)),
-    family("function/result", _from_kernels(decision_kernels.RESULTS)),
     family("function/option_default", _option_default),
     family("function/closure", _closure),
     family("function/pipeline", _pipeline),

@@ -1,60 +1,51 @@
 """Families of tests and properties."""
 
-from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from mens_pipeline.corpus.synthesis.families import decision_kernels, list_kernels, number_kernels, text_kernels
 from mens_pipeline.corpus.synthesis.families.draft import Draft, block, family
-from mens_pipeline.corpus.synthesis.families.kernel import Kernel, signature_sentence
 from mens_pipeline.corpus.synthesis.families.variants import sum_type_of
 from mens_pipeline.corpus.synthesis.phrasing import ask, listed, one_in, pick
 from mens_pipeline.corpus.synthesis.sample import Family
+from mens_pipeline.corpus.synthesis.tasks.draw import ObservedFunction, observed_function
+from mens_pipeline.corpus.synthesis.tasks.wording import assertion
 
-Makers = tuple[Callable[[Random], Kernel], ...]
-
-_CALCULATIONS: Final = (*number_kernels.RECURSIVE, *number_kernels.LOOPS, *number_kernels.ARITHMETIC)
-_DECISIONS: Final = (*decision_kernels.LADDERS, *decision_kernels.LOOKUPS)
-
-
-def _test_name(random: Random, kernel: Kernel) -> str:
-    return pick(random, f"test_{kernel.name}", f"{kernel.name}_of_known_values", f"checks_{kernel.name}")
+_MOST_CALLS: Final = 3
+"""Calls that a test checks at most."""
 
 
-def _header(random: Random, kernel: Kernel) -> tuple[str, str]:
-    label = f"known results of {kernel.name}"
-    return random.choice((("@test", ""), ("@test", ""), (f'@test("{label}")', f'The label of the test is "{label}".')))
+def _tested(random: Random) -> tuple[ObservedFunction, str, tuple[str, ...], str]:
+    """A function, the name of a test, what is told of it, and the test."""
+    function = observed_function(random)
+    calls = sorted(
+        random.sample(function.calls, random.randint(1, min(_MOST_CALLS, len(function.calls)))),
+        key=function.calls.index,
+    )
+    name = pick(random, f"test_{function.name}", f"{function.name}_of_known_values", f"checks_{function.name}")
+    label = f"known results of {function.name}"
+    header, labelled = random.choice(
+        (("@test", ""), ("@test", ""), (f'@test("{label}")', f'The label of the test is "{label}".'))
+    )
+    checks = listed([f"`{call.call}` is `{call.result}`" for call in calls])
+    test = block(f"{header}\nfn {name}() to Unit", *(assertion(call) for call in calls))
+    return function, name, (checks, labelled), test
 
 
-def _told_cases(kernel: Kernel, chosen: list[int]) -> str:
-    pairs = [kernel.cases[case] for case in chosen]
-    return listed([f"`{kernel.name}({arguments})` is `{expected}`" for arguments, expected in pairs])
-
-
-def _with_test(makers: Makers) -> Callable[[Random], Draft]:
-    def write(random: Random) -> Draft:
-        kernel = random.choice(makers)(random)
-        chosen = sorted(random.sample(range(len(kernel.cases)), random.randint(1, len(kernel.cases))))
-        name, (header, label) = _test_name(random, kernel), _header(random, kernel)
-        test = block(f"{header}\nfn {name}() to Unit", *(kernel.check(case) for case in chosen))
-        checks = pick(random, "checks that", "asserts that")
-        details = (
-            signature_sentence(random, kernel),
-            kernel.behaviour,
-            f"The test `{name}` {checks} {_told_cases(kernel, chosen)}.",
-            label,
-        )
-        return Draft(ask(random, f"a function `{kernel.name}` with a test", *details), (kernel.code, test))
-
-    return write
+def _with_test(random: Random) -> Draft:
+    function, name, (checks, labelled), test = _tested(random)
+    signature = pick(
+        random,
+        f"Its signature is `{function.signature}`.",
+        f"It takes and returns `{function.signature}`.",
+        f"The function has the signature `{function.signature}`.",
+    )
+    told = f"The test `{name}` {pick(random, 'checks that', 'asserts that')} {checks}."
+    details = (signature, function.behaviour, told, labelled)
+    return Draft(ask(random, f"a function `{function.name}` with a test", *details), (function.code, test))
 
 
 def _given(random: Random) -> Draft:
-    makers = (*_CALCULATIONS, *_DECISIONS, *text_kernels.TEXTS, *list_kernels.LIST_LOOPS)
-    kernel = random.choice(makers)(random)
-    chosen = sorted(random.sample(range(len(kernel.cases)), random.randint(1, len(kernel.cases))))
-    name, (header, label) = _test_name(random, kernel), _header(random, kernel)
-    test = block(f"{header}\nfn {name}() to Unit", *(kernel.check(case) for case in chosen))
+    function, name, (checks, labelled), test = _tested(random)
     opening = pick(
         random,
         f"Write a test `{name}` for this Vox function",
@@ -63,35 +54,12 @@ def _given(random: Random) -> Draft:
         f"This Vox function needs a test `{name}`",
         f"How do I test this function in Vox? Name the test `{name}`",
     )
-    told = pick(random, f"It checks that {_told_cases(kernel, chosen)}.", f"Assert that {_told_cases(kernel, chosen)}.")
+    told = pick(random, f"It checks that {checks}.", f"Assert that {checks}.")
     alone = pick(
         random, "Answer with the test alone.", "Only the test, not the function.", "Do not repeat the function."
     )
-    sentences = " ".join(part for part in (told, label, alone) if part)
-    return Draft(f"{opening}.\n\n```vox\n{kernel.code}\n```\n\n{sentences}", (test,))
-
-
-def _result_tests(random: Random) -> Draft:
-    kernel = random.choice(decision_kernels.RESULTS)(random)
-    good = [case for case, (_, expected) in enumerate(kernel.cases) if expected.startswith("Ok")]
-    bad = [case for case in range(len(kernel.cases)) if case not in good]
-    first, second = random.choice(
-        (
-            ("accepts_good_values", "explains_bad_values"),
-            ("answers_with_ok", "answers_with_error"),
-            (f"{kernel.name}_succeeds", f"{kernel.name}_fails"),
-        )
-    )
-    tests = [
-        block(f"@test\nfn {name}() to Unit", *(kernel.check(case) for case in cases))
-        for name, cases in ((first, good), (second, bad))
-    ]
-    details = (
-        signature_sentence(random, kernel),
-        kernel.behaviour,
-        f"`{first}` checks that {_told_cases(kernel, good)}; `{second}` checks that {_told_cases(kernel, bad)}.",
-    )
-    return Draft(ask(random, f"a function `{kernel.name}` with two tests", *details), (kernel.code, *tests))
+    sentences = " ".join(part for part in (told, labelled, alone) if part)
+    return Draft(f"{opening}.\n\n```vox\n{function.code}\n```\n\n{sentences}", (test,))
 
 
 def _variant_test(random: Random) -> Draft:
@@ -239,12 +207,8 @@ def _length_law(random: Random) -> Draft:
 
 
 FAMILIES: Final[tuple[Family, ...]] = (
-    family("test/calculation", _with_test(_CALCULATIONS)),
-    family("test/decision", _with_test(_DECISIONS)),
-    family("test/text", _with_test(text_kernels.TEXTS)),
-    family("test/list", _with_test((*list_kernels.LIST_LOOPS, *list_kernels.LIST_CALLS))),
+    family("test/with_function", _with_test),
     family("test/given", _given),
-    family("test/result", _result_tests),
     family("test/variant", _variant_test),
     family("forall/bounds", _bounds),
     family("forall/symmetric", _symmetric),

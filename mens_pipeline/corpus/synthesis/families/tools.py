@@ -1,10 +1,8 @@
 """Families of MCP tools and resources."""
 
-import re
 from random import Random
 from typing import Final
 
-from mens_pipeline.corpus.synthesis.families import decision_kernels, list_kernels, number_kernels, text_kernels
 from mens_pipeline.corpus.synthesis.families.draft import (
     Draft,
     block,
@@ -12,20 +10,14 @@ from mens_pipeline.corpus.synthesis.families.draft import (
     params,
     record,
     same_names,
-    sentence,
     some_fields,
     table,
     with_record,
 )
-from mens_pipeline.corpus.synthesis.families.kernel import Kernel
 from mens_pipeline.corpus.synthesis.phrasing import ask, has_fields, listed, one_in, pick
 from mens_pipeline.corpus.synthesis.sample import Family
+from mens_pipeline.corpus.synthesis.tasks.draw import observed_function
 from mens_pipeline.corpus.synthesis.words import ENTITIES, Entity
-
-_KERNELS: Final = (
-    *number_kernels.ARITHMETIC, *number_kernels.LOOPS, *text_kernels.TEXTS, *decision_kernels.LOOKUPS,
-    *decision_kernels.LADDERS, *list_kernels.LIST_LOOPS,
-)  # fmt: skip
 
 
 def _called(random: Random, description: str) -> tuple[str, str]:
@@ -34,22 +26,13 @@ def _called(random: Random, description: str) -> tuple[str, str]:
     return ("@tool" if short else "@mcp.tool"), f"{told} Use the short `@tool` form." if short else told
 
 
-def _summary(kernel: Kernel) -> str:
-    found = re.search(r"\b[Ii]t (\w+s\b[^.,;:\"]*)(.?)", kernel.behaviour)
-    assert found is not None, kernel.behaviour  # noqa: S101 - every behaviour says what "it returns"
-    clause, end = found.groups()
-    # A quote in the middle would be cut in two.
-    plain = f"Give the {kernel.name.replace('_', ' ')}" if end == '"' else sentence(clause)
-    return plain.replace("`", "").strip()
-
-
 def _pure(random: Random) -> Draft:
-    kernel = random.choice(_KERNELS)(random)
-    description = _summary(kernel)
+    function = observed_function(random)
+    description = f"Answer {function.name.replace('_', ' ')}"
     decorator, told = _called(random, description)
-    code = f'{decorator} "{description}"\n{kernel.code}'
-    details = (f"Its signature is `{kernel.signature}`.", kernel.behaviour, told)
-    return Draft(ask(random, f"an MCP tool `{kernel.name}`", *details), (code,))
+    code = f'{decorator} "{description}"\n{function.code}'
+    details = (f"Its signature is `{function.signature}`.", function.behaviour, told)
+    return Draft(ask(random, f"an MCP tool `{function.name}`", *details), (code,))
 
 
 def _add(random: Random) -> Draft:

@@ -1,0 +1,266 @@
+"""Templates of tasks: text with holes, banks of fragments to fill them, and the files that hold both."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mens_pipeline.corpus.yaml_file import load_model
+from mens_pipeline.errors import ConfigurationError
+
+BANKS: Final = "banks.yaml"
+_REFERENCE: Final = re.compile(r"\$\{([a-z_0-9]+)(?:\.([a-z_0-9]+))?(?::([^${}]*))?\}|\$([a-z_][a-z_0-9]*)")
+_RANGE: Final = re.compile(r"(?:([a-z]\w*)\+)?(-?\d+)\.\.(?:([a-z]\w*)\+)?(-?\d+)")
+_ARGUMENTS: Final = ("x", "e")
+"""What a fragment calls the expression it is applied to: `$x` is put in brackets where it needs them, `$e` never."""
+_SIMPLE: Final = re.compile(r"[\w.\"\[\]]+(?:\([^ ]*\))?(?:\.[a-z_]+\([^ ]*\))*")
+
+_MOST_DRAWS: Final = 50
+"""Until two holes that should differ are equal after all."""
+
+Hole = str | list[str]
+"""A range of ints (`2..9`, `low+1..low+9`), banks (`@int_tests`, `@strs+names`), or a list to choose from."""
+
+
+class Atom(BaseModel):
+    """A task with holes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=r"[a-z][a-z0-9_]*", description="Its family, unless `family` says more.")
+    level: int = Field(ge=0, le=5, description="0 one expression to 5 two declarations.")
+    family: str = Field(default="", description="What joins the name of the family, from the holes.")
+    holes: dict[str, Hole] = Field(default_factory=dict, description="In the order in which they are drawn.")
+    fn: Annotated[list[str], Field(min_length=1)] = Field(description="Names of the function.")
+    takes: str = Field(description="Its parameters.")
+    gives: str = Field(description="Its return type.")
+    says: Annotated[list[str], Field(min_length=2)] = Field(
+        description="What it does: a verb phrase, then whole sentences; before `||` sentences that come first."
+    )
+    edges: list[str] = Field(default_factory=list, description="Sentences on empty lists, zero and such, one is said.")
+    before: str = Field(default="", description="Types and functions that the function needs.")
+    asks: str = Field(default="", description="How the request names what stands before; types name themselves.")
+    code: Annotated[list[str], Field(min_length=1)] = Field(description="Bodies, one for each way to write it.")
+    inputs: str = Field(default="", description="What arguments are: `n=0..40, line=csv`.")
+
+
+class Banks(BaseModel):
+    """Fragments by the name of their bank: each has a `name`, a `code`, words, and perhaps holes of its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    banks: dict[str, Annotated[list[dict[str, str | dict[str, Hole]]], Field(min_length=1)]]
+
+
+class Atoms(BaseModel):
+    """A file of atoms."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    atoms: list[Atom]
+
+
+Row = dict[str, str]
+"""A drawn fragment: attribute -> text, with nothing to fill but `$x` and `$e`."""
+
+Scope = Mapping[str, str | Row]
+
+
+def fill(template: str, scope: Scope) -> str:
+    """A template with its references replaced, the inner ones first.
+
+    Args:
+        template: `$hole`, `${hole.attribute}`, `${hole:expression}` and `${hole.attribute:expression}` refer to holes.
+        scope: Hole -> what it was filled with.
+
+    Raises:
+        KeyError: A reference names no hole, or an attribute that its fragment lacks.
+    """
+    while True:
+        filled = _REFERENCE.sub(lambda found: _value(found, scope), template)
+        if filled == template:
+            return filled
+        template = filled
+
+
+def _value(found: re.Match[str], scope: Scope) -> str:
+    name, attribute, argument, short = found.groups()
+    if (short or name) in _ARGUMENTS and (short or name) not in scope:
+        return found[0]
+    value = scope[short or name]
+    if isinstance(value, str):
+        if attribute is not None or argument is not None:
+            raise KeyError(f"{name}.{attribute or 'code'}")
+        return value
+    text = value[attribute or ("name" if argument is None else "code")]
+    return text if argument is None else _applied(text, argument)
+
+
+def _applied(text: str, argument: str) -> str:
+    tight = argument if _SIMPLE.fullmatch(argument) else f"({argument})"
+    return text.replace("$x", tight).replace("$e", argument)
+
+
+def draw_holes(holes: Mapping[str, Hole], random: Random, outer: Scope, banks: "BankRows") -> dict[str, str | Row]:
+    """Fill holes one after the other; two holes with the same specification get different fillings.
+
+    Two lists of the same length, one directly behind the other, belong together: both give the entry at one place.
+
+    Args:
+        holes: Hole -> its specification.
+        random: Decides.
+        outer: What is filled already.
+        banks: The fragments.
+    """
+    scope: dict[str, str | Row] = dict(outer)
+    taken: dict[str, list[str]] = {}
+    size, place = 0, 0
+    for name, hole in holes.items():
+        if isinstance(hole, list):
+            size, place = len(hole), place if len(hole) == size else random.randrange(len(hole))
+            scope[name] = fill(hole[place], scope)
+            continue
+        size = 0
+        used = taken.setdefault(hole, [])
+        drawn = _drawn(hole, random, scope, banks)
+        for _ in range(_MOST_DRAWS):
+            if _label(drawn) not in used:
+                break
+            drawn = _drawn(hole, random, scope, banks)
+        used.append(_label(drawn))
+        scope[name] = drawn
+    return scope
+
+
+def _label(drawn: str | Row) -> str:
+    return drawn if isinstance(drawn, str) else drawn["name"]
+
+
+def _drawn(hole: str, random: Random, scope: Scope, banks: "BankRows") -> str | Row:
+    if hole.startswith("@"):
+        rows = [row for bank in hole[1:].split("+") for row in banks[bank]]
+        return _bound(random.choice(rows), random, scope, banks)
+    found = _RANGE.fullmatch(hole)
+    assert found is not None, hole  # noqa: S101 - checked when the file was read
+    low = int(found[2]) + (int(str(scope[found[1]])) if found[1] else 0)
+    high = int(found[4]) + (int(str(scope[found[3]])) if found[3] else 0)
+    # Small and round numbers are what people write.
+    number = random.randint(low, high)
+    return str(number - number % 5 if number > 40 and low < number - number % 5 and random.random() < 0.6 else number)  # noqa: PLR2004
+
+
+def _bound(fragment: Mapping[str, Any], random: Random, scope: Scope, banks: "BankRows") -> Row:
+    inner = draw_holes(fragment.get("holes", {}), random, scope, banks)
+    row = {key: fill(text, inner) for key, text in fragment.items() if key != "holes"}
+    if "is" in row:
+        row.setdefault("does", f"is {row['is']}")
+        row.setdefault("do", f"are {row['is']}")
+    return row
+
+
+BankRows = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+@lru_cache
+def load_tasks(folder: Path = Path(__file__).parent) -> tuple[tuple[Atom, ...], BankRows]:
+    """The atoms and banks of a folder.
+
+    Args:
+        folder: Holds `banks.yaml` and files of atoms, `*_atoms.yaml`.
+
+    Raises:
+        ConfigurationError: A file is missing, does not fit, or refers to what is not there; the message says where.
+    """
+    banks = load_model(folder / BANKS, Banks).banks
+    atoms: list[Atom] = []
+    for path in sorted(folder.glob("*_atoms.yaml")):
+        for atom in load_model(path, Atoms).atoms:
+            place = f"{path}: atoms.{atom.name}"
+            texts = [atom.family, atom.takes, atom.gives, atom.before, atom.asks, atom.inputs, *atom.edges, *atom.code]
+            known = _Known(place, banks)
+            known.learn(atom.holes)
+            known.check(atom.fn)
+            known.check([*texts, *atom.says], "self")
+            if atom.name in {other.name for other in atoms}:
+                raise ConfigurationError(f"{place}: there are two atoms of this name. Rename one.")
+            atoms.append(atom)
+    return tuple(atoms), banks
+
+
+def tasks_fingerprint() -> str:
+    """SHA-256 of what the files of tasks say, hexadecimal; comments do not count."""
+    atoms, banks = load_tasks()
+    return hashlib.sha256(json.dumps([[atom.model_dump() for atom in atoms], banks]).encode()).hexdigest()
+
+
+class _Known:
+    """What the templates of a place may refer to."""
+
+    def __init__(self, place: str, banks: BankRows) -> None:
+        self.place = place
+        self.banks = banks
+        self.attributes: dict[str, set[str] | None] = dict.fromkeys(_ARGUMENTS)
+
+    def learn(self, holes: Mapping[str, Hole]) -> None:
+        """Take up holes in their order; refuse those that cannot be filled."""
+        for name, hole in holes.items():
+            if name in _ARGUMENTS:
+                raise ConfigurationError(f"{self.place}: a hole is called {name}, as arguments are. Rename it.")
+            self.attributes[name] = self._attributes_of(name, hole)
+
+    def _attributes_of(self, name: str, hole: Hole) -> set[str] | None:
+        """The attributes of all fragments that may fill a hole; None when text fills it."""
+        if isinstance(hole, list):
+            self.check(hole)
+            return None
+        found = _RANGE.fullmatch(hole)
+        if found is not None and {found[1], found[3]} <= {None, *self.attributes}:
+            return None
+        names = hole[1:].split("+")
+        if not hole.startswith("@") or not set(names) <= self.banks.keys():
+            raise ConfigurationError(
+                f"{self.place}: hole {name} is {hole!r}, which is no range of ints such as `2..9`, no bank such as "
+                "`@ints` and no list. Correct it."
+            )
+        rows = [row for bank in names for row in self.banks[bank]]
+        for row in rows:
+            inner = _Known(f"{self.place}: hole {name}, {hole} {row.get('name')}", self.banks)
+            inner.attributes |= self.attributes
+            inner.learn(row.get("holes", {}))
+            inner.check([text for text in row.values() if isinstance(text, str)])
+        return set.intersection(*({*row, *(("does", "do") if "is" in row else ())} for row in rows)) - {"holes"}
+
+    def check(self, texts: Sequence[str], *more: str) -> None:
+        """Refuse references to what is not known."""
+        known = {**self.attributes, **dict.fromkeys(more)}
+        for text in texts:
+            if not _is_readable(text):
+                raise ConfigurationError(f"{self.place}: {text!r} holds a `$` that is no reference. Correct it.")
+            for name, attribute in _references(text):
+                attributes = known.get(name)
+                if name not in known or (attribute is not None and attribute not in (attributes or ())):
+                    reference = f"{name}.{attribute}" if attribute else name
+                    raise ConfigurationError(
+                        f"{self.place}: `${{{reference}}}` in {text!r} refers to nothing. Correct it, or add the hole."
+                    )
+
+
+def _is_readable(text: str) -> bool:
+    """Whether every `$` begins a reference."""
+    while (found := _REFERENCE.search(text)) is not None:
+        text = f"{text[: found.start()]}_{text[found.end() :]}"
+    return "$" not in text
+
+
+def _references(text: str) -> Iterator[tuple[str, str | None]]:
+    """Every hole and attribute that a template refers to."""
+    while (found := _REFERENCE.search(text)) is not None:
+        name, attribute, argument, short = found.groups()
+        yield short or name, attribute or ("code" if argument is not None else None)
+        text = f"{text[: found.start()]}_{text[found.end() :]}"

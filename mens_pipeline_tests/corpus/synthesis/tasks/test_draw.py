@@ -1,0 +1,185 @@
+"""Tasks: accepted, run, sharp, distinct; sides that share nothing."""
+
+import re
+from collections import Counter
+from itertools import islice
+from random import Random
+
+import pytest
+
+from mens_pipeline.corpus.behaviour.observe import Behaviour, behaviour_of, passes
+from mens_pipeline.corpus.synthesis.tasks import draw
+from mens_pipeline.corpus.synthesis.tasks.draw import (
+    TASK,
+    Side,
+    draw_tasks,
+    formatted,
+    heldout_tasks,
+    is_heldout_family,
+    observed_function,
+)
+from mens_pipeline.corpus.synthesis.tasks.templates import Atom, load_tasks
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.language import analyze
+from mens_pipeline.language.structure import structure_of
+
+_NUM_TASKS = 240
+
+
+@pytest.fixture(scope="module")
+def tasks() -> list[TrainingPair]:
+    """Some tasks that train."""
+    return list(islice(draw_tasks(0), _NUM_TASKS))
+
+
+def _skeleton(pair: TrainingPair) -> str:
+    module = analyze(pair.response).module
+    assert module is not None
+    return structure_of(module).digest
+
+
+def test_answers_are_accepted_and_pass_their_hidden_tests(tasks: list[TrainingPair]) -> None:
+    """As the examples in their prompts; no two answers are the same."""
+    for pair in tasks:
+        assert analyze(pair.response).diagnostics == ()
+        assert pair.tests is not None
+        assert pair.tests.count("@test") >= 5
+        assert passes(pair.response, pair.tests)
+    assert len({pair.response for pair in tasks}) == len(tasks)
+
+
+def test_examples_of_prompts_hold(tasks: list[TrainingPair]) -> None:
+    """Two thirds of the prompts have one or two."""
+    examples = [
+        re.findall(r"`(\w+\([^`]*\))` (?:is|returns|gives) (`[^`]*`|.+?)(?= and `|\.$|, `)", pair.prompt)
+        for pair in tasks
+    ]
+    shown = [(pair, pairs) for pair, pairs in zip(tasks, examples, strict=True) if pairs]
+    for pair, pairs in shown:
+        asserted = "\n".join(f"    assert({call} is {result.strip('`')})" for call, result in pairs)
+
+        assert passes(pair.response, f"@test fn examples() {{\n{asserted}\n}}\n"), pair.prompt
+    assert 1 / 2 < len(shown) / len(tasks) < 5 / 6
+
+
+def test_prompts_name_the_function_with_its_signature(tasks: list[TrainingPair]) -> None:
+    """One paragraph, nothing left to fill."""
+    for pair in tasks:
+        *_, head = re.findall(r"^fn (.*) \{$", pair.response, re.MULTILINE)
+        name, _, signature = head.partition("(")
+
+        assert head in pair.prompt or (f"`{name}`" in pair.prompt and f"({signature}" in pair.prompt)
+        assert "$" not in pair.prompt + pair.response
+        assert "\n" not in pair.prompt
+        assert not re.search(r"[a-z],[,.;]|\.\. ", re.sub('"[^"]*"', "", pair.prompt))
+
+
+def test_rows_spread_over_levels_and_skeletons(tasks: list[TrainingPair]) -> None:
+    """No template gives more than two answers of one skeleton."""
+    levels = {atom.name: atom.level for atom in load_tasks()[0]}
+    counts = Counter(levels[str(pair.template).split("/")[1]] for pair in tasks)
+    same = Counter((pair.template, _skeleton(pair)) for pair in tasks)
+
+    assert set(counts) == set(range(6))
+    assert counts[0] > counts[3] > counts[5]
+    assert max(same.values()) <= 2
+    assert {pair.task_family for pair in tasks} == {TASK}
+
+
+def test_the_same_seed_gives_the_same_tasks_with_any_number_of_workers(tasks: list[TrainingPair]) -> None:
+    """Another seed gives others."""
+    assert list(islice(draw_tasks(0, workers=2), 60)) == tasks[:60]
+    assert list(islice(draw_tasks(1), 5)) != tasks[:5]
+
+
+def test_sides_share_neither_families_nor_programs(tasks: list[TrainingPair]) -> None:
+    """What examines has constants, or families, that never train."""
+    held = heldout_tasks(0, 40)
+    families = {side: {str(pair.template).split("/")[1] for pair in pairs} for side, pairs in held.items()}
+    trained = {str(pair.template).split("/")[1] for pair in tasks}
+
+    assert [len(pairs) for pairs in held.values()] == [40, 40]
+    assert all(map(is_heldout_family, families[Side.UNKNOWN]))
+    assert not any(map(is_heldout_family, families[Side.KNOWN] | trained))
+    assert {
+        _skeleton(pair) + str(re.findall(r"\d+|\"[^\"]*\"", pair.response)) for pair in held[Side.KNOWN]
+    }.isdisjoint(_skeleton(pair) + str(re.findall(r"\d+|\"[^\"]*\"", pair.response)) for pair in tasks)
+
+
+def test_about_an_eighth_of_the_families_never_trains() -> None:
+    """Of every level there are some that do."""
+    atoms = load_tasks()[0]
+    held = [atom for atom in atoms if is_heldout_family(atom.name)]
+
+    assert len(atoms) >= 100
+    assert 1 / 12 < len(held) / len(atoms) < 1 / 6
+    assert {atom.level for atom in atoms if atom not in held} == set(range(6))
+
+
+@pytest.mark.parametrize("atom", load_tasks()[0], ids=lambda atom: atom.name)
+def test_every_atom_gives_tasks(atom: Atom) -> None:
+    """Each way to write it is accepted, laid out and sharp; each way to say it makes whole sentences."""
+    banks = load_tasks()[1]
+    kept = 0
+    for number, code in enumerate(atom.code * 2):
+        told = atom.model_copy(update={"code": [code], "says": [atom.says[number % len(atom.says)]]})
+        draft = draw._drafted(told, banks, Random(number), str(number))  # noqa: S311, SLF001 - one atom at a time
+        module = analyze(draft.program).module
+
+        assert module is not None, draft.program
+        assert max(map(len, draft.program.split("\n"))) <= 120
+        kept += draw._behaviour(draft, module) is not None  # noqa: SLF001 - as above
+    assert kept > 0
+
+
+def test_observed_functions_stand_alone() -> None:
+    """With sentences about them and calls that say what they return."""
+    for seed in range(30):
+        function = observed_function(Random(seed))  # noqa: S311 - a reproducible draw
+        behaviour = behaviour_of(function.code, function.name, seed="any")
+
+        assert isinstance(behaviour, Behaviour)
+        assert function.code.startswith(f"fn {function.name}{function.signature} {{")
+        assert function.behaviour.startswith("It ")
+        assert passes(
+            function.code, f"@test fn t() {{ assert({function.calls[0].call} is {function.calls[0].result}) }}"
+        )
+
+
+def test_tasks_that_say_nothing_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Constants and functions whose changes no call tells apart."""
+    atom = load_tasks()[0][0]
+    texts = {
+        "holes": {},
+        "takes": "n: int",
+        "gives": "int",
+        "fn": ["f", "g", "h"],
+        "family": "",
+        "edges": [],
+        "level": 0,
+    }
+    told = {**texts, "name": "same", "says": ["returns 1", "gives 1"], "code": ["return 1", "return 1 + n - n"]}
+    monkeypatch.setattr(draw, "load_tasks", lambda: ((atom.model_copy(update=told),), {}))
+    monkeypatch.setattr(draw, "is_heldout_family", lambda _name: False)
+    monkeypatch.setattr(draw, "_MOST_TRIES", 300)
+
+    with pytest.raises(RefusedError, match=r"only \d+ different tasks could be drawn\. Ask for fewer"):
+        next(draw_tasks(0))
+
+
+def test_code_is_indented_by_its_braces() -> None:
+    """Variants of a sum type keep their own indentation."""
+    assert formatted('fn f() {\nif a {\nreturn "x"\n} else {\nreturn g({ k: 1 })\n}\n}') == (
+        'fn f() {\n    if a {\n        return "x"\n    } else {\n        return g({ k: 1 })\n    }\n}'
+    )
+    assert formatted("type S =\n    | A\n    | B") == "type S =\n    | A\n    | B"
+
+
+def test_an_atom_that_fits_into_no_line_is_refused_by_name() -> None:
+    """Drawing would never end."""
+    atoms, banks = load_tasks()
+    long = atoms[0].model_copy(update={"code": ["return " + " + ".join(["1"] * 60)]})
+
+    with pytest.raises(ConfigurationError, match=f"task {long.name}: 1000 drafts had a line of more than 100"):
+        draw._drafted(long, banks, Random(0), "0")  # noqa: S311, SLF001 - as above
