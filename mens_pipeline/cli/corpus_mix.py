@@ -25,11 +25,13 @@ def mix(
 
     Before that, rows that repeat others are set aside, whole source files are held out to judge the model by, and
     whatever is too near to them or to a task of the benchmark is kept out of training. Beside the train set stand the
-    same rows as Parquet, the report, `heldout.jsonl`, and `aside.jsonl` with the reasons.
+    same rows as Parquet, the report, `heldout.jsonl` and `families.jsonl`, which judge, and `aside.jsonl` with reasons.
 
     Exit code 0: the train set is written. 1: a source that is not optional gives nothing. 2: the command was misused.
     """
-    from mens_pipeline.corpus.jsonl import write_jsonl  # noqa: PLC0415 - pydantic and datasketch can wait
+    from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers  # noqa: PLC0415 - pydantic and datasketch can wait
+    from mens_pipeline.corpus.heldout_split import ASIDE, FAMILIES, HELDOUT, family_pairs  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.jsonl import write_jsonl  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.mix import mix_sources  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.mix_config import load_mix_config  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.mix_files import read_sources, write_mix  # noqa: PLC0415 - likewise
@@ -48,20 +50,18 @@ def mix(
     sources = read_sources(wanted, data_dir)
     used = [source.path for source in wanted.sources if source.weight > 0]  # others must not shadow their rows
     present = {path: pairs for path in used if (pairs := sources[path].pairs) is not None}
-    split = split_pairs(
-        present,
-        Repetition(policy.validate_),
-        policy.split,
-        protected_pairs(load_settings().benchmark_dir),
-    )
+    protected = protected_pairs(load_settings().benchmark_dir)
+    with BehaviourWorkers() as workers:
+        split = split_pairs(present, Repetition(policy.validate_), policy.split, workers, protected)
     for path, pairs in split.train.items():
         sources[path].pairs = pairs
     mixed = mix_sources(wanted, sources)
     output = data_dir / wanted.output
     about = {"config_path": str(config_path), "output_path": str(output), "config": wanted.model_dump(mode="json")}
     report = write_mix(mixed, output, {**about, "split": split.account()})
-    write_jsonl(output.with_name("heldout.jsonl"), split.heldout)
-    write_jsonl(output.with_name("aside.jsonl"), split.aside)
+    write_jsonl(output.with_name(HELDOUT), split.heldout)
+    write_jsonl(output.with_name(FAMILIES), family_pairs(policy.split))
+    write_jsonl(output.with_name(ASIDE), split.aside)
     if as_json:
         typer.echo(json.dumps(report, indent=2))
     else:
@@ -71,6 +71,8 @@ def mix(
 def _print_mix(report: dict[str, Any], output: Path) -> None:
     split = report["split"]
     say(f"held out {share_text(split['num_heldout_groups'], split['num_groups'])} source files")
+    if split["shortfall"]:
+        say(split["shortfall"], err=True)
     say(f"held out {split['heldout']} pairs; set aside:")
     for reason, count in split["aside"].items():
         if count:

@@ -1,27 +1,41 @@
 """The split as an artifact: what trains, what judges, and what does neither."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import mens_pipeline.language
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.jsonl import read_pairs, write_jsonl
 from mens_pipeline.corpus.pipeline_config import SplitPolicy, ValidatePolicy
 from mens_pipeline.corpus.repetition import Repetition
 from mens_pipeline.corpus.split import split_pairs
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.corpus.synthesis.tasks.draw import Side, heldout_tasks
+from mens_pipeline.corpus.synthesis.tasks.templates import tasks_fingerprint
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
 
 KIND: Final = "heldout_split"
 HELDOUT: Final = "heldout.jsonl"
 ASIDE: Final = "aside.jsonl"
+FAMILIES: Final = "families.jsonl"
+"""Synthetic tasks that judge and never train; their `task_family` says of which kind they are."""
+
+NEW_CONSTANTS: Final = "new_constants"
+"""The `task_family` of tasks of families that train, with constants that do not."""
+UNKNOWN_TASK: Final = "unknown_task"
+"""The `task_family` of tasks of families that never train."""
 
 _MAKERS: Final = (
-    *("near_duplicates.py", "overlap.py", "records.py", "repetition.py", "shingles.py", "split.py"),
-    *("training_pair.py", "validate.py"),
+    *("behaviour/*.py", "near_duplicates.py", "overlap.py", "records.py", "repetition.py", "shingles.py", "split.py"),
+    *("synthesis/**/*.py", "training_pair.py", "validate.py"),
 )
-"""The files that decide what is held out, beside the structure of programs."""
+"""The files that decide what is held out."""
+
+_LANGUAGE: Final = ("structure.py", "interpreter/**/*.py")
+"""The same of the language: the structure of programs, and what functions do."""
 
 
 def build_heldout_split(
@@ -42,7 +56,7 @@ def build_heldout_split(
 
     Returns:
         The split, and whether it was reused. The folder holds what trains under the names of the sources,
-        `heldout.jsonl` and `aside.jsonl`; the manifest holds the counts.
+        `heldout.jsonl`, `families.jsonl` and `aside.jsonl`; the manifest holds the counts.
 
     Raises:
         ConfigurationError: The store cannot be written.
@@ -53,18 +67,41 @@ def build_heldout_split(
         "repeats": repeats.model_dump(),
         "policy": policy.model_dump(),
         "protected": [task.model_dump(mode="json") for task in protected],
+        "tasks": tasks_fingerprint(),
         "grammar": grammar_fingerprint(),
         "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
-        "structure": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, ("structure.py",)),
+        "structure": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, _LANGUAGE),
     }
 
     def write(folder: Path) -> dict[str, Any]:
         sources = {name: list(read_pairs(pairs.path / name)) for name in names}
-        split = split_pairs(sources, Repetition(repeats), policy, protected)
+        with BehaviourWorkers() as workers:
+            split = split_pairs(sources, Repetition(repeats), policy, workers, protected)
         for name, rows in split.train.items():
             write_jsonl(folder / name, rows)
         write_jsonl(folder / HELDOUT, split.heldout)
+        write_jsonl(folder / FAMILIES, family_pairs(policy))
         write_jsonl(folder / ASIDE, split.aside)
         return split.account()
 
     return store.built(KIND, inputs, write)
+
+
+def family_pairs(policy: SplitPolicy) -> Iterator[TrainingPair]:
+    """Synthetic tasks that judge: as many with new constants of a known task as of an unknown one.
+
+    Args:
+        policy: How many, and the seed.
+
+    Raises:
+        RefusedError: There are not as many different ones.
+    """
+    drawn = _drawn(policy.seed, policy.num_family_tasks)
+    for side, family in ((Side.KNOWN, NEW_CONSTANTS), (Side.UNKNOWN, UNKNOWN_TASK)):
+        yield from (pair.model_copy(update={"task_family": family}) for pair in drawn[side])
+
+
+@cache
+def _drawn(seed: int, num_tasks: int) -> dict[Side, tuple[TrainingPair, ...]]:
+    """Draw the tasks once for all splits of a process; running them takes seconds."""
+    return heldout_tasks(seed, num_tasks)

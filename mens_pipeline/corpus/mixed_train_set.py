@@ -12,7 +12,7 @@ from mens_pipeline.language.fingerprint import rules_fingerprint
 KIND: Final = "mixed_train_set"
 TRAIN: Final = "train.jsonl"
 
-_MAKERS: Final = ("mix*.py", "record_formats.py", "training_pair.py")
+_MAKERS: Final = ("mix*.py", "raw_programs.py", "record_formats.py", "training_pair.py")
 
 
 def build_mixed_train_set(split: Artifact, config: MixConfig, store: ArtifactStore) -> tuple[Artifact, bool]:

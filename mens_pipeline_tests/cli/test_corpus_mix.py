@@ -17,7 +17,9 @@ from mens_pipeline_tests.corpus.rows import pair_at
 
 _POLICY = load_pipeline_config(PIPELINE_CONFIG).split
 _PATHS = [f"{number}.vox" for number in range(60)]
-_HELD = [path for path in _PATHS if is_held_out(path, _POLICY)]
+_LARGEST = _POLICY.model_copy(update={"heldout_share": _POLICY.max_heldout_share})
+_HELD = [path for path in _PATHS if is_held_out(path, _LARGEST)]
+"""So few files that as many of them are held out as may be."""
 _PROGRAM = "fn f{0}(a{0}: int) to int {{ return g{0}(a{0}, {0}) + h{0}(a{0}, k{0}(a{0}), m{0}({0}, a{0})) }}\n"
 _MIX = """
 sources:
@@ -46,7 +48,7 @@ def _main(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> object:
 def folder(tmp_path: Path) -> Path:
     """Sixty pairs of as many files, one of prose, and a mix of them."""
     pairs = [pair_at(path, f"Write f{n}.", _PROGRAM.format(n)) for n, path in enumerate(_PATHS)]
-    prose = pair_at("p.md", "What is it?", "Prose.").model_copy(update={"lane": Lane.DOCS_QA})
+    prose = pair_at("q.md", "What is it?", "Prose.").model_copy(update={"lane": Lane.DOCS_QA})
     write_jsonl(tmp_path / "pairs.jsonl", [*pairs, pairs[0], prose.model_copy(update={"response_mode": "prose_only"})])
     (tmp_path / "mix.yaml").write_text(_MIX)
     return tmp_path
@@ -71,6 +73,8 @@ def test_mix_writes_the_train_set_and_says_how_it_came_about(folder: Path) -> No
         "told.jsonl                0 distinct, share 0.000 of 0.000 requested  missing_file_optional",
         f"{num_train} rows in {output}, {num_train} of them distinct",
     ]
+    found = f"{len(_HELD)} programs to ask for from {len(_HELD)} files, asked for 160 from 30"
+    assert result.stderr.startswith(f"A small exam: {found}; {len(_HELD)} of 61 files are held out. Add programs, or ")
     judged = [pair.source and pair.source.path for pair in read_pairs(output.with_name("heldout.jsonl"))]
     trained = [pair.source and pair.source.path for pair in read_pairs(output)]
     assert sorted(judged, key=str) == sorted(_HELD)
@@ -78,6 +82,7 @@ def test_mix_writes_the_train_set_and_says_how_it_came_about(folder: Path) -> No
     assert json.loads((folder / "out" / "aside.jsonl").read_text())["reason"] == "duplicate"
     assert {path.name for path in output.parent.iterdir()} == {
         *("train.jsonl", "train.parquet", "train.mix_report.json", "heldout.jsonl", "aside.jsonl"),
+        "families.jsonl",
     }
 
 

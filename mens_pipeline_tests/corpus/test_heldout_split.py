@@ -4,12 +4,22 @@ import json
 from pathlib import Path
 
 from mens_pipeline.corpus.extracted_corpus import build_extracted_corpus
-from mens_pipeline.corpus.heldout_split import ASIDE, HELDOUT, build_heldout_split
+from mens_pipeline.corpus.heldout_split import (
+    ASIDE,
+    FAMILIES,
+    HELDOUT,
+    NEW_CONSTANTS,
+    UNKNOWN_TASK,
+    build_heldout_split,
+    family_pairs,
+)
 from mens_pipeline.corpus.jsonl import read_pairs, write_jsonl
 from mens_pipeline.corpus.pipeline_config import SplitPolicy, ValidatePolicy
 from mens_pipeline.corpus.split import SplitReason, is_held_out
 from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.corpus.synthesis.tasks.draw import is_heldout_family
 from mens_pipeline.corpus.validated_pairs import PAIRS, build_validated_pairs
+from mens_pipeline.language.interpreter import run_with_tests
 from mens_pipeline_tests.corpus.rows import pair_at
 
 _REPEATS = ValidatePolicy(near_duplicate_threshold=0.9, max_per_source=9, max_per_template=9)
@@ -43,5 +53,16 @@ def test_validated_pairs_are_split_once_and_counted(tmp_path: Path) -> None:
     assert split.manifest["train"] == {PAIRS: len(trained), "synthetic.jsonl": 1}
     assert split.manifest["heldout"] + len(trained) == pairs.manifest["num_pairs"][PAIRS] == 8
     assert (was_there, is_there, was_the_same) == (False, True, False)
+    assert list(read_pairs(split.path / FAMILIES)) == []
     assert again == split
     assert other.key != split.key
+
+
+def test_synthetic_tasks_judge_in_two_groups() -> None:
+    """As many with new constants as of families that never train, each with tests that its answer passes."""
+    rows = list(family_pairs(_POLICY.model_copy(update={"num_family_tasks": 3})))
+    reports = [run_with_tests(row.response, row.tests or "") for row in rows]
+
+    assert [row.task_family for row in rows] == [NEW_CONSTANTS] * 3 + [UNKNOWN_TASK] * 3
+    assert [is_heldout_family(str(row.template).split("/")[1]) for row in rows] == [False] * 3 + [True] * 3
+    assert all(report.tests and all(case.passed for case in report.tests) for report in reports)

@@ -83,6 +83,7 @@ def test_without_lanes_only_code_trains() -> None:
         ("sources: [{path: a}, {path: b}, {path: a}]", "named more than once: a"),
         ("sources: [{path: a.jsonl}]\noutput: a.jsonl", r"named more than once: a\.jsonl"),
         ("sources: [{path: heldout.jsonl}]", r"named more than once: heldout\.jsonl"),
+        ("sources: [{path: families.jsonl}]", r"named more than once: families\.jsonl"),
         ("sources: [{path: a}]\noutput: train.parquet", "String should match"),
         ("sources: [{path: a}\n", "not YAML"),
         ("", "the whole: Input should be"),

@@ -25,6 +25,7 @@ _PAIRS = [
     pair_at(None, "q", "fn g() { }", template="t"),
     pair_at("b.vox", "r", "fn h() { }").model_copy(update={"rating": 1, "difficulty": 9}),
     pair_at("c.vox", "s", "fn i() { }").model_copy(update={"lineage": _LINEAGE}),
+    pair_at("d.vox", "t", "fn j(n: int) to int { return n }").model_copy(update={"tests": "@test fn t() { }\n"}),
 ]
 _FILES = ("train.jsonl", "train.parquet", "train.mix_report.json")
 

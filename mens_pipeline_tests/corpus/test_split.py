@@ -1,10 +1,11 @@
 """Which pairs train and which judge."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import count
 
 import pytest
 
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.extract import extract_workspace
 from mens_pipeline.corpus.overlap import NGRAM
 from mens_pipeline.corpus.pairs import make_pairs
@@ -32,10 +33,14 @@ _UNLIKE = '@test("{0}") fn t{0}() {{ assert(f{0}(["{0}", "b{0}"], {0}) is g{0}({
 
 
 def _split(
-    policy: SplitPolicy = _POLICY, repeats: ValidatePolicy | None = None, **rows: Iterable[TrainingPair]
+    policy: SplitPolicy = _POLICY,
+    repeats: ValidatePolicy | None = None,
+    protected: Sequence[TrainingPair] = (),
+    **rows: Iterable[TrainingPair],
 ) -> Split:
     sources = {label: list(pairs) for label, pairs in rows.items()}
-    split = split_pairs(sources, Repetition(repeats), policy)
+    with BehaviourWorkers() as workers:
+        split = split_pairs(sources, Repetition(repeats), policy, workers, protected)
     everything = [*split.heldout, *(row.pair for row in split.aside), *(p for ps in split.train.values() for p in ps)]
     given = [pair for pairs in sources.values() for pair in pairs]
 
@@ -74,6 +79,62 @@ def test_the_decision_depends_on_path_and_seed_alone() -> None:
     assert 0.15 < len(held & other) / len(held) < 0.35
     assert held < more
     assert none == set()
+
+
+def _programs(number: int) -> list[TrainingPair]:
+    """Pairs of so many files, unlike each other, of which every third has two."""
+    rows = [(f"{n}.vox", place) for n in range(number) for place in range(2 if n % 3 == 0 else 1)]
+    return [
+        pair_at(path, f"Write {path} {place}.", _UNLIKE.format(10 * int(path[:-4]) + place + 1)) for path, place in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "num_tasks", "num_files"),
+    [
+        ({}, 1, 1),
+        ({"min_heldout_tasks": 10}, 10, 7),
+        ({"min_heldout_files": 9}, 12, 9),
+        ({"min_heldout_tasks": 3, "min_heldout_files": 2}, 3, 2),
+    ],
+    ids=["least", "more tasks", "more files", "enough"],
+)
+def test_more_files_are_held_out_until_the_exam_is_large_enough(
+    changes: dict[str, int], num_tasks: int, num_files: int
+) -> None:
+    """The next ones in their order: what is held out of a large workspace is held out of a small one as well."""
+    policy = _POLICY.model_copy(update={"heldout_share": 0.05, "min_nodes": 5, "max_overlap": 1.0})
+    split = _split(policy.model_copy(update=changes), rows=_programs(40))
+    usual = {path for path in (f"{n}.vox" for n in range(40)) if is_held_out(path, policy)}
+
+    assert (len(split.heldout), split.num_judging_groups, split.num_heldout_groups) == (num_tasks, num_files, num_files)
+    assert {group_of(pair) for pair in split.heldout} >= usual
+    assert split.shortfall == ""
+
+
+def test_no_more_than_the_largest_share_is_held_out() -> None:
+    """Then the split says that the exam is small, and what to do."""
+    policy = _POLICY.model_copy(
+        update={"heldout_share": 0.05, "max_heldout_share": 0.2, "min_heldout_tasks": 50, "min_nodes": 5}
+    )
+    split = _split(policy, rows=_programs(40))
+    allowed = policy.model_copy(update={"heldout_share": 0.2})
+
+    assert split.num_heldout_groups == sum(is_held_out(f"{n}.vox", allowed) for n in range(40))
+    assert split.shortfall.startswith(f"A small exam: {len(split.heldout)} programs to ask for from ")
+    assert split.shortfall.endswith("raise max_heldout_share in config/pipeline.yaml.")
+    assert split.account()["shortfall"] == split.shortfall
+
+
+def test_what_cannot_be_asked_for_does_not_make_an_exam_larger() -> None:
+    """Prose, what is too small, and what asks the same twice."""
+    prose = [p.model_copy(update={"lane": Lane.DOCS_QA, "response_mode": "prose_only"}) for p in _programs(20)[:10]]
+    small = [pair_at(f"s{n}.vox", f"Write s{n}.", "const A: int = 1\n") for n in range(10)]
+    policy = _POLICY.model_copy(update={"heldout_share": 0.0, "min_heldout_tasks": 4, "min_nodes": 5, "max_overlap": 1})
+    split = _split(policy, rows=[*prose, *small, *_programs(40)[30:]])
+
+    assert sum(pair.lane is Lane.CODEGEN for pair in split.heldout) >= 4
+    assert split.shortfall == ""
 
 
 def test_rows_of_no_file_never_judge() -> None:
@@ -176,7 +237,8 @@ def test_nothing_to_split_is_no_error() -> None:
 def test_the_seed_programs_are_split_without_a_leak() -> None:
     """No training row has half of the runs of a held-out answer, and no file is on both sides."""
     lines = [line for outcome in extract_workspace(PROJECT_ROOT / "data" / "golden" / "core") for line in outcome.lines]
-    pairs = list(make_pairs(ExtractedRecord.model_validate_json(line) for line in lines))
+    with BehaviourWorkers() as workers:
+        pairs = list(make_pairs((ExtractedRecord.model_validate_json(line) for line in lines), workers))
     repeats = ValidatePolicy(near_duplicate_threshold=0.9, max_per_source=60, max_per_template=60)
     split = _split(_POLICY, repeats, rows=pairs)
     judges = [ngrams_of(words_of(pair.response), NGRAM) for pair in split.heldout]
@@ -210,3 +272,48 @@ def _evolved(pair: TrainingPair, root_kind: SourceKind) -> TrainingPair:
         parent="0", operator="deepen", generation=1, generator="m", generator_digest="0", seed=0, root_kind=root_kind
     )
     return pair.model_copy(update={"lineage": lineage})
+
+
+_TESTS = """@test fn t1() { assert(spent([4, 90, 5], 10) is 9) }
+@test fn t2() { assert(spent([10, 11], 10) is 10) }
+@test fn t3() { assert(spent([], 3) is 0) }
+@test fn t4() { assert(spent([1, 2, 3], -1) is 0) }
+@test fn t5() { assert(spent([7], 7) is 7) }
+"""
+_SPENT = """fn spent(prices: List[int], limit: int) to int {
+    let mut sum = 0
+    for price in prices.filter(p => p <= limit) { sum = sum + price }
+    return sum
+}
+"""
+_COPY = """fn addUp(values: list[int], border: int) to int {
+    let mut place = 0
+    let mut result = 0
+    while place < len(values) {
+        let now = values[place]
+        if not (now > border) { result += now }
+        place += 1
+    }
+    result
+}
+"""
+_NEAR = _COPY.replace("now > border", "now >= border")
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_a_renamed_and_restructured_copy_of_a_task_does_not_train(number: int) -> None:
+    """A loop instead of a chain of methods, other names: what counts is that it passes the task's hidden tests."""
+    task = pair_at(_HELD[0], "spent", _SPENT).model_copy(update={"tests": _TESTS})
+    rows = [pair_at(_FREE[0], "sums", _COPY), pair_at(_FREE[1], "others", _NEAR)]
+    judged, protected = [([task], []), ([], [task])][number]
+    split = _split(protected=protected, rows=[*rows, *judged])
+
+    assert _reasons(split) == [(SplitReason.BEHAVIOUR, _HELD[0])]
+    assert [row.pair for row in split.aside] == rows[:1]
+    assert split.train["rows"] == rows[1:]
+    assert split.account()["tested_functions"] == {
+        "compared": 1,
+        "trivial": 0,
+        "reference_fails": 0,
+        "without_tests": 0,
+    }

@@ -1,0 +1,37 @@
+"""Whether held-out pairs stand in a train set: then they judge nothing."""
+
+from pathlib import Path
+
+from mens_pipeline.corpus.jsonl import read_pairs
+from mens_pipeline.errors import RefusedError
+
+
+def refuse_trained_heldout(heldout: Path, train: Path) -> None:
+    """See that no request and no answer of held-out pairs stands in a train set, whatever the white space.
+
+    Args:
+        heldout: Held-out pairs, JSON lines.
+        train: The train set, JSON lines.
+
+    Raises:
+        RefusedError: One does; the message counts them and says what to do.
+        SourceNotFoundError: A file is not there.
+    """
+    pairs = list(read_pairs(heldout))
+    prompts, responses = {_plain(pair.prompt) for pair in pairs}, {_plain(pair.response) for pair in pairs}
+    same_prompts, same_responses, lines = set(), set(), []
+    for number, row in enumerate(read_pairs(train), start=1):
+        prompt, response = _plain(row.prompt), _plain(row.response)
+        if prompt in prompts or response in responses:
+            lines.append(number)
+            same_prompts |= {prompt} & prompts
+            same_responses |= {response} & responses
+    if lines:
+        found = f"{len(same_prompts)} requests and {len(same_responses)} answers of {len(pairs)} held-out pairs"
+        where = f"stand in {len(lines)} rows of {train}, the first in row {lines[0]}"
+        advice = "`mens corpus mix` writes both files so that they share nothing; run it, and train again."
+        raise RefusedError(f"{heldout}: {found} {where}: what was trained on judges nothing. {advice}")
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
