@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from mens_pipeline.cli.terminal import tell
 from mens_pipeline.training.telemetry_log import update_of
+from mens_pipeline.training.told import told_plan
 
 _EVERY_SECONDS: Final = 5.0
 
@@ -20,6 +21,8 @@ def show_updates() -> Callable[[dict[str, Any]], None]:
         if line["event"] == "train_start":
             first = update_of(step["resumed_from"])
             tell(f"training from update {first} of {step['planned_steps']}")
+        elif line["event"] == "plan":
+            tell(f"training: {told_plan(step)}")
         elif line["event"] == "step" and (time.monotonic() - shown > 1 or step["step"] == step["max_steps"]):
             shown = time.monotonic()
             progress = f"update {step['step']}/{step['max_steps']}  loss {step['loss']:.3f}"

@@ -180,6 +180,7 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
     from mens_pipeline.training.prepare import prepare_run  # noqa: PLC0415 - likewise
     from mens_pipeline.training.presets import load_named, resolve_recipe  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.told import told_kinds, told_too_long  # noqa: PLC0415 - likewise
 
     settings = load_settings()
     presets, domains = load_named(PRESETS), load_named(DOMAINS)
@@ -212,6 +213,10 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
     tell(f"train set {train_path}, SHA-256 {run.contract['train_sha256'][:12]}")
     tell(f"base model {run.base.name} from {run.base.origin}, SHA-256 {run.base.sha256[:12]}")
     tell(f"{data['num_train']} rows, {data['num_tokens']} tokens, {run.preflight['num_steps']} updates")
+    kinds = run.preflight["kinds"]
+    tell(f"all {run.preflight['num_steps']} updates show: {told_kinds(kinds)}")
+    if too_long := told_too_long(kinds):
+        tell(f"longer than {resolved.recipe.max_length} tokens: {too_long}")
     for note in run.preflight["notes"]:
         tell(f"warning: {note}")
     return run, resolved
@@ -246,11 +251,14 @@ def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
 
 
 def _summary(manifest: dict[str, Any], run_dir: Path) -> str:
+    from mens_pipeline.training.told import told_kinds  # noqa: PLC0415 - only a real run needs it
+
     result = manifest["result"]
     tokens = f"{result['trained_tokens']} tokens in {result['seconds'] / 60:.1f} min"
     rate = result["trained_tokens"] / result["seconds"]
     return (
         f"{result['num_steps']} updates, {tokens} ({rate:.0f} tokens/s), loss {result['train_loss']:.3f}\n"
+        f"shown: {told_kinds(result['kinds'])}\n"
         f"{result['num_changed_matrices']}/{result['num_adapter_matrices']} adapter matrices changed, base unchanged\n"
         f"adapter in {run_dir / 'adapter'}"
     )

@@ -1,6 +1,7 @@
 """What a run is, as one hash: the same contract gives the same run, and another one must not go on with it.
 
-A recipe with `max_minutes` ends by the clock as well: then the speed of the machine decides how far the run comes.
+With `max_minutes` the speed of the machine decides how many steps fit: then the contract and the decisions in
+`plan` of the result give the same run.
 """
 
 from importlib.metadata import version
@@ -17,12 +18,16 @@ LIBRARIES: Final = ("torch", "transformers", "peft", "trl", "bitsandbytes", "acc
 _TRAINER: Final = (
     *(
         "chat.py",
+        "common_trainer.py",
         "examples.py",
-        "gradient_guard.py",
         "plan.py",
         "progress.py",
+        "prompt_code.py",
         "qlora.py",
+        "schedule.py",
         "sft.py",
+        "step_plan.py",
+        "token_shares.py",
         "train.py",
         "validation.py",
     ),

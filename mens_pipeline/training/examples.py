@@ -1,14 +1,16 @@
 """Rows of the train set as what a model is shown, with an account of those that are not."""
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from mens_pipeline.corpus.raw_programs import RAW
 from mens_pipeline.corpus.split import group_of
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.training.chat import Tokenizer, encode
+from mens_pipeline.training.prompt_code import code_tokens
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.validation import is_validation_group
 from mens_pipeline.training.weights import row_weight
@@ -34,6 +36,9 @@ class Example:
         difficulty: 1 to 10.
         category: Its construct or its task.
         weight: What its loss is multiplied by.
+        kind: What made it, the `task_family` of its row: `task`, `vox_codegen`, `mutation`.
+        code: Tokens of the prompt that show code and carry some of the loss too, half-open.
+        code_weight: How much of it, beside the 1 of a token of the completion.
     """
 
     prompt: tuple[int, ...]
@@ -41,6 +46,9 @@ class Example:
     difficulty: int
     category: str
     weight: float
+    kind: str
+    code: tuple[int, int] = (0, 0)
+    code_weight: float = 0.0
 
     def __len__(self) -> int:
         """Tokens."""
@@ -55,17 +63,54 @@ class Examples:
         train: In the order of the train set.
         validation: Rows of other source files, for the loss on what is not trained.
         not_shown: Reason -> rows.
+        too_long: Kind -> rows that are too long, and their tokens.
         seen: Rows of the train set.
     """
 
     train: list[Example] = field(default_factory=list)
     validation: list[Example] = field(default_factory=list)
     not_shown: Counter[NotShown] = field(default_factory=Counter)
+    too_long: dict[str, tuple[int, int]] = field(default_factory=dict)
     seen: int = 0
 
     def adds_up(self) -> bool:
         """Whether nothing disappeared."""
         return self.seen == len(self.train) + len(self.validation) + self.not_shown.total()
+
+    def kinds(self, batches: Iterable[Sequence[int]] = ()) -> dict[str, dict[str, float]]:
+        """What there is of each kind and what is shown of it, largest first.
+
+        Args:
+            batches: Rows of the micro-batches that are shown, by their place in `train`.
+
+        Returns:
+            Kind -> `rows` and `tokens` that train, `rows_too_long` and `tokens_too_long`, `rows_shown` and
+            `tokens_shown` with repeats, `share` of all tokens shown, 0 to 1, and `epochs`: how often its tokens were
+            shown.
+        """
+        there, shown = Counter[str](), Counter[str]()
+        rows, rows_shown = Counter[str](), Counter[str]()
+        for example in self.train:
+            there[example.kind] += len(example)
+            rows[example.kind] += 1
+        for batch in batches:
+            for row in batch:
+                shown[self.train[row].kind] += len(self.train[row])
+                rows_shown[self.train[row].kind] += 1
+        names = sorted({*there, *self.too_long}, key=lambda kind: (-shown[kind], -there[kind], kind))
+        return {
+            kind: {
+                "rows": rows[kind],
+                "tokens": there[kind],
+                "rows_too_long": self.too_long.get(kind, (0, 0))[0],
+                "tokens_too_long": self.too_long.get(kind, (0, 0))[1],
+                "rows_shown": rows_shown[kind],
+                "tokens_shown": shown[kind],
+                "share": shown[kind] / (shown.total() or 1),
+                "epochs": shown[kind] / (there[kind] or 1),
+            }
+            for kind in names
+        }
 
     def account(self) -> dict[str, Any]:
         """The counts in JSON types."""
@@ -98,8 +143,12 @@ def make_examples(pairs: Iterable[TrainingPair], recipe: Recipe, tokenizer: Toke
         made = _example(pair, recipe, tokenizer, system)
         if isinstance(made, NotShown):
             examples.not_shown[made] += 1
+        elif len(made) > recipe.max_length:
+            examples.not_shown[NotShown.TOO_LONG] += 1
+            rows, tokens = examples.too_long.get(made.kind, (0, 0))
+            examples.too_long[made.kind] = (rows + 1, tokens + len(made))
         elif is_validation_group(group_of(pair), recipe.validation_split_ratio, recipe.seed):
-            examples.validation.append(made)
+            examples.validation.append(replace(made, code=(0, 0)))
         else:
             examples.train.append(made)
     return examples
@@ -113,7 +162,16 @@ def _example(pair: TrainingPair, recipe: Recipe, tokenizer: Tokenizer, system: s
         return NotShown.OTHER_CATEGORY
     if not recipe.min_difficulty <= pair.difficulty <= recipe.max_difficulty:
         return NotShown.OTHER_DIFFICULTY
-    encoded = encode(tokenizer, system, pair.prompt, pair.response)
-    if len(encoded) > recipe.max_length:
-        return NotShown.TOO_LONG
-    return Example(encoded.prompt, encoded.completion, pair.difficulty, pair.category, row_weight(pair, recipe))
+    request = None if pair.task_family == RAW else pair.prompt
+    encoded = encode(tokenizer, system, request, pair.response)
+    is_scored = recipe.prompt_code_weight > 0 and request is not None
+    return Example(
+        encoded.prompt,
+        encoded.completion,
+        pair.difficulty,
+        pair.category,
+        row_weight(pair, recipe),
+        pair.task_family,
+        code_tokens(tokenizer, system, pair, encoded) if is_scored else (0, 0),
+        recipe.prompt_code_weight,
+    )

@@ -46,6 +46,12 @@ class _Recipe(_Part):
     lr_scheduler_type: _Word
 
 
+class _Kind(_Part):
+    tokens_shown: _Count
+    share: float
+    epochs: float
+
+
 class _Result(_Part):
     compute_dtype: _Word
     num_train: _Count
@@ -56,6 +62,7 @@ class _Result(_Part):
     seconds: float
     train_loss: float
     validation_loss: float | None
+    kinds: dict[_Word, _Kind] | None = None  # runs before kinds were counted have none
 
 
 class _Manifest(_Part):

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mens_pipeline.training.chat import TEMPLATE
 from mens_pipeline.training.markdown import plain
+from mens_pipeline.training.told import told_kinds
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCardData
@@ -117,6 +118,7 @@ def model_card(
         ("adapter", f"rank {recipe['lora_r']}, alpha {recipe['lora_alpha']}, on {_named(recipe['target_modules'])}"),
         ("rows", f"{result['num_train']} of {result['num_rows']}, longest {result['longest']} tokens"),
         ("updates", f"{result['num_steps']}, {result['trained_tokens']} tokens in {result['seconds']:.0f} s"),
+        *((("shown", plain(told_kinds(manifest["result"]["kinds"]))),) if manifest["result"].get("kinds") else ()),
         ("learning rate", f"{recipe['learning_rate']:g}, {recipe['lr_scheduler_type']}"),
         ("loss", f"{result['train_loss']:.4f} on average while training"),
         ("loss on other files", f"{validation:.4f}" if validation is not None else "not measured"),

@@ -10,23 +10,15 @@ from random import Random
 from typing import Protocol
 
 from mens_pipeline.training.recipe import Recipe
+from mens_pipeline.training.token_shares import Dealer, Dealt, draw
 
 
-class Planned(Protocol):
+class Planned(Dealt, Protocol):
     """What is needed of a row to lay down an order; its length is in tokens."""
-
-    @property
-    def difficulty(self) -> int:
-        """1 to 10."""
-        ...
 
     @property
     def category(self) -> str:
         """Its construct or its task."""
-        ...
-
-    def __len__(self) -> int:
-        """Tokens."""
         ...
 
 
@@ -44,25 +36,52 @@ class Plan:
     num_steps: int
     num_skipped: tuple[int, ...]
 
+    def first(self, num_steps: int, accumulated: int) -> "Plan":
+        """The beginning of the plan.
+
+        Args:
+            num_steps: Steps that are kept, if there are as many.
+            accumulated: Micro-batches of a step.
+        """
+        kept = self.batches[: num_steps * accumulated]
+        return Plan(kept, -(-len(kept) // accumulated), self.num_skipped)
+
+
+def step_tokens(batches: Sequence[Sequence[int]], lengths: Sequence[int], accumulated: int) -> list[int]:
+    """Tokens of each optimizer step, with padding.
+
+    Args:
+        batches: Rows of each micro-batch in order.
+        lengths: Tokens of each row.
+        accumulated: Micro-batches of a step.
+    """
+    padded = [len(batch) * max(lengths[row] for row in batch) for batch in batches]
+    return [sum(padded[start : start + accumulated]) for start in range(0, len(padded), accumulated)]
+
 
 def plan_run(examples: Sequence[Planned], recipe: Recipe) -> Plan:
     """Lay down the order of a run; the same arguments give the same order on every machine.
 
     Args:
         examples: The rows that train.
-        recipe: Sizes of micro-batches, epochs, shares of categories, curriculum, seed.
+        recipe: Sizes of micro-batches, epochs, shares of kinds and categories, curriculum, seed.
     """
-    weights = category_weights([example.category for example in examples], recipe.category_alpha)
+    weights = _row_weights(examples, recipe)
+    dealer = Dealer(examples, weights, recipe.token_shares, recipe.seed)
     batches: list[tuple[int, ...]] = []
     skipped = []
     for epoch in range(recipe.num_train_epochs):
         random = Random(f"{recipe.seed}:{epoch}")  # noqa: S311 - a reproducible order, no secret
         rows = [row for row, example in enumerate(examples) if example.difficulty <= hardest_of(epoch, recipe)]
         skipped.append(len(examples) - len(rows))
-        batches += _epoch(_drawn(rows, examples, weights, random), examples, recipe, random)
-    most = len(batches) if recipe.max_steps is None else recipe.max_steps * recipe.gradient_accumulation_steps
-    kept = tuple(batches[:most])
-    return Plan(kept, -(-len(kept) // recipe.gradient_accumulation_steps), tuple(skipped))
+        if recipe.token_shares:
+            for window in dealer.windows(rows, easy_first=recipe.curriculum):
+                batches += _batches(window, examples, recipe, random)
+        else:
+            batches += _batches(draw(rows, weights, random), examples, recipe, random)
+    accumulated = recipe.gradient_accumulation_steps
+    plan = Plan(tuple(batches), -(-len(batches) // accumulated), tuple(skipped))
+    return plan if recipe.max_steps is None else plan.first(recipe.max_steps, accumulated)
 
 
 def hardest_of(epoch: int, recipe: Recipe) -> int:
@@ -97,18 +116,18 @@ def category_weights(categories: Sequence[str], alpha: float) -> dict[str, float
     return {category: scale * smoothed[category] / count for category, count in counts.items()}
 
 
-def _drawn(rows: list[int], examples: Sequence[Planned], weights: dict[str, float], random: Random) -> list[int]:
-    """Each row as often as its category asks for: the whole part always, the rest by chance."""
-    drawn = []
-    for row in rows:
-        weight = weights[examples[row].category]
-        rest = weight % 1
-        drawn += [row] * (int(weight) + (rest > 0 and random.random() < rest))
-    return drawn
+def _row_weights(examples: Sequence[Planned], recipe: Recipe) -> list[float]:
+    """How often each row comes in a pass, by its category; among rows of its kind where kinds have shares."""
+    groups = [example.kind if recipe.token_shares else "" for example in examples]
+    weights = {}
+    for group in set(groups):
+        categories = [example.category for example, own in zip(examples, groups, strict=True) if own == group]
+        weights[group] = category_weights(categories, recipe.category_alpha)
+    return [weights[group][example.category] for example, group in zip(examples, groups, strict=True)]
 
 
-def _epoch(rows: list[int], examples: Sequence[Planned], recipe: Recipe, random: Random) -> list[tuple[int, ...]]:
-    """The micro-batches of one epoch: of like lengths, to pad little, and easy ones first in a curriculum."""
+def _batches(rows: list[int], examples: Sequence[Planned], recipe: Recipe, random: Random) -> list[tuple[int, ...]]:
+    """The micro-batches of an epoch or of a window: of like lengths, to pad little; easy ones first in a curriculum."""
     random.shuffle(rows)
     rows.sort(key=lambda row: len(examples[row]))
     if recipe.curriculum:

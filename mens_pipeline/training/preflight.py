@@ -90,9 +90,11 @@ def estimate_memory(
     embeddings = base.vocab_size * base.hidden_size
     values = max(0, base.num_values - embeddings)
     adapter = base.num_layers * _LAYERS_ADAPTED * _WIDTHS * base.hidden_size * recipe.lora_r
+    # `fuse_adapters` keeps a dense copy of every quantised layer there.
+    copied = bytes_of_value if device == "cpu" else 0
     mega = 2**20
     return MemoryEstimate(
-        base=(values * _NF4_BITS / 8 + embeddings * bytes_of_value) / mega,
+        base=(values * (_NF4_BITS / 8 + copied) + embeddings * bytes_of_value) / mega,
         adapter=adapter * _ADAM_BYTES / mega,
         activations=tokens_at_once * base.hidden_size * kept * bytes_of_value / 2 / mega,
         logits=min(tokens_at_once, _SCORED_AT_ONCE) * base.vocab_size * 4 * 2 / mega,
@@ -172,7 +174,13 @@ def check_disk(folder: Path, needed_mb: float) -> None:
 
 
 def preflight_document(  # noqa: PLR0913, PLR0917 - all that was looked at
-    contract_digest: str, base: BaseModel, device: Device, examples: Examples, plan: Plan, memory: MemoryEstimate
+    contract_digest: str,
+    base: BaseModel,
+    device: Device,
+    recipe: Recipe,
+    examples: Examples,
+    plan: Plan,
+    memory: MemoryEstimate,
 ) -> dict[str, Any]:
     """`training-preflight.json`: upstream's schema with what was looked at.
 
@@ -180,6 +188,7 @@ def preflight_document(  # noqa: PLR0913, PLR0917 - all that was looked at
         contract_digest: What the run is.
         base: The base model.
         device: What it trains on.
+        recipe: The recipe.
         examples: What is shown.
         plan: In which order.
         memory: What it needs.
@@ -188,6 +197,10 @@ def preflight_document(  # noqa: PLR0913, PLR0917 - all that was looked at
     available = 1024 * (installed_memory_gb() if device.memory_gb is None else device.memory_gb)
     if memory.total > _MOST_OF_MEMORY * available:
         notes.append(f"about {memory.total:.0f} MB needed, the device has {available:.0f} MB")
+    kinds = examples.kinds(plan.batches)
+    missing = sorted(kind for kind in recipe.token_shares if kind not in kinds or not kinds[kind]["rows"])
+    if missing:
+        notes.append(f"token_shares: no row of {', '.join(missing)} trains; their share goes to the other kinds")
     return {
         "schema_version": SCHEMA,
         "contract_digest": contract_digest,
@@ -196,6 +209,7 @@ def preflight_document(  # noqa: PLR0913, PLR0917 - all that was looked at
         "base_model": base.as_json(),
         "device": {"kind": device.kind, "name": device.name, "memory_gb": device.memory_gb},
         "data": examples.account(),
+        "kinds": kinds,
         "num_steps": plan.num_steps,
         "curriculum_skipped": list(plan.num_skipped),
         "num_micro_batches": len(plan.batches),

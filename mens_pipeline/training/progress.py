@@ -1,7 +1,8 @@
-"""What watches a run from inside: telemetry, the time budget, requests to stop, and the mark of a whole checkpoint."""
+"""Telemetry, time budget, requests to stop and marks of whole checkpoints, as a callback of the trainer."""
 
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from mens_pipeline.training.job import COMPLETE
+from mens_pipeline.training.step_plan import StepPlan
 from mens_pipeline.training.telemetry_log import TelemetryLog
 
 _SMOOTHING = 0.2
@@ -29,21 +31,31 @@ class StopRequest:
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]
-    """Writes a line for each update, and ends the run when its time is over or someone asks."""
+    """Writes a line for each update, measures it for the plan of steps, and ends the run when someone asks."""
 
-    def __init__(self, log: TelemetryLog, stop: StopRequest, max_minutes: float | None, seconds_before: float) -> None:
+    def __init__(
+        self,
+        log: TelemetryLog,
+        stop: StopRequest,
+        steps: StepPlan,
+        seconds_before: float = 0.0,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         """Watch a run.
 
         Args:
-            log: Takes a line for each update.
+            log: Takes a line for each update, and for each decision on the number of steps.
             stop: Whether someone asked to stop.
-            max_minutes: Minutes that all processes of the run may train together; None for no end.
+            steps: Decides how many steps there are.
             seconds_before: Seconds that earlier processes of this run trained.
+            clock: Tells seconds that only go up.
         """
         self.trainer: Any = None
+        self.steps = steps
         self._log = log
         self._stop = stop
-        self._max_seconds = None if max_minutes is None else max_minutes * 60
+        self._clock = clock
+        self._lap = 0.0
         self._seconds = seconds_before
         self._since = 0.0
         self._untold = 0.0
@@ -56,18 +68,25 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         """Seconds of training so far."""
         return self._seconds
 
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Set the number of steps to what earlier processes of this run decided."""
+        state.max_steps = self.steps.num_steps
+
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Take the time; what lies between two updates, such as writing a checkpoint, is not training."""
-        self._since = time.perf_counter()
+        self._since = self._clock()
+        self._lap = 0.0
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """End the run when its time is over, or when someone asked; then with a checkpoint."""
+        """Plan the rest of the run anew where its pace asks for it; end it with a checkpoint when someone asked."""
         self._take_time()
         self._updates += 1
-        is_over = self._max_seconds is not None and self._seconds >= self._max_seconds
+        told = self.steps.measure(state.global_step, self._lap, self._seconds)
+        if told is not None:
+            state.max_steps = self.steps.num_steps
+            self._log.write("plan", told)
         if self._stop.is_asked:
             control.should_save = True
-        if self._stop.is_asked or is_over:
             control.should_training_stop = True
         # What is not told before a checkpoint, a resumed run would never tell.
         if control.should_save or control.should_training_stop or state.global_step >= state.max_steps:
@@ -114,7 +133,8 @@ class Progress(TrainerCallback):  # type: ignore[misc]
 
     def _take_time(self) -> None:
         """Count the time since it was taken last."""
-        now = time.perf_counter()
+        now = self._clock()
+        self._lap += now - self._since
         self._seconds += now - self._since
         self._untold += now - self._since
         self._since = now

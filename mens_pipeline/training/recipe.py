@@ -1,12 +1,13 @@
 """All that decides a training run, in one strict model; names are those of TRL and PEFT."""
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 DEFAULT_CUDA_MODEL: Final = "Qwen/Qwen3.5-4B"
 DEFAULT_CPU_MODEL: Final = "HuggingFaceTB/SmolLM2-135M-Instruct"
 MAX_DIFFICULTY: Final = 10
+_ROUNDING: Final = 1e-9
 
 
 class Recipe(BaseModel):
@@ -59,6 +60,10 @@ class Recipe(BaseModel):
     category_alpha: float = Field(
         default=1.0, ge=0, le=1, description="Power that shares of categories are raised to; below 1, rare ones gain."
     )
+    token_shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
+        default={},
+        description="Kind (task_family) -> its share of the tokens shown, 1 together at most; others share the rest.",
+    )
     curriculum: bool = Field(default=False, description="Whether easy rows come first, and hard ones in later epochs.")
     curriculum_max_difficulty: tuple[int, ...] = Field(
         default=(4, 7, 10), min_length=1, description="Hardest rows of each epoch; the last one holds for all others."
@@ -68,6 +73,9 @@ class Recipe(BaseModel):
     trajectory_failure_boost: float = Field(default=1.15, gt=0, le=8, description="Weight of rows about failures.")
     trajectory_quality_boost: float = Field(default=1.05, gt=0, le=8, description="Weight of rows with a high rating.")
     trajectory_quality_floor: int = Field(default=5, ge=1, le=5, description="Which rating is high.")
+    prompt_code_weight: float = Field(
+        default=0.0, ge=0, le=1, description="Weight in the loss of the tokens of Vox code that a prompt shows."
+    )
     validation_split_ratio: float = Field(
         default=0.05, ge=0, lt=0.5, description="Share of source files whose rows measure the loss and do not train."
     )
@@ -81,7 +89,15 @@ class Recipe(BaseModel):
     def _from_text(cls, value: object) -> object:
         """Lists may be written with commas, as flags and environment variables are."""
         if isinstance(value, str) and value != "all-linear":
-            return tuple(part.strip() for part in value.split(",") if part.strip())
+            return tuple(_parts(value))
+        return value
+
+    @field_validator("token_shares", mode="before")
+    @classmethod
+    def _shares_from_text(cls, value: object) -> object:
+        """Shares may be written as `task=0.4,raw=0.1`."""
+        if isinstance(value, str):
+            return {name.strip(): share.strip() for name, _, share in (part.partition("=") for part in _parts(value))}
         return value
 
     @model_validator(mode="after")
@@ -92,8 +108,14 @@ class Recipe(BaseModel):
             mistakes.append(f"max_tokens_per_batch is {budget}, less than one row of max_length {row}")
         if self.min_difficulty > self.max_difficulty:
             mistakes.append(f"min_difficulty {self.min_difficulty} is above max_difficulty {self.max_difficulty}")
+        if sum(self.token_shares.values()) > 1 + _ROUNDING:
+            mistakes.append(f"token_shares are {sum(self.token_shares.values()):g} together, 1 at most")
         if self.target_modules == ():
             mistakes.append('target_modules is empty; write "all-linear" or names of layers')
         if mistakes:
             raise ValueError("; ".join(mistakes))
         return self
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -8,10 +8,11 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 from trl import SFTTrainer
 
+from mens_pipeline.training.common_trainer import CommonTrainer
 from mens_pipeline.training.examples import Example
-from mens_pipeline.training.gradient_guard import GradientGuard
 
 IGNORED: Final = -100
+_NO_CODE: Final = (0, 0)
 _SCORED_AT_ONCE: Final = 1024
 """Positions whose logits are in memory at once, where the library would score every position."""
 
@@ -25,7 +26,8 @@ def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, torch.T
 
     Returns:
         `input_ids`, `attention_mask`, `labels` (rows, length), int64, prompt and padding -100 in the last;
-        `weights` (rows), float32.
+        `weights` (rows), float32. Where a prompt shows code that carries loss: labels there as well, `weights` (rows,
+        length), and `num_unweighted`: by how much the weights of these labels fall short of 1 together.
     """
     length = max(map(len, examples))
     shape = (len(examples), length)
@@ -40,10 +42,23 @@ def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, torch.T
         batch["input_ids"][row, :end] = torch.tensor(example.prompt + example.completion)
         batch["attention_mask"][row, :end] = 1
         batch["labels"][row, len(example.prompt) : end] = torch.tensor(example.completion)
+    return _with_code(batch, examples) if any(example.code != _NO_CODE for example in examples) else batch
+
+
+def _with_code(batch: dict[str, torch.Tensor], examples: Sequence[Example]) -> dict[str, torch.Tensor]:
+    """Label the code that prompts show, each token with its weight."""
+    batch["weights"] = batch["weights"][:, None].repeat(1, batch["labels"].shape[1])
+    short = 0.0
+    for row, example in enumerate(examples):
+        first, last = example.code
+        batch["labels"][row, first:last] = batch["input_ids"][row, first:last]
+        batch["weights"][row, first:last] *= example.code_weight
+        short += (1 - example.code_weight) * (last - first)
+    batch["num_unweighted"] = torch.tensor(short)
     return batch
 
 
-class PlannedTrainer(GradientGuard, SFTTrainer):  # type: ignore[misc]
+class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
     """An SFTTrainer that follows a plan and refuses gradients that teach nothing."""
 
     def __init__(
@@ -73,6 +88,12 @@ class PlannedTrainer(GradientGuard, SFTTrainer):  # type: ignore[misc]
         )
         return self.accelerator.prepare(loader)
 
+    def _get_num_items_in_batch(self, batch_samples: list[dict[str, torch.Tensor]], device: torch.device) -> Any:
+        """Count labelled positions as the library does, and those of code in prompts by their weight."""
+        items = super()._get_num_items_in_batch(batch_samples, device)
+        short = [batch["num_unweighted"] for batch in batch_samples if "num_unweighted" in batch]
+        return items - sum(short).to(device) if short else items
+
     def compute_loss(
         self,
         model: Any,
@@ -80,16 +101,18 @@ class PlannedTrainer(GradientGuard, SFTTrainer):  # type: ignore[misc]
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """The mean negative log-likelihood of the labelled positions of an update, each row times its weight.
+        """The mean negative log-likelihood of the labelled positions of an update, each times its weight.
 
         Args:
             model: The model with its adapter.
             inputs: What `collate` gave.
             return_outputs: Never asked for here.
-            num_items_in_batch: Labelled positions of the whole update, all micro-batches together.
+            num_items_in_batch: Labelled positions of the whole update, all micro-batches together; those of code in
+                prompts count by their weight.
         """
         inputs = dict(inputs)
         weights = inputs.pop("weights")
+        inputs.pop("num_unweighted", None)
         labels = inputs["labels"][:, 1:]
         mask = labels != IGNORED
         if self.model.training:
@@ -99,16 +122,16 @@ class PlannedTrainer(GradientGuard, SFTTrainer):  # type: ignore[misc]
             losses = self._scored(model, inputs, mask, labels)
         else:
             losses = -model(**inputs, use_cache=False, fused_lm_head=True).log_probs[mask]
-        total = (losses * weights[:, None].expand_as(labels)[mask]).sum()
+        each = weights[:, None].expand_as(labels) if weights.dim() == 1 else weights[:, 1:]
+        total = (losses * each[mask]).sum()
         loss = total / (mask.sum() if num_items_in_batch is None else num_items_in_batch)
         return (loss, {}) if return_outputs else loss
 
     def _scored(self, model: Any, inputs: dict[str, Any], mask: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Losses of the labelled positions; the library would project every position where there is no Triton."""
         base = model.get_base_model()
-        hidden = base.base_model(
-            input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], use_cache=False
-        ).last_hidden_state[:, :-1][mask]
+        # No mask: rows are padded on the right, where a causal model never looks from a labelled position.
+        hidden = base.base_model(input_ids=inputs["input_ids"], use_cache=False).last_hidden_state[:, :-1][mask]
         head = base.get_output_embeddings()
         pieces = zip(hidden.split(_SCORED_AT_ONCE), labels[mask].split(_SCORED_AT_ONCE), strict=True)
         return torch.cat([cross_entropy(head(states).float(), wanted, reduction="none") for states, wanted in pieces])

@@ -1,6 +1,7 @@
 """One training run from a job to a saved adapter. For a training process alone: it loads the deep learning stack."""
 
 import json
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,29 +15,33 @@ from trl import SFTConfig
 from mens_pipeline.corpus.jsonl import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.chat import IM_END, TEMPLATE
+from mens_pipeline.training.cpu_kernels import fuse_adapters, use_causal_products
 from mens_pipeline.training.examples import Example, make_examples
 from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, RESULT, TrainingJob, as_document, newest_checkpoint
-from mens_pipeline.training.plan import Plan, plan_run
+from mens_pipeline.training.plan import Plan, plan_run, step_tokens
 from mens_pipeline.training.progress import Progress, StopRequest
 from mens_pipeline.training.qlora import Footprint, footprint, keep_adapter_in_float32, load_base, lora_config
 from mens_pipeline.training.recipe import Recipe
+from mens_pipeline.training.schedule import Schedule
 from mens_pipeline.training.sft import IGNORED, PlannedTrainer, collate
+from mens_pipeline.training.step_plan import take_up
 from mens_pipeline.training.telemetry_log import FILE, TelemetryLog, seconds_trained, totals_of
 
 SYSTEM_PROMPT: Final = "system_prompt.json"
 """In the adapter's folder: what the model was told before every request."""
 
 _VALIDATED_AT_ONCE: Final = 4
-_WARMUP_SHARE: Final = 10
-"""The warmup takes at most this part of all updates."""
 
 
-def train(job: TrainingJob, listen: Callable[[dict[str, Any]], None]) -> bool:
+def train(
+    job: TrainingJob, listen: Callable[[dict[str, Any]], None], clock: Callable[[], float] = time.perf_counter
+) -> bool:
     """Train, from the newest checkpoint on if there is one.
 
     Args:
         job: What to train.
         listen: Takes each line of telemetry.
+        clock: Tells seconds that only go up.
 
     Returns:
         Whether the run is complete; then `adapter/` and `result.json` are there. Otherwise it was asked to stop, and
@@ -52,25 +57,33 @@ def train(job: TrainingJob, listen: Callable[[dict[str, Any]], None]) -> bool:
     torch.set_flush_denormal(True)
     tokenizer = tokenizer_of(job.base_path)
     examples = make_examples(read_pairs(job.train_path), recipe, tokenizer, job.system_prompt)
-    plan = plan_of(examples.train, recipe)
+    target = plan_of(examples.train, recipe)
+    checkpoint = newest_checkpoint(job.run_dir)
+    schedule = Schedule(target.num_steps, recipe.warmup_steps, recipe.lr_scheduler_type)
+    accumulated = recipe.gradient_accumulation_steps
+    tokens = step_tokens(target.batches, list(map(len, examples.train)), accumulated)
+    steps = take_up(job.run_dir, schedule, tokens, recipe.max_minutes)
+    plan = target.first(steps.num_steps, accumulated) if steps.is_over else target
     log = TelemetryLog(job.run_dir / FILE, listen)
-    progress = Progress(log, stop, recipe.max_minutes, seconds_trained(job.run_dir / FILE))
+    progress = Progress(log, stop, steps, seconds_trained(job.run_dir / FILE), clock)
     trainer = _trainer(job, tokenizer, examples.train, plan, progress)
     before = footprint(trainer.model)
-    checkpoint = newest_checkpoint(job.run_dir)
-    log.write("train_start", {**examples.account(), **_about(job, plan, trainer), "resumed_from": _name(checkpoint)})
+    log.write("train_start", {**examples.account(), **_about(job, target, trainer), "resumed_from": _name(checkpoint)})
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    if stop.is_asked and trainer.state.global_step < plan.num_steps:
+    if stop.is_asked and trainer.state.global_step < steps.num_steps:
         log.write("train_interrupted", {"step": trainer.state.global_step})
         return False
     after = footprint(trainer.model)
     validation = validation_loss(trainer, examples.validation)
     _save(job, trainer, tokenizer)
+    shown = target.first(trainer.state.global_step, accumulated)
     result = {
         **examples.account(),
-        **_about(job, plan, trainer),
+        "kinds": examples.kinds(shown.batches),
+        **_about(job, target, trainer),
         **_changes(before, after),
         "num_steps": trainer.state.global_step,
+        "plan": steps.account(),
         "validation_loss": validation,
         "seconds": progress.seconds,
         **totals_of(job.run_dir / FILE),
@@ -150,7 +163,12 @@ def _trainer(
         examples=examples,
     )
     progress.trainer = trainer
+    trainer.steps = progress.steps
     keep_adapter_in_float32(trainer.model)
+    if job.device == "cpu":
+        if recipe.lora_dropout == 0:
+            fuse_adapters(trainer.model, dtype)
+        use_causal_products(trainer.model)
     return trainer
 
 
@@ -171,8 +189,6 @@ def _arguments(job: TrainingJob, plan: Plan) -> SFTConfig:
         num_train_epochs=1,  # the plan holds all epochs
         max_steps=plan.num_steps,
         learning_rate=recipe.learning_rate,
-        lr_scheduler_type=recipe.lr_scheduler_type,
-        warmup_steps=min(recipe.warmup_steps, max(1, plan.num_steps // _WARMUP_SHARE)),
         weight_decay=recipe.weight_decay,
         max_grad_norm=recipe.max_grad_norm,
         # bitsandbytes pages and updates in eight bits on CUDA alone.

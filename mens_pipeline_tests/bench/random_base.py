@@ -13,24 +13,42 @@ from mens_pipeline.settings import load_settings
 from mens_pipeline.training.base_model import find_base_model
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
 
+_QWEN3: Final = {"head_dim": 128, "tie_word_embeddings": True}
 _SHAPES: Final[dict[str, dict[str, Any]]] = {
-    "qwen3-0.6b": {
+    "qwen2.5-coder-0.5b": {
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "tie_word_embeddings": True,
+    },
+    "qwen2.5-coder-1.5b": {
+        "hidden_size": 1536,
+        "intermediate_size": 8960,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 2,
+        "tie_word_embeddings": True,
+    },
+    "qwen3-0.6b": _QWEN3
+    | {
         "hidden_size": 1024,
         "intermediate_size": 3072,
         "num_hidden_layers": 28,
         "num_attention_heads": 16,
         "num_key_value_heads": 8,
-        "tie_word_embeddings": True,
     },
-    "qwen3-4b": {
+    "qwen3-4b": _QWEN3
+    | {
         "hidden_size": 2560,
         "intermediate_size": 9728,
         "num_hidden_layers": 36,
         "num_attention_heads": 32,
         "num_key_value_heads": 8,
-        "tie_word_embeddings": True,
     },
-    "qwen3-8b": {
+    "qwen3-8b": _QWEN3
+    | {
         "hidden_size": 4096,
         "intermediate_size": 12288,
         "num_hidden_layers": 36,
@@ -39,7 +57,7 @@ _SHAPES: Final[dict[str, dict[str, Any]]] = {
         "tie_word_embeddings": False,
     },
 }
-"""Name -> its configuration, as the published models have it; head_dim 128 and 151,936 tokens for all."""
+"""Name -> its configuration, as the published models have it; 151,936 tokens for all."""
 
 
 def main(shape: str, folder: Path) -> None:
@@ -50,14 +68,16 @@ def main(shape: str, folder: Path) -> None:
         folder: Where; made anew.
     """
     import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
+    from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
     if shape not in _SHAPES:
         sys.exit(f"{shape}: choose one of {', '.join(_SHAPES)}.")
     torch.manual_seed(0)
     with torch.device("cpu"):
-        config = Qwen3Config(vocab_size=151_936, head_dim=128, dtype="bfloat16", **_SHAPES[shape])
-        model = Qwen3ForCausalLM(config).to(torch.bfloat16)
+        fields = {"vocab_size": 151_936, "dtype": "bfloat16", **_SHAPES[shape]}
+        is_old = shape.startswith("qwen2")
+        model = Qwen2ForCausalLM(Qwen2Config(**fields)) if is_old else Qwen3ForCausalLM(Qwen3Config(**fields))
+        model = model.to(torch.bfloat16)
     shutil.rmtree(folder, ignore_errors=True)
     model.save_pretrained(folder)
     base = find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models")

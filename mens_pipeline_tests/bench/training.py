@@ -1,6 +1,8 @@
 """How fast training is beside a plain TRL script: same base, same rows, same device, as many updates, in one run.
 
 `python -m mens_pipeline_tests.bench.training TRAIN_JSONL [--base FOLDER] [--device cpu] [--updates 8]`
+
+With `--shape qwen2.5-coder-0.5b`, this pipeline alone, on a base of that shape with random weights beside the base.
 """
 
 import json
@@ -20,11 +22,16 @@ from mens_pipeline.training.devices import DeviceChoice, resolve_device
 from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.presets import load_named, resolve_recipe
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
+from mens_pipeline.training.schedule import Schedule
+from mens_pipeline.training.step_plan import take_up
+from mens_pipeline.training.telemetry_log import FILE, TelemetryLog
 from mens_pipeline_tests.bench.machine import machine_name
+from mens_pipeline_tests.bench.random_base import main as random_base
 
 _VARIANTS = {
     "plain": "plain TRL script, its defaults",
     "ours": "this pipeline",
+    "apart": "... without fused adapters and attention",
     "no-flush": "... without flushing numbers next to zero",
     "all-positions": "... scoring every position",
     "float32": "... computing in float32",
@@ -43,6 +50,9 @@ def main() -> None:
         return
     print(f"{machine_name()}, {options.device}, {options.updates} updates each, the first not counted")
     print()
+    if options.shape:
+        _compare_shape(options)
+        return
     print(f"{'variant':<44}{'tokens/s':>10}{'of plain':>10}{'padding':>9}{'peak MB':>9}  loss of each update")
     plain: float | None = None
     for variant in _VARIANTS if options.device == "cpu" else _OF_A_CARD:
@@ -61,12 +71,26 @@ def _options() -> Namespace:
     parser.add_argument("--base", help="base model: a folder or a name", default=DEFAULT_CPU_MODEL)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--updates", type=int, default=8)
+    parser.add_argument("--shape", help="a shape of random_base.py, to measure beside the base")
     parser.add_argument("--variant", choices=list(_VARIANTS))
     return parser.parse_args()
 
 
-def _run(variant: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "mens_pipeline_tests.bench.training", *sys.argv[1:], "--variant", variant]
+def _compare_shape(options: Namespace) -> None:
+    """Print the speed and the memory of this pipeline on two bases."""
+    print(f"{'base':<44}{'tokens/s':>10}{'of first':>10}{'peak MB':>9}")
+    first: float | None = None
+    with tempfile.TemporaryDirectory() as folder:
+        random_base(options.shape, Path(folder))
+        for name, base in ((options.base, options.base), (f"{options.shape}, random weights", folder)):
+            figures = _run("ours", "--base", base)
+            rate = figures["tokens"] / figures["seconds"]
+            first = first or rate
+            print(f"{name:<44}{rate:>10.1f}{rate / first:>9.2f}x{figures['peak_mb']:>9.0f}", flush=True)
+
+
+def _run(variant: str, *more: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "mens_pipeline_tests.bench.training", *sys.argv[1:], *more, "--variant", variant]
     result = subprocess.run(command, env=training_environment(), capture_output=True, text=True, check=False)
     if result.returncode:
         sys.exit(f"{variant}: {result.stderr[-2000:]}")
@@ -165,6 +189,31 @@ def _random_batches(num_rows: int, seed: int, most: int) -> tuple[tuple[int, ...
     return tuple(tuple(rows[start : start + 8]) for start in range(0, 8 * most, 8))
 
 
+def _progress(folder: Path, num_steps: int) -> Any:
+    """The callback of a run without a budget."""
+    from mens_pipeline.training.progress import Progress, StopRequest  # noqa: PLC0415 - loads the deep learning stack
+
+    steps = take_up(folder, Schedule(num_steps, 0, "linear"), [1] * num_steps, None)
+    return Progress(TelemetryLog(folder / FILE, lambda _line: None), StopRequest(), steps)
+
+
+def _take_out(module: Any, variant: str) -> None:
+    """Train without what a variant leaves out."""
+    if variant == "apart":
+        module.fuse_adapters = lambda _model, _dtype: 0
+        module.use_causal_products = lambda _model: False
+    if variant == "checkpointing":
+        arguments = module._arguments
+
+        def checkpointed(job: Any, plan: Any) -> Any:
+            made = arguments(job, plan)
+            made.activation_checkpointing = True
+            made.activation_checkpointing_kwargs = {"use_reentrant": False}
+            return made
+
+        module._arguments = checkpointed
+
+
 def _ours(options: Namespace, folder: Path) -> Any:
     import torch
     from torch.nn.functional import cross_entropy
@@ -173,8 +222,6 @@ def _ours(options: Namespace, folder: Path) -> Any:
     from mens_pipeline.corpus.jsonl import read_pairs  # noqa: PLC0415 - likewise
     from mens_pipeline.training import train as module  # noqa: PLC0415 - likewise
     from mens_pipeline.training.examples import make_examples  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.progress import Progress, StopRequest  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.telemetry_log import FILE, TelemetryLog  # noqa: PLC0415 - likewise
 
     flags: dict[str, Any] = {"model_name_or_path": options.base, "max_steps": options.updates, "warmup_steps": 0}
     flags |= {"learning_rate": 2e-5, "save_steps": 10_000, "lr_scheduler_type": "linear"}
@@ -195,17 +242,8 @@ def _ours(options: Namespace, folder: Path) -> Any:
     plan = module.plan_of(examples.train, recipe)
     if options.variant == "random":
         plan = replace(plan, batches=_random_batches(len(examples.train), recipe.seed, len(plan.batches)))
-    progress = Progress(TelemetryLog(folder / FILE, lambda _line: None), StopRequest(), None, 0.0)
-    if options.variant == "checkpointing":
-        arguments = module._arguments
-
-        def checkpointed(job: Any, plan: Any) -> Any:
-            made = arguments(job, plan)
-            made.activation_checkpointing = True
-            made.activation_checkpointing_kwargs = {"use_reentrant": False}
-            return made
-
-        module._arguments = checkpointed
+    progress = _progress(folder, plan.num_steps)
+    _take_out(module, options.variant)
     trainer = module._trainer(run.job, tokenizer, examples.train, plan, progress)
     if options.variant == "all-positions":
 

@@ -12,8 +12,9 @@ from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.mixed_train_set import TRAIN
 from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.definitions import defs
+from mens_pipeline.orchestration import choices
 from mens_pipeline.orchestration.defs.promotion import GateConfig
-from mens_pipeline.orchestration.defs.training import loss_fell, only_the_adapter_changed, qlora_adapter
+from mens_pipeline.orchestration.defs.training import base_model, loss_fell, only_the_adapter_changed, qlora_adapter
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
@@ -22,6 +23,7 @@ from mens_pipeline.training.qlora_adapter import KIND
 from mens_pipeline.training.telemetry_log import FILE
 from mens_pipeline_tests.orchestration.stores import artifact_in, store_with
 from mens_pipeline_tests.training.runs import FAST, pairs
+from mens_pipeline_tests.training.small_folder import write_folder
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 
@@ -139,6 +141,31 @@ def test_a_wrong_setting_is_told_before_anything_is_trained(
 def _gate(config: GateConfig) -> None:
     """What is judged later, by a bar that is known from the start."""
     assert config is not None
+
+
+def test_the_base_is_the_one_that_the_preset_of_the_adapter_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chosen in the same run, for the step that comes after."""
+    base = write_folder(tmp_path / "base")
+    presets = tmp_path / "presets.yaml"
+    presets.write_text(f"own:\n  about: A base in a folder.\n  model_name_or_path: {base}\n")
+    monkeypatch.setattr(choices, "PRESETS", presets)
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize(
+            [base_model, qlora_adapter],
+            instance=instance,
+            resources={
+                "store": ArtifactStoreResource(root=str(tmp_path)),
+                "compute": Compute(device="cpu"),
+                "trainer": Trainer(),
+            },
+            run_config={"ops": {"qlora_adapter": {"config": {"preset": "own", "native_train": False}}}},
+            raise_on_error=False,
+        )
+    (made,) = result.asset_materializations_for_node("base_model")
+
+    assert made.metadata["name"].value == str(base)
 
 
 def test_a_base_is_fetched_for_a_corpus_that_passed() -> None:

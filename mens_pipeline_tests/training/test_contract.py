@@ -34,6 +34,8 @@ _OTHER_VALUES: dict[str, Any] = {
     "min_difficulty": 2,
     "max_difficulty": 9,
     "category_alpha": 0.5,
+    "token_shares": {"task": 0.5},
+    "prompt_code_weight": 0.1,
     "curriculum": True,
     "curriculum_max_difficulty": (3,),
     "trajectory_weighting": True,

@@ -81,6 +81,7 @@ def test_the_table_says_what_made_it(run: PreparedRun) -> None:
     assert rows["adapter"] == "rank 4, alpha 8, on all-linear"
     assert rows["rows"] == "15 of 16, longest 77 tokens"
     assert rows["updates"] == "4, 1234 tokens in 62 s"
+    assert rows["shown"] == "task 75 % (9,000 tokens, 0.5 epochs), raw 25 % (3,000 tokens, 1.5 epochs)"
     assert rows["loss"] == "0.5124 on average while training"
     assert rows["loss on other files"] == "not measured"
     assert rows["contract"] == f"`{run.job.contract_digest[:12]}`"
@@ -156,7 +157,10 @@ def test_a_card_of_a_stranger_holds_no_tag_and_no_image(run: PreparedRun, form: 
     """Whatever the manifest names so; in a block of code nothing means anything."""
     manifest = _of_hub(run, origin="wheel", architecture=_HOSTILE, revision=_HOSTILE, sha256=_HOSTILE, licence=_HOSTILE)
     recipe = dict.fromkeys(("target_modules", "lr_scheduler_type", "lora_r", "lora_alpha"), _HOSTILE)
-    result = dict.fromkeys(("num_train", "num_rows", "num_steps", "longest", "trained_tokens"), _HOSTILE)
+    result: dict[str, Any] = dict.fromkeys(
+        ("num_train", "num_rows", "num_steps", "longest", "trained_tokens"), _HOSTILE
+    )
+    result["kinds"] = {_HOSTILE: {"share": 1.0, "tokens_shown": 9, "epochs": 1.0}}
     manifest |= dict.fromkeys(("name", "train_sha256", "contract_digest", "system_prompt"), _HOSTILE)
     manifest |= {"recipe": {**manifest["recipe"], **recipe}, "result": {**manifest["result"], **result}}
     tokens = MarkdownIt("commonmark").enable("table").parse(ModelCard(model_card(manifest, form)).text)

@@ -32,7 +32,9 @@ _CHECKED = settings(max_examples=150, deadline=None, derandomize=True)
 
 
 def _plan(rows: list[tuple[int, int]], recipe: Recipe) -> Plan:
-    return plan_run([Example((0,) * length, (), difficulty, "function", 1.0) for length, difficulty in rows], recipe)
+    return plan_run(
+        [Example((0,) * length, (), difficulty, "function", 1.0, "vox_codegen") for length, difficulty in rows], recipe
+    )
 
 
 def _epochs(rows: list[tuple[int, int]], recipe: Recipe, plan: Plan) -> list[list[tuple[int, ...]]]:
@@ -190,7 +192,7 @@ def test_easy_rows_come_in_more_epochs_of_a_curriculum() -> None:
 
 def test_rare_categories_gain_what_frequent_ones_lose() -> None:
     """With 90 rows of one and 10 of another, the square root asks for shares of three to one."""
-    examples = [Example((0,), (), 1, "function" if row < 90 else "form", 1.0) for row in range(100)]
+    examples = [Example((0,), (), 1, "function" if row < 90 else "form", 1.0, "vox_codegen") for row in range(100)]
     recipe = Recipe(category_alpha=0.5, num_train_epochs=200, per_device_train_batch_size=1)
 
     shown = Counter(examples[row].category for batch in plan_run(examples, recipe).batches for row in batch)

@@ -31,7 +31,7 @@ _PROCESSOR = Device("cpu", "x86_64, 2 threads", None, has_bfloat16=False)
 
 
 def _examples(number: int, *completion: int, **counts: Any) -> Examples:
-    rows = [Example((1, 2), completion or (3, _END), 5, "function", 1.0) for _ in range(number)]
+    rows = [Example((1, 2), completion or (3, _END), 5, "function", 1.0, "vox_codegen") for _ in range(number)]
     return Examples(**{"train": rows, "seen": number, **counts})
 
 
@@ -40,7 +40,7 @@ def test_memory_is_estimated_from_sizes() -> None:
     base = described_base(num_layers=3, hidden_size=64, vocab_size=1000, num_values=1_064_000)
     memory = estimate_memory(base, Recipe(lora_r=8), tokens_at_once=512, computed_on=("cpu", "float32"))
 
-    assert memory.base == pytest.approx((1_000_000 * 4.5 / 8 + 64_000 * 4) / _MEGA)
+    assert memory.base == pytest.approx((1_000_000 * (4.5 / 8 + 4) + 64_000 * 4) / _MEGA)
     assert memory.adapter == pytest.approx(3 * 7 * 3 * 64 * 8 * 16 / _MEGA)
     assert memory.activations == pytest.approx(512 * 3 * 64 * 34 * 2 / _MEGA)
     assert memory.logits == pytest.approx(512 * 1000 * 8 / _MEGA)
@@ -124,7 +124,7 @@ def test_rows_that_disappeared_are_refused() -> None:
 def test_every_row_ends_its_turn_once(completion: tuple[int, ...], place: str) -> None:
     """Never, too early, or twice: refused, whether the row trains or measures."""
     examples = _examples(1)
-    getattr(examples, place).append(Example((1,), completion, 5, "function", 1.0))
+    getattr(examples, place).append(Example((1,), completion, 5, "function", 1.0, "vox_codegen"))
     examples.seen = 2
 
     with pytest.raises(RefusedError, match="a row does not end its turn once, at its end"):
@@ -139,9 +139,9 @@ def test_room_on_disk_is_looked_at(tmp_path: Path) -> None:
         check_disk(tmp_path, 2.0**40)
 
 
-def _document(device: Device, memory: MemoryEstimate) -> dict[str, Any]:
-    plan = Plan(((0, 1), (2,)), 1, (0,))
-    return preflight_document("c" * 64, described_base(Path("/models/base")), device, _examples(3), plan, memory)
+def _document(device: Device, memory: MemoryEstimate, **recipe: Any) -> dict[str, Any]:
+    plan, base = Plan(((0, 1), (2,)), 1, (0,)), described_base(Path("/models/base"))
+    return preflight_document("c" * 64, base, device, Recipe(**recipe), _examples(3), plan, memory)
 
 
 def test_the_document_says_what_was_looked_at() -> None:
@@ -155,6 +155,15 @@ def test_the_document_says_what_was_looked_at() -> None:
     assert (document["data"]["num_rows"], document["num_steps"], document["num_micro_batches"]) == (3, 1, 2)
     assert document["memory_mb"] == {"base": 1.0, "adapter": 2.0, "activations": 3.0, "logits": 4.0, "total": 10.0}
     assert document["notes"] == []
+    assert document["kinds"]["vox_codegen"]["rows_shown"] == 3
+
+
+def test_a_share_of_rows_that_are_not_there_is_noted() -> None:
+    """By their names."""
+    shares = {"task": 0.1, "vox_codegen": 0.2, "raw": 0.1}
+    (note,) = _document(_PROCESSOR, MemoryEstimate(1.0, 2.0, 3.0, 4.0), token_shares=shares)["notes"]
+
+    assert note == "token_shares: no row of raw, task trains; their share goes to the other kinds"
 
 
 def test_a_machine_that_may_be_too_small_is_noted() -> None:

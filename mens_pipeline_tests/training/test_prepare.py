@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from mens_pipeline.corpus.jsonl import write_jsonl
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.job import CONTRACT, PREFLIGHT, RESULT, TrainingJob
-from mens_pipeline_tests.training.runs import prepared
+from mens_pipeline_tests.training.runs import pairs, prepared
 from mens_pipeline_tests.training.small_folder import Encoder, write_folder
 
 
@@ -48,6 +49,19 @@ def test_another_run_does_not_take_its_folder(base: Path, tmp_path: Path) -> Non
     with pytest.raises(RefusedError, match=r"run: holds another run .* Name another --output-dir, or begin anew"):
         prepared(base, tmp_path, seed=1)
     assert run.job_path.read_text() == before
+
+
+@pytest.mark.parametrize("is_trial", [False, True])
+def test_held_out_rows_that_would_train_are_refused(base: Path, tmp_path: Path, *, is_trial: bool) -> None:
+    """Also by a dry run: the adapter would be judged by what it has seen."""
+    write_jsonl(tmp_path / "heldout.jsonl", pairs(20)[15:])
+
+    with pytest.raises(
+        RefusedError, match=r"heldout\.jsonl: 1 requests and 1 answers of 5 held-out pairs stand in 1 rows"
+    ):
+        prepared(base, tmp_path, number=16, is_trial=is_trial)
+    assert not (tmp_path / "run").exists()
+    assert prepared(base, tmp_path, number=15, is_trial=is_trial).preflight["data"]["num_train"] == 15
 
 
 def test_a_trial_leaves_everything_as_it_is(base: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ _NAMES = frozenset(
     (
         *("tiny", "safe", "4080", "4080_safe", "qwen_4080_16g", "qwen_small_8g", "qwen_rtx3090_24g", "qwen_a100_80g"),
         *("a100", "distributed", "mobile_edge", "vox-gen", "h100", "h200", "cpu_demo", "journey", "default"),
+        *("cpu_night", "coder_05b", "coder_15b"),
     )
 )
 _TWINS = [
@@ -75,6 +76,26 @@ def test_presets_that_say_so_have_the_numbers_of_others(name: str, other: str) -
     presets = load_named(PRESETS)
 
     assert presets[name].values == presets[other].values
+
+
+@pytest.mark.parametrize("size", ["0.5B", "1.5B"])
+def test_code_models_have_a_name_on_the_hub(size: str) -> None:
+    """And a budget, within which a processor stays; `auto` never takes them in place of the default."""
+    preset = load_named(PRESETS)[f"coder_{size.lower().replace('.', '')}"]
+
+    assert preset.values["model_name_or_path"] == f"Qwen/Qwen2.5-Coder-{size}-Instruct"
+    assert preset.values["max_minutes"] <= 600
+    assert preset.min_vram_gb is None
+
+
+def test_a_night_measures_what_does_not_train() -> None:
+    """In several epochs, with the sizes of a step that processors are fast with."""
+    night, demo = (_resolve(preset=name).recipe for name in ("cpu_night", "cpu_demo"))
+
+    assert night.validation_split_ratio > 0
+    assert (night.num_train_epochs > 1, night.max_steps) == (True, None)
+    assert night.max_tokens_per_batch == demo.max_tokens_per_batch
+    assert (demo.max_steps, demo.max_minutes) == (260, 20)
 
 
 def test_the_journey_has_the_numbers_of_its_document() -> None:

@@ -42,6 +42,10 @@ def test_every_field_says_what_it_is() -> None:
         ({"trajectory_quality_boost": 8.1}, "trajectory_quality_boost"),
         ({"validation_split_ratio": 0.5}, "validation_split_ratio"),
         ({"seed": 2**32}, "seed"),
+        ({"token_shares": {"task": 1.1}}, "token_shares.task"),
+        ({"token_shares": {"task": -0.1}}, "token_shares.task"),
+        ({"token_shares": "task=half"}, "token_shares.task"),
+        ({"token_shares": "task"}, "token_shares.task"),
     ],
 )
 def test_what_does_not_fit_is_refused(values: dict[str, Any], problem: str) -> None:
@@ -102,6 +106,19 @@ def test_lists_may_be_written_with_commas() -> None:
     assert recipe.category_filter == ("actor", "mcp")
     assert recipe.curriculum_max_difficulty == (3, 6, 9)
     assert Recipe.model_validate({"target_modules": "all-linear", "category_filter": ""}) == Recipe()
+
+
+def test_shares_may_be_written_as_text() -> None:
+    """As in flags and variables; none is none."""
+    assert Recipe.model_validate({"token_shares": "task=0.4, raw = 0.1,"}).token_shares == {"task": 0.4, "raw": 0.1}
+    assert Recipe.model_validate({"token_shares": ""}).token_shares == {}
+
+
+def test_shares_are_one_together_at_most() -> None:
+    """Sums of decimal numbers may be off by a rounding."""
+    assert len(Recipe(token_shares={"task": 0.7, "raw": 0.1, "repair": 0.2}).token_shares) == 3
+    with pytest.raises(ValidationError, match=r"token_shares are 1\.2 together, 1 at most"):
+        Recipe(token_shares={"task": 0.7, "raw": 0.5})
 
 
 def test_a_recipe_survives_a_file() -> None:

@@ -10,6 +10,7 @@ import torch  # noqa: TID253 - these tests train
 from torch.nn.functional import cross_entropy  # noqa: TID253 - likewise
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.training.examples import Example
 from mens_pipeline.training.job import ADAPTER, RESULT, newest_checkpoint
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import FILE, steps_of
@@ -45,13 +46,16 @@ def _trainer(run: PreparedRun) -> Any:
     from mens_pipeline.training import train as module  # noqa: PLC0415 - likewise
     from mens_pipeline.training.examples import make_examples  # noqa: PLC0415 - likewise
     from mens_pipeline.training.progress import Progress, StopRequest  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.schedule import Schedule  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.step_plan import take_up  # noqa: PLC0415 - likewise
     from mens_pipeline.training.telemetry_log import TelemetryLog  # noqa: PLC0415 - likewise
 
     tokenizer = AutoTokenizer.from_pretrained(run.job.base_path)
     examples = make_examples(pairs(16), run.job.recipe, tokenizer, run.job.system_prompt)
     plan = module.plan_of(examples.train, run.job.recipe)
-    log = TelemetryLog(run.job.run_dir / FILE, lambda _line: None)
-    trainer = module._trainer(run.job, tokenizer, examples.train, plan, Progress(log, StopRequest(), None, 0.0))  # noqa: SLF001 - what is tested
+    steps = take_up(run.job.run_dir, Schedule(plan.num_steps, 0, "linear"), [1] * plan.num_steps, None)
+    progress = Progress(TelemetryLog(run.job.run_dir / FILE, lambda _line: None), StopRequest(), steps)
+    trainer = module._trainer(run.job, tokenizer, examples.train, plan, progress)  # noqa: SLF001 - what is tested
     return trainer, next(iter(trainer.get_train_dataloader()))
 
 
@@ -111,6 +115,28 @@ def test_the_loss_is_that_of_the_labelled_positions(tiny_base: Path, tmp_path: P
     torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_code_in_prompts_carries_its_weight(tiny_base: Path, tmp_path: Path) -> None:
+    """Its tokens are scored, times their weight and that of their row; they count by their weight alone."""
+    from mens_pipeline.training.sft import collate  # noqa: PLC0415 - loads the deep learning stack
+
+    trainer, _ = _trainer(prepared(tiny_base, tmp_path))
+    examples = [
+        Example(tuple(range(20, 40)), tuple(range(40, 50)), 1, "function", 2.0, "task", (5, 15), 0.25),
+        Example(tuple(range(30, 45)), tuple(range(50, 58)), 1, "function", 1.0, "task"),
+    ]
+    batch = collate(examples, 0)
+    trainer.model.eval()
+    items = trainer._get_num_items_in_batch([batch], torch.device("cpu"))  # noqa: SLF001 - what is tested
+    with torch.no_grad():
+        loss = trainer.compute_loss(trainer.model, batch, num_items_in_batch=items)
+        logits = trainer.model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits[:, :-1]
+    single = cross_entropy(logits.transpose(1, 2), batch["input_ids"][:, 1:], reduction="none")
+    code, first, second = single[0, 4:14].sum(), single[0, 19:29].sum(), single[1, 14:22].sum()
+
+    assert items == 10 + 8 + 0.25 * 10
+    torch.testing.assert_close(loss, (0.5 * code + 2 * first + second) / items, rtol=1e-5, atol=1e-6)
+
+
 def test_the_base_is_in_four_bits_and_the_adapter_in_full(tiny_base: Path, tmp_path: Path) -> None:
     """NF4 with quantised scales in every linear layer but the head; float32 in every matrix that trains."""
     from bitsandbytes.nn import Linear4bit
@@ -161,7 +187,7 @@ def test_a_run_tells_what_it_does(tiny_base: Path, tmp_path: Path) -> None:
     events = [json.loads(line)["event"] for line in (run.job.run_dir / FILE).read_text().splitlines()]
 
     assert [step["step"] for step in steps] == list(range(1, 33))
-    assert events == ["train_start", *["step"] * 32, "train_complete"]
+    assert events == ["train_start", *["step"] * 4, "plan", *["step"] * 28, "train_complete"]
     assert steps[-1]["loss"] < steps[0]["loss"] - 0.3
     assert sum(step["num_tokens"] for step in steps) == result["trained_tokens"] == 8 * result["num_tokens"]
     assert all(step["grad_norm"] > 0 and step["tokens_per_second"] > 0 for step in steps)
@@ -176,13 +202,6 @@ def test_rows_of_other_files_measure_the_loss(tiny_base: Path, tmp_path: Path) -
     assert result["num_train"] + result["num_validation"] == 40
     assert 0 < result["num_validation"] < 20
     assert result["validation_loss"] > 0
-
-
-def test_the_time_budget_ends_a_run_in_order(tiny_base: Path, tmp_path: Path) -> None:
-    """With next to no time there is one update, and still an adapter."""
-    result = _train(prepared(tiny_base, tmp_path, max_minutes=1e-6, num_train_epochs=5))
-
-    assert result["num_steps"] == 1
 
 
 def test_fewer_lines_tell_of_all_updates(tiny_base: Path, tmp_path: Path) -> None:
@@ -203,15 +222,6 @@ def test_fewer_lines_tell_of_all_updates(tiny_base: Path, tmp_path: Path) -> Non
     assert result["trained_tokens"] == each["trained_tokens"]
     assert result["train_loss"] == pytest.approx(each["train_loss"], rel=1e-3)
     assert result["seconds"] == pytest.approx(lines[-1]["seconds"])
-
-
-def test_a_time_budget_counts_what_is_not_told_yet(tiny_base: Path, tmp_path: Path) -> None:
-    """With a line for a hundred updates as with one for each; the one update there is, is told."""
-    run = prepared(tiny_base, tmp_path, max_minutes=1e-6, logging_steps=100, save_steps=100, num_train_epochs=5)
-    result = _train(run)
-
-    assert result["num_steps"] == 1
-    assert [step["step"] for step in steps_of(run.job.run_dir / FILE)] == [1]
 
 
 def test_a_base_that_pads_with_nothing_trains(tiny_base: Path, tmp_path: Path) -> None:

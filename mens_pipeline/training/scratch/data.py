@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mens_pipeline.corpus.jsonl import open_placed_rows, row_at
+from mens_pipeline.corpus.raw_programs import RAW
 from mens_pipeline.corpus.split import group_of
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.corpus.validate import Quarantined, read_row
@@ -47,6 +48,7 @@ class Entry:
         num_unknown: Tokens of the prompt that stand for a character without an id.
         difficulty: 1 to 10.
         category: Its construct or its task.
+        kind: What made it, its `task_family`.
         group: Its source file; None when it has none.
     """
 
@@ -57,6 +59,7 @@ class Entry:
     num_unknown: int
     difficulty: int
     category: str
+    kind: str
     group: str | None
 
     def __len__(self) -> int:
@@ -179,11 +182,13 @@ class JsonlDataLoader:
             num_unknown=encoded.prompt.count(UNK),
             difficulty=row.difficulty,
             category=row.category,
+            kind=row.task_family,
             group=group_of(row),
         )
 
     def _encoded(self, pair: TrainingPair) -> Encoded:
-        encoded = encode_chat(_Ids(), self._system_prompt, pair.prompt, pair.response)
+        request = None if pair.task_family == RAW else pair.prompt
+        encoded = encode_chat(_Ids(), self._system_prompt, request, pair.response)
         return Encoded(encoded.prompt, (*encoded.completion, EOS))
 
 

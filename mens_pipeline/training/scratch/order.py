@@ -1,6 +1,6 @@
 """Which rows train, which measure, and in which order: laid down before a run of the scratch lane begins."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.plan import plan_run
@@ -24,6 +24,15 @@ class Order:
     validation: tuple[int, ...]
     batches: tuple[tuple[int, ...], ...]
     num_steps: int
+
+    def first(self, num_steps: int, accumulated: int) -> "Order":
+        """The beginning of the order.
+
+        Args:
+            num_steps: Steps that are kept; not more than there are.
+            accumulated: Micro-batches of a step.
+        """
+        return replace(self, batches=self.batches[: num_steps * accumulated], num_steps=num_steps)
 
 
 def lay_down(loader: JsonlDataLoader, recipe: ScratchRecipe) -> Order:

@@ -24,7 +24,7 @@ LIBRARIES: Final = ("torch", "transformers", "accelerate")
 """Whose versions are recorded, and decide what a run gives."""
 
 _TRAINER: Final = (
-    *("chat.py", "gradient_guard.py", "plan.py", "progress.py", "validation.py"),
+    *("chat.py", "common_trainer.py", "plan.py", "progress.py", "schedule.py", "step_plan.py", "validation.py"),
     *(f"scratch/{name}.py" for name in ("data", "order", "tokenizer", "train", "transformer")),
 )
 """The files that decide what a recipe does."""

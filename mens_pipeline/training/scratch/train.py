@@ -11,19 +11,20 @@ from transformers import GenerationConfig, Trainer, TrainingArguments, set_seed
 from mens_pipeline.corpus.store import digest_of
 from mens_pipeline.language.vox_tokenizer import EOS, PAD, encode
 from mens_pipeline.training.chat import IM_END
-from mens_pipeline.training.gradient_guard import GradientGuard
+from mens_pipeline.training.common_trainer import CommonTrainer
 from mens_pipeline.training.job import CHECKPOINTS, RESULT, as_document, newest_checkpoint
+from mens_pipeline.training.plan import step_tokens
 from mens_pipeline.training.progress import Progress, StopRequest
+from mens_pipeline.training.schedule import Schedule
 from mens_pipeline.training.scratch.data import IGNORED, JsonlDataLoader, collate
 from mens_pipeline.training.scratch.job import MODEL, WEIGHTS, ScratchJob
 from mens_pipeline.training.scratch.order import Order, account_of, lay_down
 from mens_pipeline.training.scratch.tokenizer import VoxTokenizer
 from mens_pipeline.training.scratch.transformer import VoxTransformer, config_of
+from mens_pipeline.training.step_plan import take_up
 from mens_pipeline.training.telemetry_log import FILE, TelemetryLog, seconds_trained, totals_of
 
 _VALIDATED_AT_ONCE: Final = 8
-_WARMUP_SHARE: Final = 10
-"""The warmup takes at most this part of all updates."""
 
 
 def train(job: ScratchJob, listen: Callable[[dict[str, Any]], None]) -> bool:
@@ -54,13 +55,17 @@ def train(job: ScratchJob, listen: Callable[[dict[str, Any]], None]) -> bool:
     )
     order = lay_down(loader, recipe)
     log = TelemetryLog(job.run_dir / FILE, listen)
-    progress = Progress(log, stop, recipe.max_minutes, seconds_trained(job.run_dir / FILE))
-    trainer = _trainer(job, loader, order, progress)
-    about = {**account_of(loader, order), **_about(job, order, trainer)}
     checkpoint = newest_checkpoint(job.run_dir)
+    schedule = Schedule(order.num_steps, recipe.warmup_steps, "cosine")
+    tokens = step_tokens(order.batches, list(map(len, loader.entries)), recipe.gradient_accumulation_steps)
+    steps = take_up(job.run_dir, schedule, tokens, recipe.max_minutes)
+    progress = Progress(log, stop, steps, seconds_trained(job.run_dir / FILE))
+    rest = order.first(steps.num_steps, recipe.gradient_accumulation_steps) if steps.is_over else order
+    trainer = _trainer(job, loader, rest, progress)
+    about = {**account_of(loader, order), **_about(job, order, trainer)}
     log.write("train_start", {**about, "resumed_from": None if checkpoint is None else checkpoint.name})
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    if stop.is_asked and trainer.state.global_step < order.num_steps:
+    if stop.is_asked and trainer.state.global_step < steps.num_steps:
         log.write("train_interrupted", {"step": trainer.state.global_step})
         return False
     validation = _validation_loss(trainer, loader, order.validation)
@@ -69,6 +74,7 @@ def train(job: ScratchJob, listen: Callable[[dict[str, Any]], None]) -> bool:
     result = {
         **about,
         "num_steps": trainer.state.global_step,
+        "plan": steps.account(),
         "validation_loss": validation,
         "seconds": progress.seconds,
         **totals_of(job.run_dir / FILE),
@@ -79,7 +85,7 @@ def train(job: ScratchJob, listen: Callable[[dict[str, Any]], None]) -> bool:
     return True
 
 
-class ScratchTrainer(GradientGuard, Trainer):  # type: ignore[misc]
+class ScratchTrainer(CommonTrainer, Trainer):  # type: ignore[misc]
     """A Trainer that follows an order and refuses gradients that teach nothing."""
 
     def __init__(self, *, batches: Sequence[Sequence[int]], loader: JsonlDataLoader, **named: Any) -> None:
@@ -136,6 +142,7 @@ def _trainer(job: ScratchJob, loader: JsonlDataLoader, order: Order, progress: P
         loader=loader,
     )
     progress.trainer = trainer
+    trainer.steps = progress.steps
     return trainer
 
 
@@ -152,8 +159,6 @@ def _arguments(job: ScratchJob, order: Order) -> TrainingArguments:
         num_train_epochs=1,  # the order holds all epochs
         max_steps=order.num_steps,
         learning_rate=recipe.rate,
-        lr_scheduler_type="cosine",
-        warmup_steps=min(recipe.warmup_steps, max(1, order.num_steps // _WARMUP_SHARE)),
         weight_decay=recipe.weight_decay,
         max_grad_norm=recipe.max_grad_norm,
         optim="adamw_torch" if is_cpu else "adamw_torch_fused",

@@ -37,15 +37,18 @@ def _train(run: PreparedScratch) -> dict[str, Any]:
 def _trainer(run: PreparedScratch) -> Any:
     """A trainer just before its first update."""
     from mens_pipeline.training.progress import Progress, StopRequest  # noqa: PLC0415 - loads the deep learning stack
+    from mens_pipeline.training.schedule import Schedule  # noqa: PLC0415 - likewise
     from mens_pipeline.training.scratch import train as module  # noqa: PLC0415 - likewise
     from mens_pipeline.training.scratch.data import JsonlDataLoader  # noqa: PLC0415 - likewise
     from mens_pipeline.training.scratch.order import lay_down  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.step_plan import take_up  # noqa: PLC0415 - likewise
     from mens_pipeline.training.telemetry_log import TelemetryLog  # noqa: PLC0415 - likewise
 
     loader = JsonlDataLoader(run.job.train_path)
     log = TelemetryLog(run.job.run_dir / FILE, lambda _line: None)
-    progress = Progress(log, StopRequest(), None, 0.0)
-    return module._trainer(run.job, loader, lay_down(loader, run.job.recipe), progress)  # noqa: SLF001 - what is tested
+    order = lay_down(loader, run.job.recipe)
+    steps = take_up(run.job.run_dir, Schedule(order.num_steps, 0, "cosine"), [1] * order.num_steps, None)
+    return module._trainer(run.job, loader, order, Progress(log, StopRequest(), steps))  # noqa: SLF001 - what is tested
 
 
 def test_the_loss_falls(tmp_path: Path) -> None:
@@ -89,7 +92,8 @@ def test_a_run_tells_what_it_does(tmp_path: Path) -> None:
     manifest = finish_scratch(run, "0123abcd", 0)
     card = (run.job.run_dir / "model" / "README.md").read_text()
 
-    assert events == ["train_start", *["step"] * result["num_steps"], "train_complete"]
+    steps = ["step"] * result["num_steps"]
+    assert events == ["train_start", *steps[:4], "plan", *steps[4:], "train_complete"]
     assert result["num_train"] + result["num_validation"] == result["num_shown"] == result["num_rows"] == 40
     assert 0 < result["num_validation"] < 20
     assert result["validation_loss"] > 0
@@ -133,10 +137,12 @@ def test_accumulated_micro_batches_are_one_batch(tmp_path: Path, monkeypatch: py
 
 
 def test_the_time_budget_ends_a_run_in_order(tmp_path: Path) -> None:
-    """With next to no time there is one update, and still a model."""
+    """With next to no time there are two steps, the second with a rate that comes down to 0, and still a model."""
     run = prepared(tmp_path, max_minutes=1e-6, num_train_epochs=5)
+    result = _train(run)
 
-    assert _train(run)["num_steps"] == 1
+    assert result["num_steps"] == 2
+    assert [(decision["step"], decision["num_steps"]) for decision in result["plan"]["decisions"]] == [(1, 2)]
     assert (run.job.run_dir / WEIGHTS).is_file()
 
 

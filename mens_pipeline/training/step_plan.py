@@ -1,0 +1,227 @@
+"""How many optimizer steps a run takes within its time budget: measured, decided, recorded, and taken up again."""
+
+import json
+import os
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from itertools import accumulate
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+from mens_pipeline.corpus.jsonl import replacing
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.training.job import as_document, newest_checkpoint
+from mens_pipeline.training.schedule import Decision, Schedule
+
+FILE: Final = "steps.json"
+"""In the folder of a run: the decisions on the number of its steps."""
+
+_STATE: Final = "trainer_state.json"
+"""In a checkpoint, by transformers."""
+
+_MEASURED: Final = 5
+"""Steps that are measured before the first decision, fewer when a tenth of the budget is gone."""
+
+_EARLY: Final = 0.1
+_LATEST: Final = 12
+"""Steps whose mean tells how long the next ones take; the slowest and the fastest of them are left out."""
+
+_TOLERANCE: Final = 0.03
+"""Share of the budget by which the end may be off before the number of steps is decided anew."""
+
+_LANDING: Final = 0.02
+"""Share of the steps done that may still come when the budget is used up, so that the rate never ends with a cut."""
+
+
+class Pace:
+    """How long optimizer steps take, measured on the latest ones and in proportion to their tokens."""
+
+    def __init__(self, tokens: Sequence[int]) -> None:
+        """Know how large each step is.
+
+        Args:
+            tokens: Of each step in order, with padding; at least 1.
+        """
+        self._before = [0, *accumulate(tokens)]
+        self._latest: deque[float] = deque(maxlen=_LATEST)
+        self.num_measured = 0
+
+    def add(self, step: int, seconds: float) -> None:
+        """Take in a step. The first one also pays for what is done once, and counts until there is a second.
+
+        Args:
+            step: Its number, from 1.
+            seconds: How long it took.
+        """
+        if self.num_measured == 1:
+            self._latest.clear()
+        self.num_measured += 1
+        self._latest.append(seconds / (self._before[step] - self._before[step - 1]))
+
+    def seconds(self, first: int, last: int) -> float:
+        """How long the steps after `first` will take, up to and with `last`.
+
+        Args:
+            first: Steps that are done.
+            last: Steps that are done then.
+        """
+        return self._rate() * (self._before[last] - self._before[first])
+
+    def fitting(self, first: int, most: int, seconds: float) -> int:
+        """The number of steps in all, of which those after `first` fit into a time.
+
+        Args:
+            first: Steps that are done.
+            most: Steps in all at most.
+            seconds: The time.
+        """
+        until = self._before[first] + seconds / self._rate()
+        return max(first, min(most, bisect_right(self._before, until) - 1))
+
+    def _rate(self) -> float:
+        """Seconds of a token."""
+        rates = sorted(self._latest)
+        return fmean(rates[1:-1] or rates)
+
+
+class StepPlan:
+    """The number of optimizer steps of a run, with its schedule, kept within the time budget.
+
+    The budget decides how many steps there are, never more than the recipe asks for; it does not cut. Without a budget
+    nothing depends on time. Each decision is in the file before it takes effect.
+    """
+
+    def __init__(
+        self, path: Path, schedule: Schedule, tokens: Sequence[int], max_seconds: float | None, resumed_at: int = 0
+    ) -> None:
+        """Take up the decisions that were made up to where the run is taken up; later ones are taken back.
+
+        Args:
+            path: Where decisions are recorded.
+            schedule: The schedule without decisions.
+            tokens: Of each step of the target in order, with padding.
+            max_seconds: Seconds of training at most, of all processes of the run; None for no budget.
+            resumed_at: Steps that are done.
+        """
+        self._path = path
+        self._max_seconds = max_seconds
+        self._pace = Pace(tokens)
+        self._is_told = False
+        self._resumed_at = resumed_at
+        self.schedule = schedule
+        if path.is_file():
+            found = [Decision(**values) for values in json.loads(path.read_text(encoding="utf-8"))["decisions"]]
+            self._record(tuple(decision for decision in found if decision.step <= resumed_at))
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of the whole run as decided last."""
+        return self.schedule.num_steps
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run was ended after its last step, and before its result was written."""
+        return self._resumed_at >= self.num_steps
+
+    def measure(self, step: int, lap: float, seconds: float) -> dict[str, Any] | None:
+        """Take in a step, and decide whether the number of steps has to change.
+
+        Args:
+            step: Optimizer steps that are done.
+            lap: Seconds of the last one.
+            seconds: Seconds of training so far, of all processes of the run.
+
+        Returns:
+            What is to be told of a decision, or of the first estimate of this process; None otherwise.
+        """
+        self._pace.add(step, lap)
+        if step >= self.num_steps or not self._is_measured(seconds):
+            return None
+        decision = self._decision(step, seconds)
+        if decision is not None:
+            self._record((*self.schedule.decisions, decision))
+        elif self._is_told:
+            return None
+        self._is_told = True
+        rest = self._pace.seconds(step, self.num_steps)
+        return {
+            "step": step,
+            "num_steps": self.num_steps,
+            "target_steps": self.schedule.target_steps,
+            "seconds_per_step": rest / (self.num_steps - step),
+            "seconds": seconds,
+            "end_seconds": seconds + rest,
+            "budget_seconds": self._max_seconds,
+            "reason": None if decision is None else decision.reason,
+        }
+
+    def account(self) -> dict[str, Any]:
+        """What was planned and decided, in JSON types."""
+        return {
+            "target_steps": self.schedule.target_steps,
+            "budget_seconds": self._max_seconds,
+            "decisions": [*map(asdict, self.schedule.decisions)],
+        }
+
+    def _is_measured(self, seconds: float) -> bool:
+        is_early = self._max_seconds is not None and seconds >= _EARLY * self._max_seconds
+        return is_early or self._pace.num_measured >= _MEASURED
+
+    def _decision(self, step: int, seconds: float) -> Decision | None:
+        """A number of steps that ends within the budget, if the present one is off by more than the tolerance."""
+        if self._max_seconds is None:
+            return None
+        planned, target = self.num_steps, self.schedule.target_steps
+        slack = _TOLERANCE * self._max_seconds
+        end = seconds + self._pace.seconds(step, planned)
+        is_late = end > self._max_seconds + (slack if self.schedule.decisions else 0)
+        has_room = planned < target and end < self._max_seconds - slack
+        if not (is_late or has_room):
+            return None
+        landing = max(1, int(_LANDING * step))
+        fitting = self._pace.fitting(step, target, self._max_seconds - seconds)
+        num_steps = min(target, max(step + landing, fitting))
+        if num_steps == planned or (is_late and num_steps > planned):
+            return None
+        each = (end - seconds) / (planned - step)
+        would = f"{planned} steps would take {end / 60:.1f} of {self._max_seconds / 60:.1f} min"
+        return Decision(step, num_steps, each, seconds, f"{would}, at {each:.2f} s a step")
+
+    def _record(self, decisions: tuple[Decision, ...]) -> None:
+        """Write decisions, and only then let them take effect."""
+        document = {
+            "target_steps": self.schedule.target_steps,
+            "decisions": [asdict(decision) for decision in decisions],
+        }
+        with replacing(self._path) as target:
+            target.write(as_document(document).encode())
+            target.flush()
+            os.fsync(target.fileno())
+        self.schedule = replace(self.schedule, decisions=decisions)
+
+
+def take_up(run_dir: Path, schedule: Schedule, tokens: Sequence[int], max_minutes: float | None) -> StepPlan:
+    """The step plan of a run, where its newest checkpoint is.
+
+    Args:
+        run_dir: The folder of the run.
+        schedule: The schedule without decisions.
+        tokens: Of each step of the target in order, with padding.
+        max_minutes: Minutes of training at most; None for no budget.
+
+    Raises:
+        RefusedError: The checkpoint was written under other decisions than those on record.
+    """
+    checkpoint = newest_checkpoint(run_dir)
+    seconds = None if max_minutes is None else 60 * max_minutes
+    if checkpoint is None:
+        return StepPlan(run_dir / FILE, schedule, tokens, seconds)
+    state = json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
+    plan = StepPlan(run_dir / FILE, schedule, tokens, seconds, state["global_step"])
+    if state["max_steps"] != plan.num_steps:
+        found = f"the run has {plan.num_steps} steps, {checkpoint.name} was written in one of {state['max_steps']}"
+        raise RefusedError(f"{run_dir / FILE}: {found}. Put the file back, or begin anew with --force-restart.")
+    return plan

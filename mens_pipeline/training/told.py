@@ -1,0 +1,54 @@
+"""What a run plans and shows, in a line for people."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+_FEW_MINUTES: Final = 5
+
+
+def told_plan(plan: Mapping[str, Any]) -> str:
+    """A `plan` event: `118 of 150 steps, about 20 min; budget 20 min: 150 steps would take 25.4 of 20.0 min, ...`.
+
+    Args:
+        plan: Its payload.
+    """
+    planned, target, budget = plan["num_steps"], plan["target_steps"], plan["budget_seconds"]
+    steps = f"{planned} steps" if planned == target else f"{planned} of {target} steps"
+    limit = "" if budget is None else f"; budget {_minutes(budget)} min"
+    reason = "" if plan["reason"] is None else f": {plan['reason']}"
+    return f"{steps}, about {_minutes(plan['end_seconds'])} min{limit}{reason}"
+
+
+def told_kinds(kinds: Mapping[str, Mapping[str, float]]) -> str:
+    """What was shown of each kind, the most first: `task 45 % (63,000 tokens, 0.8 epochs), ...`.
+
+    Args:
+        kinds: What `Examples.kinds` gave.
+    """
+    return ", ".join(
+        f"{kind} {100 * counts['share']:.0f} % ({counts['tokens_shown']:,} tokens, {counts['epochs']:.1f} epochs)"
+        for kind, counts in sorted(kinds.items(), key=lambda item: (-item[1]["tokens_shown"], item[0]))
+    )
+
+
+def told_too_long(kinds: Mapping[str, Mapping[str, float]]) -> str:
+    """Rows of each kind that are too long: `task 12 rows (7 % of its tokens)`; nothing where there is none.
+
+    Args:
+        kinds: What `Examples.kinds` gave.
+    """
+    return ", ".join(
+        f"{kind} {counts['rows_too_long']} rows ({_share(counts['tokens_too_long'], counts['tokens'])} of its tokens)"
+        for kind, counts in sorted(kinds.items())
+        if counts["rows_too_long"]
+    )
+
+
+def _share(part: float, rest: float) -> str:
+    return f"{100 * part / (part + rest):.0f} %"
+
+
+def _minutes(seconds: float) -> str:
+    """Whole minutes, or tenths of one where there are few."""
+    minutes = seconds / 60
+    return f"{minutes:.1f}" if minutes < _FEW_MINUTES else f"{minutes:.0f}"

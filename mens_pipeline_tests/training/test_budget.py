@@ -1,0 +1,193 @@
+"""Runs with a time budget on machines whose speed a test decides: the real trainer on the tiny base."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mens_pipeline.training.job import ADAPTER, RESULT
+from mens_pipeline.training.prepare import PreparedRun
+from mens_pipeline.training.schedule import Decision
+from mens_pipeline.training.step_plan import StepPlan
+from mens_pipeline.training.telemetry_log import FILE, steps_of
+from mens_pipeline_tests.training.runs import prepared
+
+pytestmark = [
+    pytest.mark.usefixtures("own_signals"),
+    # The libraries warn of their own changes to come.
+    pytest.mark.filterwarnings("ignore"),
+]
+_TARGET = 24
+_MINUTES = 0.6
+_RECIPE: dict[str, Any] = {
+    "per_device_train_batch_size": 1,
+    "number": _TARGET,
+    "lora_dropout": 0.1,
+    "warmup_steps": 2,
+    "lr_scheduler_type": "linear",
+    "save_steps": 5,
+}
+
+
+class _Machine:
+    """A clock that goes on while the trainer takes a step, by as much as a test says."""
+
+    def __init__(self, seconds_of: Callable[[int], float]) -> None:
+        self.seconds_of = seconds_of
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class _KilledError(Exception):
+    """The process ends here."""
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> _Machine:
+    """A machine that takes a second for each step."""
+    from mens_pipeline.training.sft import PlannedTrainer  # noqa: PLC0415 - loads the deep learning stack
+
+    clock = _Machine(lambda _step: 1.0)
+    step_of = PlannedTrainer.training_step
+
+    def timed(trainer: Any, *arguments: Any, **named: Any) -> Any:
+        clock.now += clock.seconds_of(trainer.state.global_step + 1)
+        return step_of(trainer, *arguments, **named)
+
+    monkeypatch.setattr(PlannedTrainer, "training_step", timed)
+    return clock
+
+
+def _train(run: PreparedRun, machine: _Machine, at: int | None = None, do: Callable[[], None] | None = None) -> bool:
+    """Train; when the log tells of a step, something may happen."""
+    from mens_pipeline.training.train import train  # noqa: PLC0415 - loads the deep learning stack
+
+    def listen(line: dict[str, Any]) -> None:
+        if do is not None and line["event"] == "step" and line["payload"]["step"] == at:
+            do()
+
+    return train(run.job, listen, machine)
+
+
+def _killed() -> None:
+    raise _KilledError
+
+
+def _result(run: PreparedRun) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads((run.job.run_dir / RESULT).read_text())
+    return result
+
+
+def _weights(run: PreparedRun) -> bytes:
+    return (run.job.run_dir / ADAPTER / "adapter_model.safetensors").read_bytes()
+
+
+def _rates(run: PreparedRun) -> list[float]:
+    return [step["learning_rate"] for step in steps_of(run.job.run_dir / FILE)]
+
+
+def test_a_fast_machine_gives_what_no_budget_gives(tiny_base: Path, tmp_path: Path, machine: _Machine) -> None:
+    """Bit for bit."""
+    free, fast = (prepared(tiny_base, tmp_path / str(m), max_minutes=m, **_RECIPE) for m in (None, _MINUTES))
+    for run in (free, fast):
+        assert _train(run, machine)
+
+    assert _weights(free) == _weights(fast)
+    assert _result(fast)["plan"] == {"target_steps": 24, "budget_seconds": 36, "decisions": []}
+    assert _result(fast)["num_steps"] == _TARGET
+
+
+@pytest.mark.parametrize(
+    ("seconds_of", "num_steps"),
+    [(lambda _step: 3.0, 12), (lambda step: 1.5 if step <= 12 else 3.0, 18), (lambda step: 3.0 if step < 6 else 1, 24)],
+    ids=["slow", "slower in mid-run", "faster in mid-run"],
+)
+def test_the_rate_comes_down_to_zero_where_the_budget_ends(
+    tiny_base: Path, tmp_path: Path, machine: _Machine, seconds_of: Callable[[int], float], num_steps: int
+) -> None:
+    """As many steps as fit into 36 s, within the tolerance; every decision is told, and stands in the result."""
+    machine.seconds_of = seconds_of
+    run = prepared(tiny_base, tmp_path, max_minutes=_MINUTES, **_RECIPE)
+    assert _train(run, machine)
+    result, rates = _result(run), _rates(run)
+    lines = [json.loads(line) for line in (run.job.run_dir / FILE).read_text().splitlines()]
+    decisions = result["plan"]["decisions"]
+    last = decisions[-1]
+    told = [line["payload"] for line in lines if line["event"] == "plan" and line["payload"]["reason"]]
+
+    assert result["num_steps"] == len(rates) == last["num_steps"]
+    assert abs(result["num_steps"] - num_steps) <= 1
+    assert result["seconds"] <= 1.03 * 36 + 3
+    assert 0 < rates[0] < rates[1] < max(rates)
+    assert all(before >= after > 0 for before, after in pairwise(rates[3:]))
+    assert rates[-1] == pytest.approx(rates[last["step"]] / (last["num_steps"] - last["step"]))
+    assert [(event["step"], event["num_steps"], event["reason"]) for event in told] == [
+        (decision["step"], decision["num_steps"], decision["reason"]) for decision in decisions
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("at", "end"), [(3, "killed"), (11, "killed"), (15, "killed"), (9, "asked"), (14, "asked")])
+def test_an_interrupted_run_ends_as_if_it_had_never_stopped(  # noqa: PLR0913, PLR0917 - what is varied
+    tiny_base: Path, tmp_path: Path, machine: _Machine, monkeypatch: pytest.MonkeyPatch, at: int, end: str
+) -> None:
+    """Before, between and after its decisions, and given these: the same adapter, bit for bit."""
+    machine.seconds_of = lambda step: 1.5 if step <= 7 else 3.0 if step <= 13 else 1.2
+    run = prepared(tiny_base, tmp_path / "stopped", max_minutes=_MINUTES, **_RECIPE)
+    if end == "killed":
+        with pytest.raises(_KilledError):
+            _train(run, machine, at, _killed)
+    else:
+        assert not _train(run, machine, at - 1, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    assert _train(run, machine)
+    decisions = {decision["step"]: Decision(**decision) for decision in _result(run)["plan"]["decisions"]}
+    assert len(decisions) >= 2
+
+    monkeypatch.setattr(StepPlan, "_is_measured", lambda _plan, _seconds: True)
+    monkeypatch.setattr(StepPlan, "_decision", lambda _plan, step, _seconds: decisions.get(step))
+    whole = prepared(tiny_base, tmp_path / "whole", max_minutes=_MINUTES, **_RECIPE)
+    assert _train(whole, machine)
+    assert _rates(whole) == _rates(run)
+    assert _weights(whole) == _weights(run)
+
+
+def test_a_run_that_was_killed_after_its_last_step_trains_no_other(
+    tiny_base: Path, tmp_path: Path, machine: _Machine
+) -> None:
+    """Its last checkpoint is at the step that was decided, before the target."""
+    machine.seconds_of = lambda _step: 3.0
+    run = prepared(tiny_base, tmp_path, max_minutes=_MINUTES, **_RECIPE)
+    assert _train(run, machine)
+    weights, result = _weights(run), _result(run)
+    (run.job.run_dir / RESULT).unlink()
+    (run.job.run_dir / ADAPTER / "adapter_model.safetensors").unlink()
+    assert _train(run, machine)
+
+    assert _weights(run) == weights
+    assert _result(run)["num_steps"] == result["num_steps"] == 12
+    assert _result(run)["train_loss"] == result["train_loss"]
+
+
+def test_next_to_no_time_still_gives_an_adapter(tiny_base: Path, tmp_path: Path, machine: _Machine) -> None:
+    """Two steps, however seldom lines of telemetry are written."""
+    run = prepared(tiny_base, tmp_path, max_minutes=1e-6, logging_steps=100, save_steps=100, num_train_epochs=5)
+    assert _train(run, machine)
+
+    assert _result(run)["num_steps"] == 2
+    assert [(step["step"], step["num_updates"]) for step in steps_of(run.job.run_dir / FILE)] == [(2, 2)]
+
+
+def test_one_step_trains(tiny_base: Path, tmp_path: Path, machine: _Machine) -> None:
+    """Whatever warmup the recipe asks for, the first step has a rate above 0."""
+    run = prepared(tiny_base, tmp_path, max_steps=1, warmup_steps=10)
+    assert _train(run, machine)
+
+    assert _rates(run) == [pytest.approx(1e-2)]
+    assert _result(run)["num_changed_matrices"] > 0

@@ -1,0 +1,167 @@
+"""How many steps fit into a budget, on machines of any speed."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.training.job import CHECKPOINTS, COMPLETE
+from mens_pipeline.training.schedule import Schedule
+from mens_pipeline.training.step_plan import FILE, StepPlan, take_up
+
+_TARGET = 150
+_BUDGET = 1200.0
+
+
+def _plan(
+    folder: Path, budget: float | None = _BUDGET, resumed_at: int = 0, tokens: list[int] | None = None
+) -> StepPlan:
+    return StepPlan(
+        folder / FILE, Schedule(_TARGET, 5, "linear"), tokens or [940] * _TARGET, budget, resumed_at=resumed_at
+    )
+
+
+def _run(plan: StepPlan, lap_of: Callable[[int], float], seconds: float = 0.0, first: int = 0) -> tuple[int, float]:
+    """Take steps to the end, each as long as a machine takes for it; their number and all seconds."""
+    step = first
+    while step < plan.num_steps:
+        step += 1
+        seconds += lap_of(step)
+        plan.measure(step, lap_of(step), seconds)
+    return step, seconds
+
+
+def test_a_fast_machine_takes_all_steps(tmp_path: Path) -> None:
+    """Nothing is decided, and nothing is written."""
+    plan = _plan(tmp_path)
+
+    assert _run(plan, lambda _step: 3.6) == pytest.approx((_TARGET, 540))
+    assert plan.account() == {"target_steps": 150, "budget_seconds": 1200.0, "decisions": []}
+    assert not (tmp_path / FILE).exists()
+
+
+def test_a_slow_machine_takes_as_many_as_fit(tmp_path: Path) -> None:
+    """Decided once, after five steps; the file says why."""
+    plan = _plan(tmp_path)
+
+    assert _run(plan, lambda _step: 12.0) == pytest.approx((100, 1200))
+    (decision,) = json.loads((tmp_path / FILE).read_text())["decisions"]
+    assert decision == {
+        "step": 5,
+        "num_steps": 100,
+        "seconds": 60.0,
+        "seconds_per_step": pytest.approx(12),
+        "reason": "150 steps would take 30.0 of 20.0 min, at 12.00 s a step",
+    }
+
+
+@pytest.mark.parametrize("at", [1, 4, 20, 70, 99, 110])
+@pytest.mark.parametrize(("before", "after"), [(7.5, 15.0), (7.5, 30.0), (12.0, 6.0), (12.0, 24.0), (9.0, 3.0)])
+def test_a_machine_that_changes_speed_ends_in_time(tmp_path: Path, at: int, before: float, after: float) -> None:
+    """Twice, four times as slow, twice or three times as fast from some step on: it uses its budget and keeps to it."""
+    plan = _plan(tmp_path)
+    steps, seconds = _run(plan, lambda step: before if step <= at else after)
+
+    assert seconds <= 1.03 * _BUDGET + 2 * max(before, after)
+    assert steps == _TARGET or seconds >= 0.97 * _BUDGET - max(before, after)
+
+
+def test_steps_come_back_when_there_is_room_again(tmp_path: Path) -> None:
+    """Another process ends: the target is within reach again, and not exceeded."""
+    plan = _plan(tmp_path)
+    steps, seconds = _run(plan, lambda step: 16.0 if step <= 20 else 4.0)
+    planned = [decision["num_steps"] for decision in plan.account()["decisions"]]
+
+    assert (steps, seconds) == (_TARGET, 20 * 16 + 130 * 4)
+    assert planned[0] == 75
+    assert planned[-1] == _TARGET
+
+
+def test_one_pause_is_no_change_of_speed(tmp_path: Path) -> None:
+    """A minute in which the machine stood still is gone, and the steps after it take as long as those before."""
+    plan = _plan(tmp_path)
+    steps, _ = _run(plan, lambda step: 60.0 if step == 50 else 7.8)
+
+    assert steps == (1200 - 60 + 7.8) // 7.8
+    assert len(plan.account()["decisions"]) == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_restless_machines_keep_to_the_budget(tmp_path: Path, seed: int) -> None:
+    """Steps of any length between four and twenty seconds, now mostly fast, now mostly slow."""
+    random = Random(seed)  # noqa: S311 - a reproducible machine, no secret
+    laps = [random.uniform(4, 20) * (1 if step // 25 % 2 else 0.6) for step in range(_TARGET)]
+    plan = _plan(tmp_path)
+    steps, seconds = _run(plan, lambda step: laps[step - 1])
+
+    assert seconds <= 1.03 * _BUDGET + 20
+    assert steps == _TARGET or seconds >= 0.9 * _BUDGET
+
+
+def test_time_goes_by_tokens(tmp_path: Path) -> None:
+    """The first half has small steps, the second large ones: known from the beginning."""
+    tokens = [500] * 75 + [1500] * 75
+    plan = _plan(tmp_path, tokens=tokens)
+    steps, seconds = _run(plan, lambda step: tokens[step - 1] / 100)
+
+    assert (steps, seconds) == pytest.approx((75 + 55, 1200))
+    assert [decision["step"] for decision in plan.account()["decisions"]] == [5]
+
+
+def test_without_a_budget_nothing_depends_on_time(tmp_path: Path) -> None:
+    """What it will take is told all the same, once."""
+    plan = _plan(tmp_path, budget=None)
+    told = [plan.measure(step, 1000.0, 1000.0 * step) for step in range(1, _TARGET + 1)]
+
+    assert [step for step, event in enumerate(told, start=1) if event] == [5]
+    assert told[4] == {
+        "step": 5,
+        "num_steps": 150,
+        "target_steps": 150,
+        "seconds_per_step": pytest.approx(1000),
+        "seconds": 5000.0,
+        "end_seconds": pytest.approx(150_000),
+        "budget_seconds": None,
+        "reason": None,
+    }
+    assert plan.num_steps == _TARGET
+
+
+def test_a_budget_that_is_used_up_ends_with_a_landing(tmp_path: Path) -> None:
+    """Two of a hundred steps more, in which the rate comes down, though the machine all but stopped."""
+    plan = _plan(tmp_path)
+    steps, _ = _run(plan, lambda step: 8.0 if step < 110 else 2000.0)
+
+    assert steps == 112
+    assert plan.schedule.factor(111) > 0
+    assert plan.schedule.factor(112) == 0
+
+
+def test_a_run_that_goes_on_takes_back_what_came_after_its_checkpoint(tmp_path: Path) -> None:
+    """The steps that a decision rests on are taken back, and so is it; the file says what holds."""
+    before = _plan(tmp_path)
+    _run(before, lambda step: 12.0 if step <= 40 else 24.0)
+    made = before.account()["decisions"]
+    after = _plan(tmp_path, resumed_at=30)
+
+    assert len(made) > 1
+    assert after.account()["decisions"] == made[:1] == json.loads((tmp_path / FILE).read_text())["decisions"]
+    assert after.num_steps == 100
+    assert not after.is_over
+    assert _run(after, lambda _step: 12.0, 30 * 12.0, 30) == pytest.approx((100, 1200))
+
+
+def test_a_checkpoint_of_other_decisions_is_refused(tmp_path: Path) -> None:
+    """Without its decisions a run would go on with another rate than it had."""
+    checkpoint = tmp_path / CHECKPOINTS / "checkpoint-30"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / COMPLETE).touch()
+    (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": 30, "max_steps": 100}))
+
+    with pytest.raises(
+        RefusedError, match=r"steps.json: the run has 150 steps, checkpoint-30 was written in one of 100"
+    ):
+        take_up(tmp_path, Schedule(_TARGET, 5, "linear"), [1] * _TARGET, 20)

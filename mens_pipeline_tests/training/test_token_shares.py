@@ -1,0 +1,213 @@
+"""Kinds of rows by their shares of the shown tokens, wherever a run ends."""
+
+from collections import Counter
+from itertools import accumulate, pairwise
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mens_pipeline.training.examples import Example, Examples
+from mens_pipeline.training.plan import Plan, plan_run
+from mens_pipeline.training.recipe import Recipe
+from mens_pipeline.training.token_shares import MOST_PASSES, shares_of
+from mens_pipeline.training.told import told_kinds, told_too_long
+
+_CHECKED = settings(max_examples=60, deadline=None, derandomize=True)
+_SIZES = {"max_length": 256, "max_tokens_per_batch": 1024, "per_device_train_batch_size": 64, "num_train_epochs": 1}
+_SIZES |= {"gradient_accumulation_steps": 1}
+
+
+def _rows(seed: int = 0, **counts: int) -> list[Example]:
+    """So many rows of each kind; each kind has lengths and difficulties of its own."""
+    random = Random(seed)  # noqa: S311 - reproducible rows, no secret
+    rows = []
+    for number, (kind, count) in enumerate(counts.items()):
+        for _ in range(count):
+            length = random.randint(20 + 40 * number, 100 + 50 * number)
+            category = random.choice(("function", "function", "table", "actor"))
+            rows.append(Example((0,) * length, (), random.randint(1, 9), category, 1.0, kind))
+    random.shuffle(rows)
+    return rows
+
+
+def _tokens(rows: list[Example], batch: tuple[int, ...]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for row in batch:
+        counts[rows[row].kind] += len(rows[row])
+    return counts
+
+
+def _shares(rows: list[Example], plan: Plan) -> dict[str, float]:
+    shown = sum((_tokens(rows, batch) for batch in plan.batches), Counter[str]())
+    return {kind: count / shown.total() for kind, count in shown.items()}
+
+
+def _counted(rows: list[Example], wanted: dict[str, float]) -> list[tuple[str, float, int]]:
+    counts = Counter(row.kind for row in rows)
+    return [(kind, share, counts[kind]) for kind, share in wanted.items()]
+
+
+_NAMED = st.dictionaries(st.sampled_from(("task", "repair", "raw")), st.floats(0, 0.33), max_size=3)
+
+
+@given(st.tuples(*[st.integers(150, 900)] * 4), _NAMED, st.integers(0, 99), st.booleans())
+@_CHECKED
+def test_every_beginning_of_a_run_has_the_shares(
+    counts: tuple[int, ...],
+    named: dict[str, float],
+    seed: int,
+    curriculum: bool,  # noqa: FBT001 - drawn
+) -> None:
+    """Of tokens, up to what a window holds of a kind; as long as no kind was shown as often as it may be."""
+    rows = _rows(seed, **dict(zip(("vox_codegen", "task", "repair", "raw"), counts, strict=True)))
+    kinds = sorted({row.kind for row in rows})
+    named = named or {"task": 0.3}
+    recipe = Recipe(
+        **_SIZES,
+        token_shares=named,
+        seed=seed,
+        curriculum=curriculum,
+        curriculum_max_difficulty=(9,),
+        category_alpha=0.6,
+    )
+    plan = plan_run(rows, recipe)
+    there = {kind: sum(len(row) for row in rows if row.kind == kind) for kind in kinds}
+    wanted = shares_of(there, named)
+    whole = sum(there.values())
+    is_bounded = any(share * whole > MOST_PASSES * there[kind] for kind, share in wanted.items())
+    mean = 1 / sum(share / (there[kind] / number) for kind, share, number in _counted(rows, wanted) if share)
+    window = 400 * mean
+    beginnings = list(accumulate((_tokens(rows, batch) for batch in plan.batches), lambda done, more: done + more))
+
+    if not is_bounded:
+        for beginning in beginnings:
+            for kind in kinds:
+                expected = wanted[kind] * beginning.total()
+                assert abs(beginning[kind] - expected) <= wanted[kind] * window + 2 * max(map(len, rows))
+        for kind in kinds:
+            assert beginnings[-1][kind] == pytest.approx(wanted[kind] * whole, abs=max(map(len, rows)))
+
+
+@pytest.mark.parametrize("num_steps", [20, 50, 80, 118, 150])
+def test_a_short_run_shows_what_a_long_one_shows(num_steps: int) -> None:
+    """In the sizes of `cpu_demo`: within three points of every share from 50 steps on, five before."""
+    rows = _rows(vox_codegen=1500, task=600, mutation=200, repair=150, raw=60)
+    named = {"task": 0.45, "raw": 0.1, "repair": 0.05}
+    plan = plan_run(rows, Recipe(**_SIZES, token_shares=named, max_steps=num_steps))
+    found = _shares(rows, plan)
+
+    assert plan.num_steps == num_steps
+    for kind, share in named.items():
+        assert found[kind] == pytest.approx(share, abs=0.03 if num_steps >= 50 else 0.05)
+    assert sum(found.values()) - sum(found[kind] for kind in named) == pytest.approx(0.4, abs=0.05)
+
+
+def test_little_is_padding() -> None:
+    """Windows hold enough rows to find some of like length; micro-batches are nearly full."""
+    rows = _rows(vox_codegen=1500, task=600, repair=150)
+    plan = plan_run(rows, Recipe(**_SIZES, token_shares={"task": 0.45}))
+    shown = sum(len(rows[row]) for batch in plan.batches for row in batch)
+    padded = sum(len(batch) * max(len(rows[row]) for row in batch) for batch in plan.batches)
+
+    assert shown / padded > 0.95
+    assert padded / len(plan.batches) > 0.9 * 1024 * 0.95
+
+
+def test_a_kind_that_runs_out_begins_anew_up_to_a_bound() -> None:
+    """Each row as often as the others of its kind; never more than four times an epoch."""
+    rows = _rows(vox_codegen=800, task=40, raw=4)
+    plan = plan_run(rows, Recipe(**_SIZES, token_shares={"task": 0.25, "raw": 0.3}))
+    often = Counter(row for batch in plan.batches for row in batch)
+    task = [often[row] for row, example in enumerate(rows) if example.kind == "task"]
+    raw = [often[row] for row, example in enumerate(rows) if example.kind == "raw"]
+
+    assert max(task) - min(task) <= 1 < min(task)
+    assert set(raw) == {MOST_PASSES}
+
+
+def test_what_an_epoch_leaves_out_comes_in_the_next() -> None:
+    """A kind with half of its own share is seen once in two epochs."""
+    rows = _rows(vox_codegen=300, task=300)
+    there = {kind: sum(len(row) for row in rows if row.kind == kind) for kind in ("task", "vox_codegen")}
+    half = there["vox_codegen"] / sum(there.values()) / 2
+    plan = plan_run(rows, Recipe(**{**_SIZES, "num_train_epochs": 2}, token_shares={"vox_codegen": half}))
+    often = Counter(row for batch in plan.batches for row in batch if rows[row].kind == "vox_codegen")
+
+    assert len(often) >= 298
+    assert max(often.values()) <= 2
+    assert sum(often.values()) == pytest.approx(300, abs=2)
+
+
+def test_easy_rows_of_every_kind_come_first_in_a_curriculum() -> None:
+    """From window to window, kind by kind."""
+    rows = _rows(vox_codegen=1500, task=600)
+    recipe = Recipe(**_SIZES, token_shares={"task": 0.5}, curriculum=True, curriculum_max_difficulty=(9,))
+    plan = plan_run(rows, recipe)
+    for kind in ("vox_codegen", "task"):
+        shown = [rows[row].difficulty for batch in plan.batches for row in batch if rows[row].kind == kind]
+        quarters = [sum(shown[n * len(shown) // 4 :][: len(shown) // 4]) for n in range(4)]
+        assert all(before < after for before, after in pairwise(quarters))
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ({}, {"a": 0.3, "b": 0.1, "c": 0.6}),
+        ({"a": 0.5}, {"a": 0.5, "b": 0.5 / 7, "c": 0.5 * 6 / 7}),
+        ({"a": 0.5, "missing": 0.2}, {"a": 0.625, "b": 0.375 / 7, "c": 0.375 * 6 / 7}),
+        ({"a": 0.5, "b": 0.5}, {"a": 0.5, "b": 0.5, "c": 0}),
+        ({"c": 0}, {"a": 0.75, "b": 0.25, "c": 0}),
+        ({"a": 0.2, "b": 0.2, "c": 0.1}, {"a": 0.4, "b": 0.4, "c": 0.2}),
+        ({"a": 0, "b": 0, "c": 0}, {"a": 0, "b": 0, "c": 0}),
+    ],
+)
+def test_kinds_without_a_share_share_the_rest_by_their_size(
+    named: dict[str, float], expected: dict[str, float]
+) -> None:
+    """What is asked for a kind that is not there, or for nobody, goes to all in proportion."""
+    assert shares_of({"a": 300, "b": 100, "c": 600}, named) == pytest.approx(expected)
+
+
+def test_the_account_by_kind_adds_up() -> None:
+    """Rows there, shown and too long; the most shown comes first in the line for people."""
+    rows = [Example((0,) * length, (), 5, "function", 1.0, kind) for kind, length in (("a", 10), ("a", 30), ("b", 20))]
+    kinds = Examples(train=rows, too_long={"a": (1, 60), "c": (2, 900)}, seen=6).kinds([(0, 2), (2,)])
+
+    assert kinds == {
+        "b": {
+            "rows": 1,
+            "tokens": 20,
+            "rows_too_long": 0,
+            "tokens_too_long": 0,
+            "rows_shown": 2,
+            "tokens_shown": 40,
+            "share": 0.8,
+            "epochs": 2.0,
+        },
+        "a": {
+            "rows": 2,
+            "tokens": 40,
+            "rows_too_long": 1,
+            "tokens_too_long": 60,
+            "rows_shown": 1,
+            "tokens_shown": 10,
+            "share": 0.2,
+            "epochs": 0.25,
+        },
+        "c": {
+            "rows": 0,
+            "tokens": 0,
+            "rows_too_long": 2,
+            "tokens_too_long": 900,
+            "rows_shown": 0,
+            "tokens_shown": 0,
+            "share": 0.0,
+            "epochs": 0.0,
+        },
+    }
+    assert told_kinds(kinds) == (
+        "b 80 % (40 tokens, 2.0 epochs), a 20 % (10 tokens, 0.2 epochs), c 0 % (0 tokens, 0.0 epochs)"
+    )
+    assert told_too_long(kinds) == "a 1 rows (60 % of its tokens), c 2 rows (100 % of its tokens)"
