@@ -128,6 +128,7 @@ def _pair(folder: str, task: BenchmarkTask) -> TrainingPair:
         rating=5,
         difficulty=difficulty(module),
         source=source,
+        tests=task.tests,
     )
 
 

@@ -27,7 +27,7 @@ from mens_pipeline.training.telemetry_log import FILE, steps_of
 KIND: Final = "benchmark_gate"
 PAGE: Final = "report.html"
 
-_MAKERS: Final = ("gate.py", "power.py", "receipt.py", "policy.py", "report/*.py")
+_MAKERS: Final = ("gate.py", "power.py", "receipt.py", "policy.py", "statistics.py", "report/*.py")
 """The files that decide what a verdict says."""
 
 

@@ -1,17 +1,19 @@
 """Answers of a model, many at once. For a generation process alone.
 
-A row leaves its batch as soon as it has ended, and draws its tokens from a generator of its own: what a model answers
-to a request does not depend on what else is asked.
+A row leaves as soon as it has ended, and the next one takes its place; each draws its tokens from a generator of its
+own: what a model answers to a request does not depend on what else is asked.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from transformers import DynamicCache
 
 from mens_pipeline.evaluation.generation import Decoding
-from mens_pipeline.evaluation.kv_cache import reserved_cache, without
+from mens_pipeline.evaluation.kv_cache import Slots, reserved_cache, sees_everything, without
 from mens_pipeline.evaluation.sampling import Sampler
 
 
@@ -60,9 +62,94 @@ def decode(
         done: Takes each row when its answer has ended.
     """
     ordered = sorted(rows, key=lambda row: (-len(row.prompt), row.name, row.sample))
+    config = model.config.get_text_config()
     with torch.inference_mode():
-        for batch in _batches(ordered, decoding):
-            _decode_batch(model, batch, vocabulary, decoding, done)
+        if not sees_everything(config):
+            for batch in _batches(ordered, decoding):
+                _decode_batch(model, batch, vocabulary, decoding, done)
+        elif rows:
+            for band in _bands(ordered, decoding):
+                _decode_band(model, band, vocabulary, decoding, done)
+
+
+def _bands(rows: Sequence[Row], decoding: Decoding) -> Iterator[list[Row]]:
+    """Rows of like length: each row of a band would fit at least half of the room that its longest row reserves."""
+    band: list[Row] = []
+    for row in rows:
+        if band and 2 * (len(row.prompt) + decoding.max_new_tokens) < len(band[0].prompt) + decoding.max_new_tokens:
+            yield band
+            band = []
+        band.append(row)
+    yield band
+
+
+def _decode_band(
+    model: Any, rows: Sequence[Row], vocabulary: Vocabulary, decoding: Decoding, done: Callable[[Row], None]
+) -> None:
+    """Answer rows, as many at a time as fit; the place of one that ends is filled at once."""
+    num_positions = len(rows[0].prompt) + decoding.max_new_tokens
+    num_rows = max(1, decoding.batch_tokens // num_positions)
+    slots = Slots(model.config.get_text_config(), num_positions, num_rows, model.device)
+    prompts, waiting = _PromptReader(model), deque(rows)
+    going: list[tuple[Row, Sampler]] = []
+
+    def takes(row: Row, sampler: Sampler, scores: torch.Tensor) -> bool:
+        """Write the next token of a row; whether it goes on."""
+        row.tokens.append(sampler.choose(scores))
+        row.stopped = row.tokens[-1] in vocabulary.stop
+        if row.stopped or len(row.tokens) >= decoding.max_new_tokens:
+            done(row)
+            return False
+        return True
+
+    while waiting or going:
+        while waiting and len(going) < num_rows:
+            row, sampler = waiting[0], _sampler(waiting.popleft(), decoding)
+            if takes(row, sampler, prompts.read(row.prompt)):
+                slots.add(prompts.cache)
+                going.append((row, sampler))
+        if not going:
+            continue
+        output = model(
+            input_ids=torch.tensor([[row.tokens[-1]] for row, _ in going], device=model.device),
+            attention_mask=slots.mask(),
+            position_ids=slots.lengths[:, None],
+            past_key_values=slots.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        slots.lengths += 1
+        scores = output.logits[:, -1].float()
+        gone = [place for place, (row, sampler) in enumerate(going) if not takes(row, sampler, scores[place])]
+        if gone:
+            staying = without(len(going), gone)
+            slots.keep(staying)
+            going = [going[place] for place in staying]
+
+
+class _PromptReader:
+    """Reads prompts one by one; what the next one has in common with the one before is not read again."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._ids: tuple[int, ...] = ()
+        self.cache = DynamicCache(config=model.config.get_text_config())
+
+    def read(self, ids: tuple[int, ...]) -> torch.Tensor:
+        """The scores of the token behind a prompt; its keys and values are then in `cache`."""
+        pairs = enumerate(zip(ids[:-1], self._ids, strict=False))
+        shared = next((place for place, (new, old) in pairs if new != old), min(len(ids) - 1, len(self._ids)))
+        self.cache.crop(shared - len(self._ids))
+        output = self._model(
+            input_ids=torch.tensor([ids[shared:]], device=self._model.device),
+            position_ids=torch.arange(shared, len(ids), device=self._model.device)[None],
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        self._ids = ids
+        scores: torch.Tensor = output.logits[0, -1].float()
+        return scores
 
 
 def _batches(rows: Sequence[Row], decoding: Decoding) -> Iterator[list[Row]]:

@@ -1,11 +1,15 @@
 """An evaluation as an artifact: figures, documents and every judged answer of base and adapter."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import mens_pipeline.language
+from mens_pipeline.corpus.heldout_in_training import refuse_trained_heldout
+from mens_pipeline.corpus.heldout_split import FAMILIES
 from mens_pipeline.corpus.jsonl import read_models, read_pairs, write_jsonl
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.errors import RefusedError
@@ -15,11 +19,15 @@ from mens_pipeline.evaluation.evaluate import (
     ChampionAnswers,
     Evaluation,
     evaluate_answers,
+    judge_all,
     local_report,
     pass_at_k_report,
+    with_sound_tests,
 )
+from mens_pipeline.evaluation.few_shot import FewShot
 from mens_pipeline.evaluation.generation import ANSWERS, Answer
 from mens_pipeline.evaluation.history import rival_of
+from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.prepare import KIND as GENERATIONS
 from mens_pipeline.evaluation.prepare import (
     Conditions,
@@ -34,17 +42,21 @@ from mens_pipeline.evaluation.results import (
     LOCAL_REPORT,
     PASS_AT_K,
     RESULTS,
+    AnsweringModel,
     JudgedAnswer,
+    Progress,
     Subject,
 )
-from mens_pipeline.evaluation.tasks import Suite, Task, benchmark_tasks, heldout_tasks
+from mens_pipeline.evaluation.scores import Scores, scores_of_model
+from mens_pipeline.evaluation.tasks import Suite, Task, benchmark_tasks, family_tasks, heldout_tasks
 from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
 
 KIND: Final = "eval_results"
+TRIAL: Final = "trial_answers.jsonl"
 
 _MAKERS: Final = (
-    *("answer_code.py", "evaluate.py", "execution.py", "judge.py", "results.py", "scores.py", "statistics.py"),
-    *("tasks.py", "requirements/*.py"),
+    *("answer_code.py", "evaluate.py", "execution.py", "few_shot.py", "judge.py", "results.py", "scores.py"),
+    *("statistics.py", "tasks.py", "requirements/*.py"),
 )
 """The files that decide what is said of an answer."""
 
@@ -58,12 +70,20 @@ class Examination:
         heldout_sha256: Of the held-out pairs, hexadecimal.
         benchmark: The benchmark; None when it is left out.
         num_too_long: Tasks that are left out because not even their reference fits into an answer.
+        num_tests_dropped: Tasks without the hidden tests that they had, because their reference fails them.
+        few_shot: What the base is asked with examples in its prompt, if it is.
+        families: Synthetic tasks that the adapter alone is asked.
+        families_sha256: Of the file they stand in, hexadecimal; None without one.
     """
 
     tasks: tuple[Task, ...]
     heldout_sha256: str
     benchmark: Benchmark | None
     num_too_long: int = 0
+    num_tests_dropped: int = 0
+    few_shot: FewShot | None = None
+    families: tuple[Task, ...] = ()
+    families_sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,39 +107,69 @@ class Generations:
         base: The base model alone.
         adapter: With the adapter that is judged.
         champion: With the adapter that is in use, if there is one.
+        few_shot: The base with examples in its prompt, if it is asked.
+        families: The adapter, asked synthetic tasks, if there are any.
     """
 
     base: PreparedGeneration
     adapter: PreparedGeneration
     champion: Champion | None
+    few_shot: PreparedGeneration | None
+    families: PreparedGeneration | None
 
 
-def examination(heldout: Path, benchmark: Benchmark | None, fits: Callable[[str], bool]) -> Examination:
-    """What models are asked: held-out code, and the benchmark if there is one.
+def examination(
+    heldout: Path,
+    train: Path,
+    benchmark: Benchmark | None,
+    fits: Callable[[str], bool],
+    num_family_tasks: int = 0,
+) -> Examination:
+    """What models are asked: held-out code, the benchmark if there is one, and synthetic tasks beside these.
 
     Args:
-        heldout: Held-out pairs, JSON lines.
+        heldout: Held-out pairs, JSON lines. Beside them may lie synthetic tasks in a file `families.jsonl`.
+        train: The train set of the adapter; where it is gone, whether it holds any of them cannot be told.
         benchmark: The benchmark.
         fits: Whether a text is short enough for an answer; a task whose reference is not can only be failed.
+        num_family_tasks: Synthetic tasks of each suite at most.
 
     Raises:
         SourceNotFoundError: The file is not there.
-        RefusedError: It holds a row that is no pair, or no code at all.
+        RefusedError: It holds a row that is no pair, no code at all, or something that was trained on.
+        ConfigurationError: Hidden tests of a pair are rejected by the front end.
     """
-    tasks = heldout_tasks(read_pairs(heldout))
+    if train.is_file():
+        refuse_trained_heldout(heldout, train)
+    tasks, num_tests_dropped = with_sound_tests(heldout_tasks(read_pairs(heldout)))
     if not tasks:
         raise RefusedError(f"{heldout}: no held-out code. Raise split.heldout_share in config/pipeline.yaml.")
     bench = benchmark_tasks(benchmark) if benchmark is not None else ()
     short = tuple(task for task in (*tasks, *bench) if fits(task.reference))
     if not any(task.suite is Suite.HELDOUT for task in short):
         raise RefusedError(f"{heldout}: no answer fits the limit. Raise max_new_tokens in config/evaluation.yaml.")
-    return Examination(short, digest_of(heldout), benchmark, len(tasks) + len(bench) - len(short))
+    path = heldout.with_name(FAMILIES)
+    is_asked = num_family_tasks > 0 and path.is_file()
+    families, num_unsound = with_sound_tests(_families(path, fits, num_family_tasks) if is_asked else ())
+    return Examination(
+        short,
+        digest_of(heldout),
+        benchmark,
+        num_too_long=len(tasks) + len(bench) - len(short),
+        num_tests_dropped=num_tests_dropped + num_unsound,
+        families=tuple(task for task in families if task.tests is not None),
+        families_sha256=digest_of(path) if is_asked else None,
+    )
+
+
+def _families(path: Path, fits: Callable[[str], bool], number: int) -> tuple[Task, ...]:
+    return family_tasks((pair for pair in read_pairs(path) if fits(pair.response)), number)
 
 
 def prepare_generations(
     run: Path, exam: Examination, conditions: Conditions, store: ArtifactStore, work: str
 ) -> Generations:
-    """The generations of base, adapter and champion.
+    """The generations of base, adapter and champion, and of the base with examples in its prompt.
 
     Args:
         run: The folder with `adapter/` and its training manifest.
@@ -132,31 +182,44 @@ def prepare_generations(
         RefusedError: The run is not complete, or its base is not what it was trained on.
     """
 
-    def prepared(role: str, model: Model, folder: Path) -> PreparedGeneration:
+    def prepared(
+        role: str, model: Model, folder: Path, tasks: Sequence[Task], system_prompt: str | None = None
+    ) -> PreparedGeneration:
         run_dir = store.root / GENERATIONS / f".work-{work}-{role}"
-        return prepare_generation(model, folder, exam.tasks, conditions, run_dir)
+        return prepare_generation(
+            model, folder, tasks, conditions, run_dir, label=role.replace("_", " "), system_prompt=system_prompt
+        )
 
-    base, adapter = prepared("base", "base", run), prepared("adapter", "adapter", run)
-    rival = rival_of(store, adapter.inputs["adapter_sha256"])
-    champion = Champion(rival.key, prepared("champion", "adapter", rival.path)) if rival is not None else None
-    return Generations(base, adapter, champion)
+    adapter = prepared("adapter", "adapter", run, exam.tasks)
+    rival, few, families = rival_of(store, adapter.inputs["adapter_sha256"]), exam.few_shot, exam.families
+    champion = prepared("champion", "adapter", rival.path, exam.tasks) if rival is not None else None
+    return Generations(
+        base=prepared("base", "base", run, exam.tasks),
+        adapter=adapter,
+        champion=Champion(rival.key, champion) if rival is not None and champion is not None else None,
+        few_shot=prepared("base_with_examples", "base", run, few.tasks, few.prompt) if few is not None else None,
+        families=prepared("adapter_on_synthetic_tasks", "adapter", run, families) if families else None,
+    )
 
 
-def build_eval_results(
+def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
     exam: Examination,
-    generations: Generations,
+    generations: Sequence[Generations],
     manifest: Mapping[str, Any],
     store: ArtifactStore,
     launch: Callable[[PreparedGeneration], int],
+    *,
+    progress: Progress,
 ) -> tuple[Artifact, bool]:
     """Let all models answer and judge what they wrote, unless the very same was done before and is as it was.
 
     Args:
-        exam: What they are asked.
-        generations: Which models.
+        exam: What they were asked so far.
+        generations: Which models, of each round; together they are asked what the exam asks.
         manifest: The training manifest of the adapter.
         store: Where answers and figures are kept.
         launch: Runs a generation process and returns its exit code.
+        progress: How much of the exam that is, and which try it is.
 
     Returns:
         The evaluation, and whether it was reused. The folder holds `eval_results.json`, `judged_answers.jsonl`, and
@@ -166,25 +229,24 @@ def build_eval_results(
         RefusedError: A model could not answer.
         ConfigurationError: The store cannot be written.
     """
-    answered = {
-        name: generated(generation, store, launch)[0]
-        for name, generation in (("base", generations.base), ("adapter", generations.adapter))
-    }
-    champion = generations.champion
-    if champion is not None:
-        answered["champion"] = generated(champion.generation, store, launch)[0]
+    adapter, champion = generations[0].adapter, generations[0].champion
+    answered: defaultdict[str, list[Artifact]] = defaultdict(list)
+    for asked in generations:
+        for name, generation in _by_name(asked).items():
+            answered[name].append(generated(generation, store, launch)[0])
     inputs = {
-        "generations": {name: artifact.key for name, artifact in answered.items()},
+        "generations": {name: [artifact.key for artifact in artifacts] for name, artifacts in answered.items()},
+        "progress": progress.model_dump(),
         "champion": champion.key if champion is not None else None,
         "heldout_sha256": exam.heldout_sha256,
         "benchmark_sha256": exam.benchmark.digest if exam.benchmark is not None else None,
+        "families_sha256": exam.families_sha256,
         "grammar": grammar_fingerprint(),
         "interpreter": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, ("interpreter/**/*.py",)),
         "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
     }
-    adapter_sha256 = generations.adapter.inputs["adapter_sha256"]
     subject = Subject(
-        adapter_sha256=adapter_sha256,
+        adapter_sha256=adapter.inputs["adapter_sha256"],
         base_sha256=manifest["base_model"]["sha256"],
         base_model=manifest["base_model"]["name"],
         heldout_sha256=exam.heldout_sha256,
@@ -196,24 +258,86 @@ def build_eval_results(
             base=_answers_of(answered["base"]),
             adapter=_answers_of(answered["adapter"]),
             champion=_champion_answers(champion, answered),
+            few_shot=_answers_of(answered["few_shot"]),
+            families=_answers_of(answered["families"]),
         )
-        decoding = generations.adapter.job.decoding
-        evaluation = evaluate_answers(exam.tasks, answers, subject, decoding, num_too_long=exam.num_too_long)
+        evaluation = evaluate_answers(
+            exam.tasks,
+            answers,
+            subject,
+            adapter.job.decoding,
+            progress,
+            num_too_long=exam.num_too_long,
+            num_tests_dropped=exam.num_tests_dropped,
+            few_shot=exam.few_shot,
+            families=exam.families,
+        )
         write_documents(folder, evaluation, exam.benchmark.folder.name if exam.benchmark is not None else "")
         return {"name": f"eval-gate-{manifest['vcs_sha']}" if manifest["vcs_sha"] else "eval-gate"}
 
     return store.built(KIND, inputs, write, anew=is_changed(store, KIND, inputs))
 
 
-def _champion_answers(champion: Champion | None, answered: Mapping[str, Artifact]) -> ChampionAnswers | None:
+def try_adapter(  # noqa: PLR0913 - what a trial is made from
+    run: Path,
+    benchmark: Benchmark,
+    fits: Callable[[str], bool],
+    conditions: Conditions,
+    store: ArtifactStore,
+    *,
+    launch: Callable[[PreparedGeneration], int],
+) -> tuple[Scores, tuple[JudgedAnswer, ...], int]:
+    """Let the adapter alone answer a benchmark: a trial, which no verdict rests on.
+
+    Args:
+        run: The folder with `adapter/` and its training manifest.
+        benchmark: What it is asked.
+        fits: Whether a text is short enough for an answer.
+        conditions: Under which it answers.
+        store: Where answers are kept.
+        launch: Runs a generation process and returns its exit code.
+
+    Returns:
+        The figures, the judged answers, and how many tasks were not asked because not even their reference fits into
+        an answer.
+
+    Raises:
+        RefusedError: The run is not complete, the model could not answer, or no reference fits.
+    """
+    every = benchmark_tasks(benchmark)
+    tasks = tuple(task for task in every if fits(task.reference))
+    if not tasks:
+        raise RefusedError(f"{benchmark.folder}: no reference answer fits the limit. Raise --max-tokens.")
+    work = store.root / GENERATIONS / f".work-{time.time_ns()}-trial"
+    prepared = prepare_generation("adapter", run, tasks, conditions, work)
+    judged = judge_all(tasks, _answers_of([generated(prepared, store, launch)[0]]))
+    by_id = {task.id: task for task in tasks}
+    answers = tuple(_judged_answer("adapter", by_id[judgement.task], judgement) for judgement in judged)
+    return scores_of_model(tasks, judged).overall, answers, len(every) - len(tasks)
+
+
+def _by_name(generations: Generations) -> dict[str, PreparedGeneration]:
+    """What is generated, by the name of who answers."""
+    champion = generations.champion
+    asked = {
+        "base": generations.base,
+        "adapter": generations.adapter,
+        "champion": champion.generation if champion is not None else None,
+        "few_shot": generations.few_shot,
+        "families": generations.families,
+    }
+    return {name: generation for name, generation in asked.items() if generation is not None}
+
+
+def _champion_answers(champion: Champion | None, answered: Mapping[str, Sequence[Artifact]]) -> ChampionAnswers | None:
     if champion is None:
         return None
     sha256 = champion.generation.inputs["adapter_sha256"]
     return ChampionAnswers(champion.key, sha256, _answers_of(answered["champion"]))
 
 
-def _answers_of(artifact: Artifact) -> tuple[Answer, ...]:
-    return tuple(read_models(artifact.path / ANSWERS, Answer))
+def _answers_of(artifacts: Iterable[Artifact]) -> tuple[Answer, ...]:
+    return tuple(answer for artifact in artifacts for answer in read_models(artifact.path / ANSWERS, Answer))
 
 
 def write_documents(folder: Path, evaluation: Evaluation, bench: str) -> None:
@@ -236,22 +360,29 @@ def write_documents(folder: Path, evaluation: Evaluation, bench: str) -> None:
 
 
 def judged_answers(evaluation: Evaluation) -> Iterator[JudgedAnswer]:
-    """Every judged answer with what was asked: those of the base, then those of the adapter.
+    """Every judged answer with what was asked: of the base, of the base with examples, of the adapter.
 
     Args:
         evaluation: What was judged.
     """
     by_id = {task.id: task for task in evaluation.tasks}
-    both: Sequence[tuple[Model, Any]] = (("base", evaluation.base), ("adapter", evaluation.adapter))
-    for model, judgements in both:
+    models: Sequence[tuple[AnsweringModel, Any]] = (
+        ("base", evaluation.base),
+        ("few_shot", evaluation.few_shot),
+        ("adapter", evaluation.adapter),
+    )
+    for model, judgements in models:
         for judgement in judgements:
-            task = by_id[judgement.task]
-            yield JudgedAnswer(
-                model=model,
-                suite=str(task.suite),
-                prompt=task.prompt,
-                asked=task.construct,
-                difficulty=task.difficulty,
-                reference=task.reference,
-                judgement=judgement,
-            )
+            yield _judged_answer(model, by_id[judgement.task], judgement)
+
+
+def _judged_answer(model: AnsweringModel, task: Task, judgement: Judgement) -> JudgedAnswer:
+    return JudgedAnswer(
+        model=model,
+        suite=str(task.suite),
+        prompt=task.prompt,
+        asked=task.construct,
+        difficulty=task.difficulty,
+        reference=task.reference,
+        judgement=judgement,
+    )

@@ -1,25 +1,28 @@
 """From answers to the documents of an evaluation."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from mens_pipeline.evaluation.execution import run_hidden_tests
+from mens_pipeline.evaluation.few_shot import FewShot
 from mens_pipeline.evaluation.generation import Answer, Decoding
 from mens_pipeline.evaluation.judge import Judgement, judge
 from mens_pipeline.evaluation.results import (
     CategoryStats,
     ChampionComparison,
     EvalResults,
+    FewShotComparison,
     LocalReport,
     PassAtK,
+    Progress,
     Subject,
     TaskResult,
 )
 from mens_pipeline.evaluation.scores import Scores, scores_of_model
-from mens_pipeline.evaluation.statistics import paired
+from mens_pipeline.evaluation.statistics import Paired, paired
 from mens_pipeline.evaluation.tasks import Suite, Task
-from mens_pipeline.language import CONSTRUCTS
+from mens_pipeline.language import CONSTRUCTS, DeclarationSpan, Mode, analyze, declaration_spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,15 @@ class Answers:
         base: The base model alone.
         adapter: With the adapter that is judged.
         champion: With the adapter that is in use, if there is one.
+        few_shot: The base with examples in its prompt, to a sample of the tasks.
+        families: With the adapter, to synthetic tasks.
     """
 
     base: tuple[Answer, ...]
     adapter: tuple[Answer, ...]
     champion: ChampionAnswers | None = None
+    few_shot: tuple[Answer, ...] = ()
+    families: tuple[Answer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +64,31 @@ class Evaluation:
     """Everything that is known of two models after they answered.
 
     Attributes:
-        tasks: What was asked.
+        tasks: What was asked, synthetic tasks last.
         base: The judged answers of the base, in the order of the tasks.
+        few_shot: Those of the base with examples in its prompt, to some of the tasks.
         adapter: Those of the adapter.
         results: The figures.
     """
 
     tasks: tuple[Task, ...]
     base: tuple[Judgement, ...]
+    few_shot: tuple[Judgement, ...]
     adapter: tuple[Judgement, ...]
     results: EvalResults
 
 
-def evaluate_answers(
-    tasks: Sequence[Task], answers: Answers, subject: Subject, decoding: Decoding, *, num_too_long: int = 0
+def evaluate_answers(  # noqa: PLR0913 - all that the figures are made from
+    tasks: Sequence[Task],
+    answers: Answers,
+    subject: Subject,
+    decoding: Decoding,
+    progress: Progress,
+    *,
+    num_too_long: int = 0,
+    num_tests_dropped: int = 0,
+    few_shot: FewShot | None = None,
+    families: Sequence[Task] = (),
 ) -> Evaluation:
     """Judge the answers of all models.
 
@@ -79,9 +97,14 @@ def evaluate_answers(
         answers: What the models wrote.
         subject: What was judged, by hash.
         decoding: How the answers were drawn.
+        progress: How much of the exam was asked, and which try it is.
         num_too_long: Tasks that were not asked because not even their reference fits into an answer.
+        num_tests_dropped: Tasks without the hidden tests that they had, because their reference fails them.
+        few_shot: What the base was asked with examples in its prompt; None where it was not.
+        families: The synthetic tasks that the adapter was asked.
     """
     judged_base, judged_adapter = judge_all(tasks, answers.base), judge_all(tasks, answers.adapter)
+    judged_few_shot, judged_families = judge_all(tasks, answers.few_shot), judge_all(families, answers.families)
     base_scores, adapter_scores = scores_of_model(tasks, judged_base), scores_of_model(tasks, judged_adapter)
     overall = adapter_scores.overall
     heldout = adapter_scores.suites[Suite.HELDOUT]
@@ -98,26 +121,52 @@ def evaluate_answers(
         quality_proxy=parse_rate,
         subject=subject,
         decoding=decoding,
+        progress=progress,
         num_too_long=num_too_long,
+        num_tests_dropped=num_tests_dropped,
         base=base_scores,
         adapter=adapter_scores,
-        parse_difference=paired([j.parses for j in _first(judged_base)], [j.parses for j in _first(judged_adapter)]),
-        pass_difference=paired([j.passed for j in _first(judged_base)], [j.passed for j in _first(judged_adapter)]),
-        champion=_comparison(tasks, answers.champion, judged_adapter) if answers.champion else None,
+        **_differences(tasks, judged_base, judged_adapter),
+        champion=_champion(tasks, answers.champion, judged_adapter) if answers.champion else None,
+        few_shot=_few_shot(few_shot, judged_few_shot, judged_adapter) if few_shot is not None else None,
+        families=scores_of_model(families, judged_families).suites,
     )
-    return Evaluation(tuple(tasks), judged_base, judged_adapter, results)
+    asked, of_adapter = (*tasks, *families), (*judged_adapter, *judged_families)
+    return Evaluation(asked, judged_base, judged_few_shot, of_adapter, results)
 
 
-def _comparison(tasks: Sequence[Task], champion: ChampionAnswers, adapter: Iterable[Judgement]) -> ChampionComparison:
+def _champion(tasks: Sequence[Task], champion: ChampionAnswers, adapter: Iterable[Judgement]) -> ChampionComparison:
     judged = judge_all(tasks, champion.answers)
-    first, second = _first(judged), _first(adapter)
     return ChampionComparison(
         key=champion.key,
         adapter_sha256=champion.adapter_sha256,
         scores=scores_of_model(tasks, judged),
-        parse_difference=paired([j.parses for j in first], [j.parses for j in second]),
-        pass_difference=paired([j.passed for j in first], [j.passed for j in second]),
+        **_differences(tasks, judged, adapter),
     )
+
+
+def _few_shot(asked: FewShot, judged: Sequence[Judgement], adapter: Iterable[Judgement]) -> FewShotComparison:
+    names = {task.id for task in asked.tasks}
+    return FewShotComparison(
+        prompt=asked.prompt,
+        scores=scores_of_model(asked.tasks, judged),
+        **_differences(asked.tasks, judged, [judgement for judgement in adapter if judgement.task in names]),
+    )
+
+
+def _differences(tasks: Iterable[Task], first: Iterable[Judgement], second: Iterable[Judgement]) -> dict[str, Paired]:
+    """What two models do with the same tasks; the first samples, in the same order."""
+    files = {task.id: task.file for task in tasks}
+    both = list(zip(_first(first), _first(second), strict=True))
+
+    def compared(does: Callable[[Judgement], bool], pairs: Sequence[tuple[Judgement, Judgement]] = both) -> Paired:
+        return paired([does(a) for a, _ in pairs], [does(b) for _, b in pairs], [files[a.task] for a, _ in pairs])
+
+    return {
+        "parse_difference": compared(lambda j: j.parses),
+        "pass_difference": compared(lambda j: j.passed),
+        "test_difference": compared(lambda j: j.passes_tests, [pair for pair in both if pair[0].has_tests]),
+    }
 
 
 def judge_all(tasks: Sequence[Task], answers: Iterable[Answer]) -> tuple[Judgement, ...]:
@@ -130,10 +179,43 @@ def judge_all(tasks: Sequence[Task], answers: Iterable[Answer]) -> tuple[Judgeme
     by_id = {task.id: task for task in tasks}
     judged = [judge(by_id[answer.task], answer) for answer in answers]
     tested = [(place, tests) for place, j in enumerate(judged) if j.parses and (tests := by_id[j.task].tests)]
-    executions = run_hidden_tests([(judged[place].program, tests) for place, tests in tested])
+    executions = run_hidden_tests([(_complete(by_id[judged[n].task], judged[n].program), tests) for n, tests in tested])
     for (place, _), execution in zip(tested, executions, strict=True):
         judged[place] = judged[place].model_copy(update={"execution": execution})
     return tuple(judged)
+
+
+def with_sound_tests(tasks: Sequence[Task]) -> tuple[tuple[Task, ...], int]:
+    """Take hidden tests away where the reference answer itself does not pass them: they would judge nothing.
+
+    Args:
+        tasks: With tests or without.
+
+    Returns:
+        The tasks in order, and how many of them lost their tests.
+    """
+    answers = [
+        Answer(task=task.id, sample=0, text=task.reference, num_tokens=0, stopped=True)
+        for task in tasks
+        if task.tests is not None
+    ]
+    failed = {j.task for j in judge_all(tasks, answers) if not j.passes_tests}
+    return tuple(replace(task, tests=None, given="") if task.id in failed else task for task in tasks), len(failed)
+
+
+def _complete(task: Task, program: str) -> str:
+    """A program that the front end accepts, with the declarations in front of it that are given and not its own."""
+    if not task.given:
+        return program
+    own, given = (_spans(text, mode) for text, mode in ((program, task.mode), (task.given, Mode.SOURCE)))
+    names = {span.name for span in own}
+    return "\n\n".join([*(span.cut(task.given) for span in given if span.name not in names), program])
+
+
+def _spans(text: str, mode: Mode) -> tuple[DeclarationSpan, ...]:
+    module = analyze(text, mode).module
+    assert module is not None, "only accepted programs are run"  # noqa: S101 - our own impossibility
+    return declaration_spans(text, module)
 
 
 def local_report(evaluation: Evaluation, bench: str) -> LocalReport | None:

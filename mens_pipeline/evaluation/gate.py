@@ -6,13 +6,15 @@ What is missing or malformed fails by name; nothing is passed over.
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from enum import StrEnum
+from math import floor, log10, pi
+from typing import Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mens_pipeline.evaluation.policy import GateName, Thresholds
 from mens_pipeline.evaluation.power import smallest_drop
-from mens_pipeline.evaluation.results import RESULTS, EvalResults
+from mens_pipeline.evaluation.results import RESULTS, EvalResults, Progress
 from mens_pipeline.evaluation.statistics import Paired, Rate, p_text
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.training.manifest import MANIFEST
@@ -39,18 +41,34 @@ class GateInputs:
     is_benchmark_asked: bool
 
 
+class GateStatus(StrEnum):
+    """What a gate says."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    UNDECIDED = "undecided"
+    """What was asked cannot tell; more of the exam may."""
+
+
 class GateOutcome(BaseModel):
     """One gate of a verdict."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: GateName
-    passed: bool
-    block: bool = Field(description="Whether a failure keeps the model from being promoted.")
+    status: GateStatus
+    passed: bool = Field(description="Whether `status` is `passed`; what is undecided does not promote.")
+    block: bool = Field(description="Whether anything but `passed` keeps the model from being promoted.")
     measured: float | None = Field(description="Null when it could not be measured, or is not asked for.")
     required: float | None = Field(description="Null when nothing is required.")
     message: str
     source: str = Field(description="The document it was read from.")
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.passed is not (self.status is GateStatus.PASSED):
+            raise ValueError(f"{self.name}: passed is {self.passed}, the status {self.status}")
+        return self
 
 
 class _UnreadableError(Exception):
@@ -70,12 +88,14 @@ def decide(inputs: GateInputs, thresholds: Thresholds) -> tuple[GateOutcome, ...
     outcomes = []
     for name, (source, measure) in _GATES.items():
         try:
-            passed, measured, required, message = measure(inputs, thresholds)
+            verdict, measured, required, message = measure(inputs, thresholds)
         except _UnreadableError as error:
-            passed, measured, required, message = False, None, None, f"{source}: {error}"
+            verdict, measured, required, message = False, None, None, f"{source}: {error}"
+        status = verdict if isinstance(verdict, GateStatus) else _plain(is_passed=verdict)
         outcome = GateOutcome(
             name=name,
-            passed=passed,
+            status=status,
+            passed=status is GateStatus.PASSED,
             block=name not in thresholds.warn_only,
             measured=measured,
             required=required,
@@ -86,16 +106,43 @@ def decide(inputs: GateInputs, thresholds: Thresholds) -> tuple[GateOutcome, ...
     return tuple(outcomes)
 
 
-def is_passed(outcomes: tuple[GateOutcome, ...]) -> bool:
-    """Whether no blocking gate failed.
+def overall_status(outcomes: tuple[GateOutcome, ...]) -> GateStatus:
+    """The verdict of all blocking gates: failed when one of them is, else undecided when one is, else passed.
 
     Args:
         outcomes: What `decide` gave.
     """
-    return all(outcome.passed for outcome in outcomes if outcome.block)
+    found = {outcome.status for outcome in outcomes if outcome.block}
+    return next((status for status in (GateStatus.FAILED, GateStatus.UNDECIDED) if status in found), GateStatus.PASSED)
 
 
-_Measured = tuple[bool, float | None, float | None, str]
+def allowed_chance(thresholds: Thresholds, progress: Progress) -> float:
+    """Compute the chance of a false promotion that one round of one try may take.
+
+    All rounds of all tries on an exam, up to the next promotion, take `1 - confidence` together: the k-th try takes
+    6 / (pi k)^2 of it, shared by its planned rounds. By the union bound that holds however alike tries are. A promotion
+    refills the budget, or a good model could not be confirmed night after night.
+
+    Args:
+        thresholds: The confidence asked for.
+        progress: Which try it is, and how many rounds were planned.
+
+    Source:
+        Alpha spending over looks, Lan and DeMets 1983; over tries, LORD of Javanmard and Montanari 2018.
+    """
+    return (1 - thresholds.confidence) * 6 / (pi * progress.attempt) ** 2 / progress.num_rounds
+
+
+def sure_parse_rate(thresholds: Thresholds) -> float:
+    """Return the rate that the true parse rate must not be below; a lowered `min_parse_rate` lowers it.
+
+    Args:
+        thresholds: What is demanded.
+    """
+    return min(thresholds.parse_rate_floor, thresholds.min_parse_rate)
+
+
+_Measured = tuple[bool | GateStatus, float | None, float | None, str]
 
 
 def _results(inputs: GateInputs) -> EvalResults:
@@ -104,17 +151,65 @@ def _results(inputs: GateInputs) -> EvalResults:
     return inputs.results
 
 
-def _at_least(what: str, rate: Rate, required: float) -> _Measured:
+def _plain(*, is_passed: bool) -> GateStatus:
+    return GateStatus.PASSED if is_passed else GateStatus.FAILED
+
+
+def _at_least(what: str, rate: Rate, lowest: float, inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     if rate.value is None:
         raise _UnreadableError(f"{what}: nothing was measured")
-    return rate.value >= required, rate.value, required, f"{what} {rate}, required {100 * required:.1f} %"
+    status, reason = _judged(rate.chance_of_at_least(lowest), inputs, thresholds)
+    return status, rate.value, lowest, f"{what} {rate}, floor {100 * lowest:.1f} %: {reason}"
+
+
+def _at_most(what: str, rate: Rate, highest: float, inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+    if rate.value is None:
+        raise _UnreadableError(f"{what}: nothing was measured")
+    status, reason = _judged(1 - rate.chance_of_at_least(highest), inputs, thresholds)
+    return status, rate.value, highest, f"{what} {rate}, ceiling {100 * highest:.1f} %: {reason}"
+
+
+def _judged(probability: float, inputs: GateInputs, thresholds: Thresholds) -> tuple[GateStatus, str]:
+    """Decide by the probability that the true rate is on the right side of its threshold, and say so in words."""
+    allowed = allowed_chance(thresholds, _results(inputs).progress)
+    places = max(3, 1 - floor(log10(allowed)))  # so that a late try does not read as if certainty were required
+    compared = f"(probability {probability:.{places}f} of {1 - allowed:.{places}f} required)"
+    if probability >= 1 - allowed:
+        return GateStatus.PASSED, f"passes {compared}"
+    # Refusing is what happens anyway, so it is not paid for.
+    if probability <= 1 - thresholds.confidence:
+        return GateStatus.FAILED, f"fails (probability {probability:.3f})"
+    return GateStatus.UNDECIDED, f"cannot tell yet {compared}"
 
 
 def _parse_rate(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     scores = _results(inputs).adapter.suites.get(Suite.HELDOUT)
     if scores is None:
         raise _UnreadableError("there is no held-out task")
-    return _at_least("parse rate on held-out requests", scores.parse_rate, thresholds.min_parse_rate)
+    rate, required = scores.parse_rate, thresholds.min_parse_rate
+    floor_rate = sure_parse_rate(thresholds)
+    status, _, _, message = _at_least("parse rate on held-out requests", rate, floor_rate, inputs, thresholds)
+    assert rate.value is not None, "measured, or the line above would have raised"  # noqa: S101 - our own impossibility
+    if rate.value >= required:
+        return status, rate.value, required, message
+    probability = rate.chance_of_at_least(required)
+    is_lost = status is GateStatus.FAILED or probability <= 1 - thresholds.confidence
+    short = (
+        f"{message}; {100 * required:.1f} % must be measured (probability {probability:.3f} that it is the true rate)"
+    )
+    return GateStatus.FAILED if is_lost else GateStatus.UNDECIDED, rate.value, required, short
+
+
+def _exam_size(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+    scores = _results(inputs).adapter.suites.get(Suite.HELDOUT)
+    num_tasks = scores.num_tasks if scores is not None else 0
+    num_files = scores.parse_rate.num_units if scores is not None else 0
+    least = (thresholds.min_heldout_tasks, thresholds.min_heldout_files)
+    is_enough = num_tasks >= least[0] and num_files >= least[1]
+    message = f"{num_tasks} held-out requests from {num_files} files, required {least[0]} from {least[1]}"
+    if not is_enough:
+        message += "; raise split.min_heldout_tasks or split.max_heldout_share in config/pipeline.yaml, or add programs"
+    return is_enough, num_tasks, least[0], message
 
 
 def _coverage(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
@@ -131,22 +226,24 @@ def _benchmark(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     scores = _results(inputs).adapter.suites.get(Suite.BENCHMARK)
     if scores is None:
         raise _UnreadableError("the benchmark was not run")
-    return _at_least("benchmark pass@1", scores.pass_at_1, thresholds.min_benchmark)
+    if not thresholds.min_benchmark:
+        return True, scores.pass_at_1.value, 0.0, f"benchmark pass@1 {scores.pass_at_1}, nothing required"
+    return _at_least("benchmark pass@1", scores.pass_at_1, thresholds.min_benchmark, inputs, thresholds)
 
 
 def _test_rate(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     rate, required = _results(inputs).adapter.overall.test_rate, thresholds.min_test_rate
-    if rate.value is None and required == 0:
-        return True, None, required, "no task has hidden tests, and none are required"
-    return _at_least("tasks whose hidden tests pass", rate, required)
+    if not required:
+        return True, rate.value, required, f"tasks whose hidden tests pass {rate}, nothing required"
+    return _at_least("tasks whose hidden tests pass", rate, required, inputs, thresholds)
 
 
 def _asked_share(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     results, required = _results(inputs), thresholds.min_asked_share
-    asked = results.adapter.overall.num_tasks
-    total = asked + results.num_too_long
-    share = _ratio(asked, total, "the number of tasks")
-    message = f"{asked}/{total} tasks were asked ({100 * share:.1f} %), the others are too long to be answered"
+    fit = results.adapter.overall.num_tasks + results.progress.num_reserve
+    total = fit + results.num_too_long
+    share = _ratio(fit, total, "the number of tasks")
+    message = f"{fit}/{total} tasks can be asked ({100 * share:.1f} %), the others are too long to be answered"
     return share >= required, share, required, f"{message}, required {100 * required:.1f} %"
 
 
@@ -163,7 +260,28 @@ def _gain_over_base(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     is_clear = required <= 0 or difference.p_value < thresholds.max_regression_p
     if not is_clear:
         message += f" and p < {thresholds.max_regression_p:g}"
-    return is_clear and difference.difference >= required, difference.difference, required, message
+    is_enough = difference.difference >= required
+    status = _plain(is_passed=is_enough) if is_clear or not is_enough else GateStatus.UNDECIDED
+    return status, difference.difference, required, message
+
+
+def _test_gain(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+    results = _results(inputs)
+    difference, allowed = results.test_difference, allowed_chance(thresholds, results.progress)
+    message = (
+        f"passes the hidden tests of {difference.only_second} tasks that the base does not, loses "
+        f"{difference.only_first}, of {difference.num_tasks}"
+    )
+    if not thresholds.needs_test_gain:
+        return True, difference.difference, None, f"{message}; no gain is required"
+    if not difference.num_tasks:
+        raise _UnreadableError("no task has hidden tests; let the benchmark have a say (VOX_BENCHMARK=1)")
+    chance = difference.p_better
+    message += f" ({p_text(chance)}), required p < {allowed:.3g}"
+    if chance < allowed:
+        return GateStatus.PASSED, difference.difference, 0.0, message
+    status = GateStatus.UNDECIDED if difference.difference > 0 else GateStatus.FAILED
+    return status, difference.difference, 0.0, f"{message}{': cannot tell yet' if difference.difference > 0 else ''}"
 
 
 def _regression(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
@@ -193,24 +311,19 @@ def _visible(difference: Paired, p_value: float) -> str:
     by_chance = 2 * min(difference.only_first, difference.only_second) / difference.num_tasks
     drop = smallest_drop(difference.num_tasks, by_chance, p_value)
     return (
-        "no drop can be seen on so few" if drop is None else f"one of {100 * drop:.1f} points is seen in 80 % of cases"
+        "no drop can be seen on so few"
+        if drop is None
+        else f"one of {100 * drop:.1f} points is seen in 80 % of cases where tasks are independent"
     )
 
 
 def _anti_stub(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
-    return _at_most("stubs", _results(inputs).adapter.overall.stub_rate, thresholds.max_stub_rate)
-
-
-def _at_most(what: str, rate: Rate, required: float) -> _Measured:
-    if rate.value is None:
-        raise _UnreadableError(f"{what}: nothing was measured")
-    return rate.value <= required, rate.value, required, f"{what} {rate}, allowed {100 * required:.1f} %"
+    return _at_most("stubs", _results(inputs).adapter.overall.stub_rate, thresholds.max_stub_rate, inputs, thresholds)
 
 
 def _stop_rate(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
-    return _at_least(
-        "answers that end by themselves", _results(inputs).adapter.overall.stop_rate, thresholds.min_stop_rate
-    )
+    rate = _results(inputs).adapter.overall.stop_rate
+    return _at_least("answers that end by themselves", rate, thresholds.min_stop_rate, inputs, thresholds)
 
 
 def _result_field(inputs: GateInputs, *path: str) -> Any:
@@ -266,11 +379,13 @@ def _throughput(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
 
 _GATES: Final[dict[GateName, tuple[str, Callable[[GateInputs, Thresholds], _Measured]]]] = {
     GateName.PARSE_RATE: (RESULTS, _parse_rate),
+    GateName.EXAM_SIZE: (RESULTS, _exam_size),
     GateName.COVERAGE: (RESULTS, _coverage),
     GateName.BENCHMARK: (RESULTS, _benchmark),
     GateName.TEST_RATE: (RESULTS, _test_rate),
     GateName.ASKED_SHARE: (RESULTS, _asked_share),
     GateName.GAIN_OVER_BASE: (RESULTS, _gain_over_base),
+    GateName.TEST_GAIN: (RESULTS, _test_gain),
     GateName.REGRESSION: (RESULTS, _regression),
     GateName.ANTI_STUB: (RESULTS, _anti_stub),
     GateName.STOP_RATE: (RESULTS, _stop_rate),

@@ -36,6 +36,22 @@ class Decoding(BaseModel):
         return self
 
 
+class EvaluationConfig(Decoding):
+    """`config/evaluation.yaml`: how models answer, and what is asked beside the exam."""
+
+    few_shot_tasks: int | None = Field(
+        default=48, ge=0, description="Tasks that the base is asked with examples in its prompt; null: all, 0: none."
+    )
+    family_tasks: int = Field(
+        default=24, ge=0, description="Synthetic tasks of each group that the adapter is asked; 0: none."
+    )
+
+    @property
+    def decoding(self) -> Decoding:
+        """How models answer."""
+        return Decoding.model_validate(self.model_dump(include=set(Decoding.model_fields)))
+
+
 class Request(BaseModel):
     """One request; the answer carries its name."""
 

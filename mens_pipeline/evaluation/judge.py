@@ -48,13 +48,18 @@ class Judgement(BaseModel):
     )
 
     @property
+    def passes_tests(self) -> bool:
+        """It was run, and all hidden tests pass."""
+        return self.execution is not None and self.execution.passed
+
+    @property
     def passed(self) -> bool:
         """It is complete Vox of the kind and name that was asked for, meets all that is required, and is no stub.
 
         Where there are hidden tests, all of them pass.
         """
         asked = self.has_construct and self.has_name is not False and not self.unmet
-        works = self.execution is None or self.execution.passed
+        works = self.execution is None or self.passes_tests
         return self.parses and self.stopped and asked and not self.stub and works
 
 

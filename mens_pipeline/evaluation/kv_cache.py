@@ -74,6 +74,114 @@ class ReservedLayer(DynamicLayer):  # type: ignore[misc]  # the library is untyp
         self.keys, self.values = (room[:, :, :end] for room in self._rooms)
 
 
+class Slots:
+    """The keys and values of rows that come and go, each from its first position on, for one token of each at a time.
+
+    Attributes:
+        cache: What a model takes as its past.
+        lengths: Positions of each row so far.
+    """
+
+    def __init__(self, config: Any, num_positions: int, num_rows: int, device: torch.device) -> None:
+        """Begin without rows.
+
+        Args:
+            config: Of a model all of whose layers see every position, as `sees_everything` tells.
+            num_positions: Of a row at most.
+            num_rows: At the same time, at most.
+            device: What the model runs on.
+        """
+        self.lengths = torch.zeros(0, dtype=torch.long, device=device)
+        self.cache = DynamicCache(config=config)
+        self.cache.layers = [_SlotLayer(self, num_positions, num_rows) for _ in self.cache.layers]
+
+    @property
+    def longest(self) -> int:
+        """Positions of the longest row so far."""
+        return int(self.lengths.max())
+
+    def mask(self) -> torch.Tensor:
+        """What each row may look at in the next step, its own new position included; of shape `(rows, positions)`."""
+        places = torch.arange(self.longest + 1, device=self.lengths.device)
+        return (places <= self.lengths[:, None]).long()
+
+    def add(self, read: DynamicCache) -> None:
+        """Take a row in, behind the others.
+
+        Args:
+            read: The keys and values of its prompt, for one row.
+        """
+        for layer, given in zip(self.cache.layers, read.layers, strict=True):
+            layer.write(len(self.lengths), given.keys, given.values)
+        self.lengths = torch.cat([self.lengths, self.lengths.new_tensor([read.get_seq_length()])])
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Keep some rows.
+
+        Args:
+            rows: Those that stay, in their new order, as `without` orders them.
+        """
+        for layer in self.cache.layers:
+            for place, row in enumerate(rows):
+                if place != row:
+                    layer.move(row, place, int(self.lengths[row]))
+        self.lengths = self.lengths[list(rows)]
+
+
+class _SlotLayer(DynamicLayer):  # type: ignore[misc]  # the library is untyped
+    """One layer of slots."""
+
+    def __init__(self, slots: Slots, num_positions: int, num_rows: int) -> None:
+        super().__init__()
+        self._slots = slots
+        self._size = (num_rows, num_positions)
+
+    def write(self, row: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Write a row; both are of shape `(1, heads, positions, size of a head)`."""
+        if not self.is_initialized:
+            self.lazy_initialization(keys, values)
+            rows, positions = self._size
+            # Zeros and not whatever lies in memory: what is masked is multiplied by nothing, and NaN stays NaN.
+            self._rooms = tuple(
+                states.new_zeros((rows, states.shape[1], positions, states.shape[-1])) for states in (keys, values)
+            )
+        for room, states in zip(self._rooms, (keys, values), strict=True):
+            room[row, :, : states.shape[-2]] = states[0]
+
+    def move(self, row: int, place: int, length: int) -> None:
+        """Copy a row to a place before it."""
+        for room in self._rooms:
+            room[place, :, :length] = room[row, :, :length]
+
+    def get_seq_length(self) -> int:
+        """Positions of the longest row."""
+        return self._slots.longest
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_args: Any, **_kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write one position of each row behind those that it has.
+
+        Returns:
+            All of both, up to the longest row, as views.
+        """
+        lengths, end = self._slots.lengths, self._slots.longest + 1
+        rows = torch.arange(len(lengths), device=lengths.device)
+        for room, states in zip(self._rooms, (key_states, value_states), strict=True):
+            room[rows, :, lengths] = states[:, :, 0]
+        self.keys, self.values = (room[: len(lengths), :, :end] for room in self._rooms)
+        return self.keys, self.values
+
+
+def sees_everything(config: Any) -> bool:
+    """Whether every layer of a model looks at every position: none sees a window, or keeps a state.
+
+    Args:
+        config: Of the model.
+    """
+    return all(type(layer) is DynamicLayer for layer in DynamicCache(config=config).layers)
+
+
 def reserved_cache(config: Any, num_positions: int) -> DynamicCache:
     """A cache for a batch whose longest row is known.
 

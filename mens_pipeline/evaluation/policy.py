@@ -14,11 +14,13 @@ class GateName(StrEnum):
     """The gates, in the order of the receipt."""
 
     PARSE_RATE = "parse_rate"
+    EXAM_SIZE = "exam_size"
     COVERAGE = "coverage"
     BENCHMARK = "benchmark"
     TEST_RATE = "test_rate"
     ASKED_SHARE = "asked_share"
     GAIN_OVER_BASE = "gain_over_base"
+    TEST_GAIN = "test_gain"
     REGRESSION = "regression"
     ANTI_STUB = "anti_stub"
     STOP_RATE = "stop_rate"
@@ -34,8 +36,22 @@ class _Strict(BaseModel):
 class Thresholds(_Strict):
     """What is demanded of a model before it is promoted; rates are shares from 0 to 1."""
 
+    confidence: float = Field(
+        gt=0.5,
+        lt=1,
+        description="Probability with which a true rate must be beyond its threshold, over all tries on an exam.",
+    )
+    max_rounds: int = Field(
+        ge=1, le=10, description="Times that held-out requests are asked at most, more files each time, to decide."
+    )
+    first_heldout_tasks: int = Field(ge=1, description="Held-out requests of the first round, by whole source files.")
+    min_heldout_tasks: int = Field(ge=1, description="Held-out requests that must be asked.")
+    min_heldout_files: int = Field(ge=2, description="Source files that those must come from.")
     min_parse_rate: float = Field(
         ge=0, le=1, description="Share of its answers to held-out requests that the front end must accept."
+    )
+    parse_rate_floor: float = Field(
+        ge=0, le=1, description="Below this the true rate must not be, with `confidence`; `min_parse_rate` at most."
     )
     min_coverage: float = Field(ge=0, le=1, description="Share of the constructs that accepted answers must show.")
     min_benchmark: float = Field(ge=0, le=1, description="Share of the benchmark that must pass at the first try.")
@@ -47,6 +63,9 @@ class Thresholds(_Strict):
     )
     min_gain_over_base: float = Field(
         ge=-1, le=1, description="How much higher the parse rate must be than that of the base."
+    )
+    needs_test_gain: bool = Field(
+        description="Whether it must pass more hidden tests than the base, beyond chance, over both suites."
     )
     max_stub_rate: float = Field(ge=0, le=1, description="Share of answers with a placeholder where code should be.")
     min_stop_rate: float = Field(ge=0, le=1, description="Share of answers that end by themselves.")

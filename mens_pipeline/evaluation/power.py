@@ -1,14 +1,12 @@
 """How large a drop against the champion must be before the regression gate sees it."""
 
 from functools import cache
-from math import comb, exp, lgamma, log
 from typing import Final
+
+import numpy as np
 
 _STEPS: Final = 20
 """Halvings of the interval from 0 to 1: the smallest drop to a millionth."""
-
-_NEGLIGIBLE: Final = 1e-12
-"""Chances below this are left out; of hundreds of tasks most numbers of differences are that rare."""
 
 
 def power_of_regression(num_tasks: int, drop: float, disagreement: float, p_value: float) -> float:
@@ -31,16 +29,16 @@ def power_of_regression(num_tasks: int, drop: float, disagreement: float, p_valu
     Source:
         The unconditional power of McNemar's exact test, Duffy 1984.
     """
+    from scipy import stats  # noqa: PLC0415 - it takes a second to load, and the code location does without
+
     differing = drop + disagreement
     if drop < 0 or disagreement < 0 or differing > 1:
         raise ValueError(f"drop {drop} and disagreement {disagreement} must be shares of at most all tasks together")
     lost = (drop + disagreement / 2) / differing if differing else 0.0
-    chances = ((count, _chance_of(count, num_tasks, differing)) for count in range(num_tasks + 1))
-    return sum(
-        chance * _chance_of_at_most(_most_gains(count, p_value), count, 1 - lost)
-        for count, chance in chances
-        if chance > _NEGLIGIBLE
-    )
+    counts = np.arange(num_tasks + 1)
+    most = np.array([_most_gains(count, p_value) for count in range(num_tasks + 1)])
+    called = stats.binom.cdf(most, counts, 1 - lost)
+    return float((stats.binom.pmf(counts, num_tasks, differing) * called).sum())
 
 
 @cache
@@ -66,20 +64,9 @@ def smallest_drop(num_tasks: int, disagreement: float, p_value: float, power: fl
 @cache
 def _most_gains(differing: int, p_value: float) -> int:
     """The most gains among so many differing tasks at which the others still count as a drop; -1 for none."""
-    gains, ways = 0, 1
-    while 2 * gains < differing and 2 * (ways / 2**differing) < p_value:
-        gains += 1
-        ways += comb(differing, gains)
-    return gains - 1
+    from scipy import stats  # noqa: PLC0415 - it takes a second to load, and the code location does without
 
-
-def _chance_of_at_most(hits: int, trials: int, share: float) -> float:
-    return sum(_chance_of(count, trials, share) for count in range(hits + 1))
-
-
-def _chance_of(hits: int, trials: int, share: float) -> float:
-    """The binomial distribution, by logarithms so that many trials stay within floats."""
-    if share in {0.0, 1.0}:
-        return float(hits == trials * share)
-    ways = lgamma(trials + 1) - lgamma(hits + 1) - lgamma(trials - hits + 1)
-    return exp(ways + hits * log(share) + (trials - hits) * log(1 - share))
+    gains = int(stats.binom.ppf(p_value / 2, differing, 0.5))
+    while gains >= 0 and 2 * stats.binom.cdf(gains, differing, 0.5) >= p_value:
+        gains -= 1
+    return gains

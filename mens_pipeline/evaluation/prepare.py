@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -41,12 +41,14 @@ class PreparedGeneration:
 
     Attributes:
         model: Which of the two answers.
+        label: What progress calls it.
         job: What the process is told.
         job_path: Where it stands as JSON.
         inputs: All that decides the answers, in JSON types.
     """
 
     model: Model
+    label: str
     job: GenerationJob
     job_path: Path
     inputs: dict[str, Any]
@@ -67,8 +69,15 @@ class Conditions:
     lock_path: Path
 
 
-def prepare_generation(
-    model: Model, run: Path, tasks: Iterable[Task], conditions: Conditions, run_dir: Path
+def prepare_generation(  # noqa: PLR0913 - all that decides the answers
+    model: Model,
+    run: Path,
+    tasks: Iterable[Task],
+    conditions: Conditions,
+    run_dir: Path,
+    *,
+    label: str | None = None,
+    system_prompt: str | None = None,
 ) -> PreparedGeneration:
     """Look at model and adapter, and write the job.
 
@@ -78,12 +87,15 @@ def prepare_generation(
         tasks: What is asked.
         conditions: Under which it answers.
         run_dir: Where the job works; emptied first.
+        label: What progress calls it; None for `model`.
+        system_prompt: What it is told before each request; None for what it was trained with.
 
     Raises:
         RefusedError: The run is not complete, the base is gone or is another one, or the adapter has no weights.
     """
     requests = tuple(Request(task=task.id, prompt=task.prompt) for task in tasks)
-    return prepare_requests(model, run, Asked(requests), conditions, run_dir)
+    prepared = prepare_requests(model, run, Asked(requests, system_prompt), conditions, run_dir)
+    return replace(prepared, label=label or model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +153,7 @@ def prepare_requests(
     )
     job_path = run_dir.resolve() / JOB
     job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    return PreparedGeneration(model, job, job_path, inputs)
+    return PreparedGeneration(model, model, job, job_path, inputs)
 
 
 def judged_model(model: Model, run: Path, device: Device) -> JudgedModel:
@@ -201,7 +213,7 @@ def generated(
     def write(folder: Path) -> dict[str, Any]:
         refuse_failure(run_dir, launch(prepared), "generation")
         shutil.copy2(run_dir / ANSWERS, folder / ANSWERS)
-        return {"model": prepared.model, "num_requests": len(prepared.job.requests)}
+        return {"model": prepared.label, "num_requests": len(prepared.job.requests)}
 
     answers, reused = store.built(KIND, prepared.inputs, write, anew=is_changed(store, KIND, prepared.inputs))
     shutil.rmtree(run_dir, ignore_errors=True)

@@ -12,6 +12,8 @@ from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of, key_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark_gate import PAGE, receipt_in
+from mens_pipeline.evaluation.gate import GateStatus
+from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.history import (
     KIND,
     HistoryEvent,
@@ -23,15 +25,33 @@ from mens_pipeline.evaluation.history import (
     withdrawn,
 )
 from mens_pipeline.evaluation.override import OVERRIDE, Override
-from mens_pipeline.evaluation.policy import Thresholds
+from mens_pipeline.evaluation.policy import GateName, Thresholds
 from mens_pipeline.evaluation.prepare import adapter_digest
-from mens_pipeline.evaluation.receipt import RECEIPT, Judged, Receipt, digest_of_thresholds, read_json, verdict_on
+from mens_pipeline.evaluation.receipt import (
+    RECEIPT,
+    Judged,
+    Receipt,
+    digest_of_thresholds,
+    gate_of,
+    read_json,
+    read_results,
+    verdict_on,
+)
 from mens_pipeline.evaluation.results import RESULTS, Subject
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.telemetry_log import FILE
 
 _KEPT: Final = (MANIFEST, FILE)
+
+_FLAGS: Final = {
+    "max_new_tokens": "max_new_tokens (--max-tokens)",
+    "num_samples": "num_samples (--samples)",
+    "temperature": "temperature (--temperature)",
+    "top_p": "top_p",
+    "seed": "seed (--seed-base)",
+}
+"""Field of `Decoding` -> what people call it, with the option of `mens eval-local`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +65,7 @@ class Present:
         heldout_problem: Then, why.
         benchmark_sha256: Of the benchmark; None when it has no say.
         is_benchmark_asked: Whether it has a say.
+        decoding: How answers are drawn that count.
     """
 
     thresholds: Thresholds
@@ -53,6 +74,7 @@ class Present:
     heldout_problem: str
     benchmark_sha256: str | None
     is_benchmark_asked: bool
+    decoding: Decoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +133,16 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
             key=champion.key,
             previous=before.key if before is not None else None,
             adapter_sha256=adapter_sha256,
-            reason=override.reason if override is not None else "the gate passed",
+            reason=override.reason if override is not None else f"the gate passed: {_evidence(gate)}",
         )
         record(store, event, champion)
         return Promotion(champion, event.previous, changed=True)
+
+
+def _evidence(gate: Artifact) -> str:
+    """By what policy, at which try, with what parse rate an adapter was judged."""
+    receipt = receipt_in(gate.path)
+    return f"policy {receipt.policy}, {receipt.tried}, {gate_of(receipt, GateName.PARSE_RATE).message}"
 
 
 def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
@@ -186,7 +214,8 @@ def objections(
     yield from _out_of_date(receipt, gate, run, store, present)
     yield from _not_reproduced(receipt, gate)
     if not receipt.overall_passed and not is_overridden:
-        yield f"The gate failed: {'; '.join(receipt.reasons)}."
+        word = "failed" if receipt.status is GateStatus.FAILED else "cannot tell yet"
+        yield f"The gate {word}: {'; '.join(receipt.reasons)}."
 
 
 def _out_of_date(receipt: Receipt, gate: Artifact, run: Path, store: ArtifactStore, present: Present) -> Iterator[str]:
@@ -218,10 +247,23 @@ def _judged_otherwise(subject: Subject, gate: Artifact, present: Present) -> Ite
     ):
         if now is not None and then != now:
             yield f"The {what} is not the one it was judged by; evaluate again."
+    yield from _answered_otherwise(gate, present.decoding)
     base = _base_sha256(gate.path / MANIFEST)
     judged = subject.base_sha256
     if base != judged:
         yield f"The verdict is about base {judged[:12]}, the run was trained on {base[:12]}; evaluate again."
+
+
+def _answered_otherwise(gate: Artifact, present: Decoding) -> Iterator[str]:
+    """Whether answers were drawn in another way than config/evaluation.yaml says: that is another exam."""
+    results = read_results(gate.path / RESULTS)
+    if results is None:
+        return
+    unimportant = {"batch_tokens"}
+    then, now = results.decoding.model_dump(exclude=unimportant), present.model_dump(exclude=unimportant)
+    changes = [f"{_FLAGS[name]} was {then[name]:g}, it is {now[name]:g}" for name in now if then[name] != now[name]]
+    if changes:
+        yield f"It answered in another way than config/evaluation.yaml says: {', '.join(changes)}; evaluate again."
 
 
 def _base_sha256(manifest: Path) -> str:

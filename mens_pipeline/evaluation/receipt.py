@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.corpus.store import digest_of, key_of
-from mens_pipeline.evaluation.gate import GateInputs, GateOutcome, decide, is_passed
+from mens_pipeline.evaluation.gate import GateInputs, GateOutcome, GateStatus, decide, overall_status
 from mens_pipeline.evaluation.policy import GateName, Thresholds
 from mens_pipeline.evaluation.results import RESULTS, EvalResults, Subject
 from mens_pipeline.training.manifest import MANIFEST
@@ -29,6 +29,9 @@ class Receipt(BaseModel):
     run_dir: str = Field(description="Where what was judged lies.")
     policy: str
     overall_passed: bool
+    attempt: int | None = Field(
+        description="Evaluations on this exam since it last promoted an adapter, this one included; null when unknown."
+    )
     gates: tuple[GateOutcome, ...]
     subject: Subject | None = Field(description="What was judged, by hash; null when the results cannot be read.")
     thresholds: Thresholds
@@ -38,14 +41,37 @@ class Receipt(BaseModel):
     sources: dict[str, str | None] = Field(description="Document -> SHA-256, hexadecimal; null when it is missing.")
 
     @property
+    def status(self) -> GateStatus:
+        """Whether it passed, failed, or cannot tell."""
+        return overall_status(self.gates)
+
+    @property
+    def tried(self) -> str:
+        """Which evaluation on the exam it is, in words; nothing where that is unknown."""
+        return f"{ordinal(self.attempt)} evaluation on this exam" if self.attempt is not None else ""
+
+    @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it fails: the message of every gate that blocks."""
+        """Why it does not pass: the message of every gate that blocks."""
         return tuple(f"{g.name}: {g.message}" for g in self.gates if g.block and not g.passed)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """The message of every gate that failed and does not block."""
         return tuple(f"{g.name}: {g.message}" for g in self.gates if not g.block and not g.passed)
+
+
+def ordinal(number: int) -> str:
+    """Write a place in an order: `third`, `21st`.
+
+    Args:
+        number: From 1.
+    """
+    words = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+    if number <= len(words):
+        return words[number - 1]
+    ending = "th" if number // 10 % 10 == 1 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 class GateFailed(BaseModel):
@@ -107,7 +133,8 @@ def verdict_on(  # noqa: PLR0913 - all that a verdict rests on
         timestamp_unix=now,
         run_dir=str(run_dir),
         policy=policy,
-        overall_passed=is_passed(outcomes),
+        overall_passed=overall_status(outcomes) is GateStatus.PASSED,
+        attempt=results.progress.attempt if results is not None else None,
         gates=outcomes,
         subject=results.subject if results is not None else None,
         thresholds=thresholds,

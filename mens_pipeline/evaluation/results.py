@@ -1,18 +1,21 @@
 """The documents of an evaluation: `eval_results.json`, `eval_local_report.json`, `benchmark_passatk.json`."""
 
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.judge import Judgement
-from mens_pipeline.evaluation.scores import ModelScores
+from mens_pipeline.evaluation.scores import ModelScores, Scores
 from mens_pipeline.evaluation.statistics import Paired
 
 RESULTS: Final = "eval_results.json"
 LOCAL_REPORT: Final = "eval_local_report.json"
 PASS_AT_K: Final = "benchmark_passatk.json"  # noqa: S105 - a file name
 JUDGED_ANSWERS: Final = "judged_answers.jsonl"
+
+AnsweringModel = Literal["base", "few_shot", "adapter"]
+"""Whose answers are kept with their judgements; `few_shot` is the base with examples in its prompt."""
 
 
 class _Document(BaseModel):
@@ -22,7 +25,7 @@ class _Document(BaseModel):
 class JudgedAnswer(_Document):
     """One answer with what was asked: a line of `judged_answers.jsonl`."""
 
-    model: Literal["base", "adapter"]
+    model: AnsweringModel
     suite: str
     prompt: str
     asked: str = Field(description="The construct.")
@@ -41,14 +44,43 @@ class Subject(_Document):
     benchmark_sha256: str | None = Field(description="Of the benchmark; null when it was left out.")
 
 
-class ChampionComparison(_Document):
-    """The adapter that is in use, on the same requests."""
+class Progress(_Document):
+    """How much of the exam an adapter was asked, and which try it is: what chance has had its way with."""
+
+    attempt: int = Field(
+        ge=1, description="Evaluations on this exam since it last promoted an adapter, this one included."
+    )
+    round: int = Field(ge=1, description="Times that an adapter was asked and a verdict was looked for.")
+    num_rounds: int = Field(ge=1, description="Times that were planned at most; all but one need undecided gates.")
+    num_reserve: int = Field(ge=0, description="Held-out requests that were not asked; files that come later.")
+
+    @model_validator(mode="after")
+    def _is_within_plan(self) -> Self:
+        if self.round > self.num_rounds:
+            raise ValueError(f"round {self.round} of {self.num_rounds}")
+        return self
+
+
+class Comparison(_Document):
+    """Another model beside the adapter that is judged, over the same requests; differences are of first samples."""
+
+    scores: ModelScores
+    parse_difference: Paired = Field(description="The other model first, the adapter second.")
+    pass_difference: Paired
+    test_difference: Paired = Field(description="Over the requests that have hidden tests.")
+
+
+class ChampionComparison(Comparison):
+    """The adapter that is in use."""
 
     key: str = Field(description="Of the promoted adapter in the store.")
     adapter_sha256: str = Field(min_length=64, max_length=64)
-    scores: ModelScores
-    parse_difference: Paired = Field(description="Champion first, candidate second.")
-    pass_difference: Paired
+
+
+class FewShotComparison(Comparison):
+    """The base with a description of the language and solved requests in its prompt, on a sample of the exam."""
+
+    prompt: str = Field(description="What it was told before each request.")
 
 
 class EvalResults(_Document):
@@ -67,14 +99,26 @@ class EvalResults(_Document):
     quality_proxy: float = Field(ge=0, le=1, description="Equals `vox_parse_rate`, as upstream's does.")
     subject: Subject
     decoding: Decoding
+    progress: Progress
     num_too_long: int = Field(
         ge=0, description="Tasks that were not asked because not even their reference fits into an answer."
+    )
+    num_tests_dropped: int = Field(
+        ge=0,
+        description="Requests whose hidden tests their own reference fails: held-out ones are judged without these, "
+        "synthetic ones are not asked.",
     )
     base: ModelScores
     adapter: ModelScores
     parse_difference: Paired = Field(description="Base first, adapter second; first samples.")
     pass_difference: Paired
+    test_difference: Paired = Field(description="Over the requests that have hidden tests.")
     champion: ChampionComparison | None = Field(description="Null when there was none.")
+    few_shot: FewShotComparison | None = Field(description="Null when it was not asked.")
+    families: dict[str, Scores] = Field(
+        description="Of the adapter on synthetic tasks, `new_constants` of a known one and `unknown_task`; not part of "
+        "the other figures."
+    )
 
 
 class CategoryStats(_Document):

@@ -101,15 +101,19 @@ def scores_of(
         by_task: Task -> its judged answers, at least one, as many for each.
         repeated: Programs that answer more than one task.
     """
-    samples = [list(by_task[task.id]) for task in tasks]
-    flat = [judgement for some in samples for judgement in some]
-    tested = [some for task, some in zip(tasks, samples, strict=True) if task.tests is not None]
-    named = [some for task, some in zip(tasks, samples, strict=True) if task.name is not None]
-    k = len(samples[0]) if samples else 1
-    passed = [sum(j.passed for j in some) for some in samples]
+    flat = [judgement for task in tasks for judgement in by_task[task.id]]
+    tested = [task for task in tasks if task.tests is not None]
+    named = [task for task in tasks if task.name is not None]
+    k = len(by_task[tasks[0].id]) if tasks else 1
 
-    def share(of: Callable[[Judgement], bool], among: Sequence[Sequence[Judgement]] = samples) -> Rate:
-        return mean_rate([sum(map(of, some)) / len(some) for some in among])
+    def mean(value: Callable[[Sequence[Judgement]], float], among: Sequence[Task] = tasks) -> Rate:
+        return mean_rate([value(by_task[task.id]) for task in among], [task.file for task in among])
+
+    def share(of: Callable[[Judgement], bool], among: Sequence[Task] = tasks) -> Rate:
+        return mean(lambda some: sum(map(of, some)) / len(some), among)
+
+    def passing(number: int) -> Rate:
+        return mean(lambda some: pass_at_k(k, sum(j.passed for j in some), number))
 
     return Scores(
         num_tasks=len(tasks),
@@ -118,18 +122,18 @@ def scores_of(
         stop_rate=share(lambda j: j.stopped),
         construct_rate=share(lambda j: j.has_construct),
         name_rate=share(lambda j: j.has_name is True, named),
-        pass_at_1=mean_rate([count / k for count in passed]),
-        pass_at_k=mean_rate([pass_at_k(k, count, k) for count in passed]),
+        pass_at_1=share(lambda j: j.passed),
+        pass_at_k=passing(k),
         k=k,
-        pass_at={n: mean_rate([pass_at_k(k, count, n) for count in passed]) for n in _numbers_up_to(k)},
-        test_rate=share(lambda j: j.execution is not None and j.execution.passed, tested),
+        pass_at={number: passing(number) for number in _numbers_up_to(k)},
+        test_rate=share(lambda j: j.passes_tests, tested),
         empty_rate=share(lambda j: j.empty),
         refusal_rate=share(lambda j: j.refusal),
         stub_rate=share(lambda j: j.stub),
         duplicate_rate=share(lambda j: j.program in repeated),
         mean_tokens=sum(j.num_tokens for j in flat) / len(flat) if flat else 0.0,
         coverage=_coverage(flat),
-        execution_errors=_execution_errors(j for some in tested for j in some),
+        execution_errors=_execution_errors(j for task in tested for j in by_task[task.id]),
         errors=dict(Counter(j.error_code or "declares_nothing" for j in flat if not j.parses).most_common()),
     )
 

@@ -1,17 +1,22 @@
 """What a model is asked to write, and what a good answer shows."""
 
+import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from mens_pipeline.corpus import heldout_split
 from mens_pipeline.corpus.records import Lane
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.corpus.validate import judged_code
+from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.requirements import Requirement
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, declaration_spans
+from mens_pipeline.language.ast.functions import Forall, Test
+from mens_pipeline.language.interpreter.hidden_tests import hidden_module
 
 _EASY_UP_TO: Final = 3
 _MEDIUM_UP_TO: Final = 6
@@ -24,6 +29,14 @@ class Suite(StrEnum):
     """A source file of the workspace that never trained."""
     BENCHMARK = "benchmark"
     """A folder of tasks written to judge by."""
+    NEW_CONSTANTS = heldout_split.NEW_CONSTANTS
+    """Synthetic tasks of families that train, with other constants."""
+    UNKNOWN_TASK = heldout_split.UNKNOWN_TASK
+    """Synthetic tasks of families that never train."""
+
+
+FAMILIES: Final = (Suite.NEW_CONSTANTS, Suite.UNKNOWN_TASK)
+"""The suites of synthetic tasks, which the adapter alone is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +46,7 @@ class Task:
     Attributes:
         id: Its name, unique in an evaluation: `benchmark/fn_add`.
         suite: Where it comes from.
+        file: The source file that it is from, over which chance is counted; any but a held-out task stands for itself.
         prompt: What the model is asked.
         construct: What is asked for, a name of CONSTRUCTS; or the category that a benchmark of one's own counts by.
         name: The name that the request asks for; None where it leaves that open.
@@ -41,10 +55,12 @@ class Task:
         reference: An answer that is good.
         requires: What an answer must declare.
         tests: Hidden `@test` functions.
+        given: Declarations that an answer may rely on without declaring them; they run in front of it.
     """
 
     id: str
     suite: Suite
+    file: str
     prompt: str
     construct: str
     name: str | None
@@ -53,30 +69,91 @@ class Task:
     reference: str
     requires: tuple[Requirement, ...] = ()
     tests: str | None = None
+    given: str = ""
 
 
 def heldout_tasks(pairs: Iterable[TrainingPair]) -> tuple[Task, ...]:
-    """The held-out pairs of code as tasks; prose is not judged.
+    """Turn held-out pairs of code into tasks; prose is not judged.
+
+    What the tests of a pair declare beside tests is there already for an answer as well: the request shows it, or
+    names it.
 
     Args:
         pairs: Held out by `heldout_split`, each prompt once.
+
+    Raises:
+        ConfigurationError: Hidden tests of a pair are rejected by the front end, or hold no test.
     """
-    tasks = []
-    for number, pair in enumerate(pairs):
-        code = judged_code(pair)
-        if pair.lane is Lane.CODEGEN and code is not None and pair.category in CONSTRUCTS:
-            task = Task(
-                id=f"heldout/{number:04}",
-                suite=Suite.HELDOUT,
-                prompt=pair.prompt,
-                construct=pair.category,
-                name=_asked_name(pair, *code),
-                difficulty=_difficulty_of(pair.difficulty),
-                mode=code[1],
-                reference=pair.response,
-            )
-            tasks.append(task)
-    return tuple(tasks)
+    tasks = (_task_of(pair, f"heldout/{number:04}", Suite.HELDOUT) for number, pair in enumerate(pairs))
+    return tuple(task for task in tasks if task is not None)
+
+
+def family_tasks(pairs: Iterable[TrainingPair], number: int) -> tuple[Task, ...]:
+    """Turn synthetic pairs into tasks, the same ones every time.
+
+    Args:
+        pairs: Their `task_family` names the suite, one of FAMILIES.
+        number: Tasks of each suite at most.
+
+    Raises:
+        ConfigurationError: A pair is of no such suite, or its hidden tests cannot be run.
+    """
+    tasks: dict[Suite, list[Task]] = {suite: [] for suite in FAMILIES}
+    for place, pair in enumerate(pairs):
+        if pair.task_family not in tasks:
+            advice = f"Expected {' or '.join(FAMILIES)}; make the split anew."
+            raise ConfigurationError(f"family task {place}: found task_family {pair.task_family!r}. {advice}")
+        suite = Suite(pair.task_family)
+        task = _task_of(pair, f"{suite}/{place:04}", suite)
+        if task is not None:
+            tasks[suite].append(task)
+    return tuple(task for some in tasks.values() for task in sample_of(some, number))
+
+
+def sample_of(tasks: Sequence[Task], number: int | None) -> tuple[Task, ...]:
+    """Some tasks, in their order, chosen by the hash of what they ask: the same ones every time.
+
+    Args:
+        tasks: All of them.
+        number: How many at most; None for all.
+    """
+    hashes = {task.id: hashlib.sha256(task.prompt.encode("utf-8", "surrogatepass")).digest() for task in tasks}
+    chosen = set(sorted(hashes, key=lambda name: (hashes[name], name))[:number])
+    return tuple(task for task in tasks if task.id in chosen)
+
+
+def _task_of(pair: TrainingPair, name: str, suite: Suite) -> Task | None:
+    """A pair as a task; None for prose, and where the front end knows no construct to ask for."""
+    code = judged_code(pair)
+    if pair.lane is not Lane.CODEGEN or code is None or pair.category not in CONSTRUCTS:
+        return None
+    return Task(
+        id=name,
+        suite=suite,
+        file=_file_of(pair) if suite is Suite.HELDOUT else name,
+        prompt=pair.prompt,
+        construct=pair.category,
+        name=_asked_name(pair, *code),
+        difficulty=_difficulty_of(pair.difficulty),
+        mode=code[1],
+        reference=pair.response,
+        tests=pair.tests,
+        given=_given(name, pair.tests) if pair.tests is not None else "",
+    )
+
+
+def _file_of(pair: TrainingPair) -> str:
+    """The file of a pair; rows that name none count as one, since nothing says that they are independent."""
+    return pair.source.path if pair.source is not None else ""
+
+
+def _given(task: str, tests: str) -> str:
+    """The declarations of hidden tests that are no tests themselves."""
+    try:
+        spans = declaration_spans(tests, hidden_module(tests))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{task}: {error}") from error
+    return "\n\n".join(span.cut(tests) for span in spans if not isinstance(span.declaration, Test | Forall))
 
 
 def benchmark_tasks(benchmark: Benchmark) -> tuple[Task, ...]:
@@ -92,6 +169,7 @@ def benchmark_tasks(benchmark: Benchmark) -> tuple[Task, ...]:
         made = Task(
             id=f"benchmark/{spec.id}",
             suite=Suite.BENCHMARK,
+            file=f"benchmark/{spec.id}",
             prompt=spec.description,
             construct=spec.category,
             name=next((name for name in asked if name is not None), None),

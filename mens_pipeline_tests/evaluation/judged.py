@@ -7,7 +7,7 @@ from mens_pipeline.evaluation.evaluate import Answers, ChampionAnswers, Evaluati
 from mens_pipeline.evaluation.generation import Answer, Decoding
 from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.requirements import Requirement
-from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer, Subject
+from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer, Progress, Subject
 from mens_pipeline.evaluation.scores import ModelScores, Scores
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.language import Mode
@@ -16,6 +16,7 @@ GOOD = "fn add(a: int, b: int) to int {\n    return a + b\n}\n"
 BROKEN = "fn add(a: int, b: int) to int {\n    return a +\n}\n"
 OTHER = "type Point {\n    x: int\n}\n"
 
+PROGRESS = Progress(attempt=1, round=1, num_rounds=1, num_reserve=0)
 SUBJECT = Subject(
     adapter_sha256="ad" * 32,
     base_sha256="ba" * 32,
@@ -30,6 +31,7 @@ def task(number: int = 0, suite: Suite = Suite.HELDOUT, **changes: Any) -> Task:
     values: dict[str, Any] = {
         "id": f"{suite}/{number:04}",
         "suite": suite,
+        "file": f"{suite}/{number:04}.vox",
         "prompt": "Write a function `add` in Vox.",
         "construct": "function",
         "name": "add",
@@ -67,7 +69,7 @@ def evaluation(
     tasks = [task(n, Suite.HELDOUT if n < num_heldout else Suite.BENCHMARK) for n in range(len(base))]
     used = ChampionAnswers("c" * 64, "cc" * 32, answers_to(tasks, champion)) if champion is not None else None
     answers = Answers(answers_to(tasks, base), answers_to(tasks, adapter), used)
-    return evaluate_answers(tasks, answers, SUBJECT, Decoding())
+    return evaluate_answers(tasks, answers, SUBJECT, Decoding(), PROGRESS)
 
 
 def judged_answers(evaluated: Evaluation) -> tuple[JudgedAnswer, ...]:
@@ -75,6 +77,7 @@ def judged_answers(evaluated: Evaluation) -> tuple[JudgedAnswer, ...]:
     by_id = {task.id: task for task in evaluated.tasks}
     return (
         *(_judged("base", by_id[judgement.task], judgement) for judgement in evaluated.base),
+        *(_judged("few_shot", by_id[judgement.task], judgement) for judgement in evaluated.few_shot),
         *(_judged("adapter", by_id[judgement.task], judgement) for judgement in evaluated.adapter),
     )
 

@@ -17,7 +17,7 @@ from mens_pipeline.evaluation.override import Override
 from mens_pipeline.evaluation.policy import Thresholds
 from mens_pipeline.evaluation.prepare import WEIGHTS, adapter_digest
 from mens_pipeline.evaluation.promotion import Present, Promotion
-from mens_pipeline.evaluation.results import Subject
+from mens_pipeline.evaluation.results import Progress, Subject
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.language import Mode
 from mens_pipeline.training.job import ADAPTER
@@ -30,12 +30,19 @@ HELDOUT = hashlib.sha256(b"held-out pairs\n").hexdigest()
 BASE = "b" * 64
 NOW = 1_800_000_000
 THRESHOLDS = Thresholds(
+    confidence=0.95,
+    max_rounds=2,
+    first_heldout_tasks=100,
+    min_heldout_tasks=30,
+    min_heldout_files=10,
     min_parse_rate=0.7,
+    parse_rate_floor=0.7,
     min_coverage=0.05,
     min_benchmark=0.0,
     min_test_rate=0.0,
     min_asked_share=0.75,
     min_gain_over_base=0.05,
+    needs_test_gain=False,
     max_stub_rate=0.08,
     min_stop_rate=0.8,
     min_supervised_ratio=0.1,
@@ -51,6 +58,7 @@ PRESENT = Present(
     heldout_problem="",
     benchmark_sha256=None,
     is_benchmark_asked=False,
+    decoding=Decoding(),
 )
 """What holds when a run is judged; of which evaluation, `promote` says."""
 
@@ -63,6 +71,7 @@ def tasks() -> tuple[Task, ...]:
         Task(
             id=f"heldout/{number:04}",
             suite=Suite.HELDOUT,
+            file=f"t{number}.vox",
             prompt=f"Write {'a function' if number % 2 else 'a type'} `t{number}`.",
             construct="function" if number % 2 else "type",
             name=f"t{number}",
@@ -120,12 +129,13 @@ def training_manifest() -> dict[str, Any]:
     return manifest
 
 
-def evaluated(
+def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
     run: Path,
     store: ArtifactStore,
     num_good: int = _NUM_TASKS,
     num_good_of_champion: int = _NUM_TASKS,
     heldout_sha256: str = HELDOUT,
+    decoding: Decoding = PRESENT.decoding,
 ) -> Artifact:
     """The evaluation of a run; the base writes no Vox at all.
 
@@ -135,6 +145,7 @@ def evaluated(
         num_good: Requests that the adapter answers well.
         num_good_of_champion: Requests that the champion answers well, if there is one.
         heldout_sha256: Of the held-out pairs.
+        decoding: How all of them answered.
     """
     sha256 = adapter_digest(run)
     subject = Subject(
@@ -150,13 +161,15 @@ def evaluated(
         sha256_of_rival = rival.manifest["inputs"]["adapter_sha256"]
         champion = ChampionAnswers(rival.key, sha256_of_rival, _answers(num_good_of_champion))
     answers = Answers(base=_answers(0), adapter=_answers(num_good), champion=champion)
-    evaluation = evaluate_answers(tasks(), answers, subject, Decoding())
+    progress = Progress(attempt=1, round=1, num_rounds=1, num_reserve=0)
+    evaluation = evaluate_answers(tasks(), answers, subject, decoding, progress)
 
     def write(folder: Path) -> dict[str, Any]:
         write_documents(folder, evaluation, "")
         return {"name": "eval-gate-abc1234"}
 
     inputs = {"adapter": sha256, "good": num_good, "champion": rival.key if rival is not None else None}
+    inputs["decoding"] = decoding.model_dump()
     return store.built(KIND, inputs, write)[0]
 
 

@@ -185,6 +185,7 @@ def test_tasks_are_pairs_that_keep_their_copies_out_of_training(tmp_path: Path) 
 
     assert (pair.prompt, pair.response) == ("Write a function `one` that returns 1.", SOLUTION)
     assert (pair.category, pair.rating, pair.difficulty) == ("function", 5, 2)
+    assert pair.tests is None
     assert pair.source is not None
     assert (pair.source.path, pair.source.kind) == ("bench/one.vox", SourceKind.VOX_FILE)
     assert HeldoutTasks([pair], 0.5, 12).overlap(pair) == (Overlap.PROMPT, "bench/one.vox")

@@ -1,10 +1,12 @@
 """Answers of a model, many at once."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mens_pipeline.evaluation import decode as decode_module
 from mens_pipeline.evaluation.decode import Row, Vocabulary, decode
 from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
@@ -68,6 +70,19 @@ def test_a_row_ends_where_its_turn_ends(model: Any) -> None:
         end = next((place for place, token in enumerate(whole) if token in stop), None)
         assert row.stopped == (end is not None)
         assert row.tokens == (whole if end is None else whole[: end + 1])
+
+
+def test_a_place_that_gets_free_is_filled_without_a_change(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Token by token what batches that only shrink give; rows of very different length have room of their own."""
+    rows = [Row(f"{text}{n}", 0, tuple((text + "?" * n).encode())) for text in _PROMPTS for n in (0, 7, 90)]
+    stop = frozenset(range(32, 64))
+    settings: dict[str, Any] = {"max_new_tokens": 24, "temperature": 1.0, "batch_tokens": 256}
+    filled = _answers(model, [replace(row, tokens=[]) for row in rows], stop, **settings)
+    monkeypatch.setattr(decode_module, "sees_everything", lambda _config: False)
+    shrinking = _answers(model, [replace(row, tokens=[]) for row in rows], stop, **settings)
+
+    assert filled == shrinking
+    assert len({len(tokens) for tokens, _ in filled.values()}) > 3
 
 
 def test_samples_differ_and_come_again(model: Any) -> None:

@@ -7,7 +7,17 @@ from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.results import EvalResults, LocalReport, PassAtK
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.language import CONSTRUCTS
-from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, OTHER, SUBJECT, answer, evaluation, needs, task
+from mens_pipeline_tests.evaluation.judged import (
+    BROKEN,
+    GOOD,
+    OTHER,
+    PROGRESS,
+    SUBJECT,
+    answer,
+    evaluation,
+    needs,
+    task,
+)
 
 
 def test_upstreams_figures_are_those_of_the_adapter() -> None:
@@ -52,7 +62,7 @@ def _sampled() -> Evaluation:
     texts = [[GOOD, GOOD], [GOOD, f"{GOOD}{OTHER}"], ["fn add() to int { }", ""]]
     answers = tuple(answer(text, t, n) for t, some in zip(tasks, texts, strict=True) for n, text in enumerate(some))
     decoding = Decoding(num_samples=2, temperature=0.5, seed=5, max_new_tokens=99)
-    return evaluate_answers(tasks, Answers(answers, answers), SUBJECT, decoding)
+    return evaluate_answers(tasks, Answers(answers, answers), SUBJECT, decoding, PROGRESS)
 
 
 def test_first_samples_are_compared() -> None:

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.corpus.jsonl import write_jsonl
+from mens_pipeline.corpus.store import digest_of
+from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import examination
@@ -13,6 +15,9 @@ from mens_pipeline.evaluation.prepare import answer_fits
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.training.runs import pairs
+
+_TRAIN = Path("gone.jsonl")
+"""A train set that is not there any more."""
 
 
 @pytest.fixture
@@ -26,16 +31,52 @@ def heldout(tmp_path: Path) -> Path:
 def test_held_out_requests_come_first_and_then_the_benchmark(heldout: Path) -> None:
     """All of both, when all fit."""
     benchmark = load_benchmark(PROJECT_ROOT / "data" / "heldout_bench")
-    exam = examination(heldout, benchmark, lambda _text: True)
+    exam = examination(heldout, _TRAIN, benchmark, lambda _text: True)
 
     assert [task.suite for task in exam.tasks] == [Suite.HELDOUT] * 3 + [Suite.BENCHMARK] * len(benchmark.tasks)
     assert exam.num_too_long == 0
 
 
+def test_a_held_out_request_whose_tests_are_wrong_is_asked_without_them(tmp_path: Path) -> None:
+    """The one that its own reference passes keeps its tests."""
+    sound = pairs(1)[0].model_copy(update={"response": "fn one() to int { return 1 }\n", "category": "function"})
+    tests = [f"@test fn hidden() {{ assert(one() is {expected}) }}\n" for expected in (1, 2)]
+    write_jsonl(tmp_path / "heldout.jsonl", [sound.model_copy(update={"tests": text}) for text in tests])
+    exam = examination(tmp_path / "heldout.jsonl", _TRAIN, None, lambda _text: True)
+
+    assert [task.tests for task in exam.tasks] == [tests[0], None]
+    assert exam.num_tests_dropped == 1
+
+
+def test_synthetic_tasks_lie_beside_the_held_out_pairs(heldout: Path) -> None:
+    """They are asked apart; one whose reference is too long or fails its tests is not."""
+    good = "fn one() to int { return 1 }\n"
+    rows = [
+        _synthetic("Write one.", good, 1),
+        _synthetic("Write two.", good, 2),
+        _synthetic("Write long.", f"{good}// {'x' * 300}\n", 1),
+    ]
+    without = examination(heldout, _TRAIN, None, lambda text: len(text) < 300, 9)
+    write_jsonl(heldout.with_name("families.jsonl"), rows)
+    exam = examination(heldout, _TRAIN, None, lambda text: len(text) < 300, 9)
+    off = examination(heldout, _TRAIN, None, lambda text: len(text) < 300, 0)
+
+    assert [task.prompt for task in exam.families] == ["Write one."]
+    assert exam.tasks == without.tasks
+    assert exam.num_tests_dropped == 1
+    assert (without.families, without.families_sha256) == ((), None) == (off.families, off.families_sha256)
+    assert exam.families_sha256 == digest_of(heldout.with_name("families.jsonl"))
+
+
+def _synthetic(prompt: str, response: str, expected: int) -> TrainingPair:
+    tests = f"@test fn hidden() {{ assert(one() is {expected}) }}\n"
+    return TrainingPair(prompt=prompt, response=response, category="function", task_family="unknown_task", tests=tests)
+
+
 def test_what_cannot_be_answered_is_not_asked(heldout: Path) -> None:
     """And it is counted."""
     benchmark = load_benchmark(PROJECT_ROOT / "data" / "heldout_bench")
-    exam = examination(heldout, benchmark, lambda text: len(text) < 300)
+    exam = examination(heldout, _TRAIN, benchmark, lambda text: len(text) < 300)
 
     assert 0 < exam.num_too_long == 3 + len(benchmark.tasks) - len(exam.tasks)
     assert all(len(task.reference) < 300 for task in exam.tasks)
@@ -44,7 +85,7 @@ def test_what_cannot_be_answered_is_not_asked(heldout: Path) -> None:
 def test_a_limit_that_nothing_fits_is_refused(heldout: Path) -> None:
     """Nothing would be judged."""
     with pytest.raises(RefusedError, match=r"no answer fits the limit\. Raise max_new_tokens"):
-        examination(heldout, None, lambda _text: False)
+        examination(heldout, _TRAIN, None, lambda _text: False)
 
 
 def test_prose_alone_is_no_examination(tmp_path: Path) -> None:
@@ -53,7 +94,7 @@ def test_prose_alone_is_no_examination(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "heldout.jsonl", [prose])
 
     with pytest.raises(RefusedError, match=r"no held-out code\. Raise split\.heldout_share"):
-        examination(tmp_path / "heldout.jsonl", None, lambda _text: True)
+        examination(tmp_path / "heldout.jsonl", _TRAIN, None, lambda _text: True)
 
 
 def test_a_text_fits_with_the_end_of_its_turn(tiny_base: Path) -> None:
@@ -68,3 +109,12 @@ def test_a_base_that_is_gone_is_said(tmp_path: Path) -> None:
     """Nothing can be counted without its tokenizer."""
     with pytest.raises(RefusedError, match="the base model of this adapter is gone"):
         answer_fits({"base_model": {"path": str(tmp_path)}}, Decoding())
+
+
+def test_what_was_trained_on_is_no_examination(heldout: Path) -> None:
+    """Whatever the manifest says: the rows themselves are compared."""
+    train = heldout.with_name("train.jsonl")
+    write_jsonl(train, [*pairs(9)[3:], pairs(3)[1]])
+
+    with pytest.raises(RefusedError, match=r"1 requests and 1 answers of 3 held-out pairs stand in 1 rows of .*train"):
+        examination(heldout, train, None, lambda _text: True)

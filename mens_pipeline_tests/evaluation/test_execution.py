@@ -6,16 +6,17 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.corpus.jsonl import read_models
+from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.evaluation.eval_results import write_documents
-from mens_pipeline.evaluation.evaluate import Answers, evaluate_answers, judge_all
+from mens_pipeline.evaluation.evaluate import Answers, evaluate_answers, judge_all, with_sound_tests
 from mens_pipeline.evaluation.execution import run_hidden_tests
 from mens_pipeline.evaluation.generation import Answer, Decoding
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, JudgedAnswer
 from mens_pipeline.evaluation.scores import scores_of
-from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.evaluation.tasks import Suite, Task, heldout_tasks
 from mens_pipeline.language import Mode
 from mens_pipeline.language.interpreter import ErrorClass
-from mens_pipeline_tests.evaluation.judged import SUBJECT
+from mens_pipeline_tests.evaluation.judged import PROGRESS, SUBJECT
 
 _TESTS = "@test fn hidden_small() { assert(double(2) is 4) }\n@test fn hidden_zero() { assert(double(0) is 0) }\n"
 _GOOD = "fn double(n: int) to int { return n * 2 }\n"
@@ -25,6 +26,7 @@ def _task(name: str, tests: str | None = _TESTS) -> Task:
     return Task(
         id=name,
         suite=Suite.BENCHMARK,
+        file=name,
         prompt="Write a function `double`.",
         construct="function",
         name="double",
@@ -66,7 +68,7 @@ def test_half_a_character_in_a_message_can_be_written(tmp_path: Path) -> None:
     asked = replace(_task("half", "@test fn hidden() { assert(f() is 1) }\n"), suite=Suite.HELDOUT, name="f")
     program = 'fn f() to str { return json.parse("\\"\\\\ud800\\"") }\n'
     answers = Answers((_answer("half", program),), (_answer("half", program),))
-    evaluated = evaluate_answers([asked], answers, SUBJECT, Decoding())
+    evaluated = evaluate_answers([asked], answers, SUBJECT, Decoding(), PROGRESS)
     write_documents(tmp_path, evaluated, "")
     first, second = read_models(tmp_path / JUDGED_ANSWERS, JudgedAnswer)
 
@@ -96,3 +98,54 @@ def test_an_answer_passes_when_its_tests_do() -> None:
     assert [judgement.passed for judgement in judged] == [True, False, False, True]
     assert (scores.test_rate.numerator, scores.test_rate.denominator) == (1, 3)
     assert scores.execution_errors == {"wrong_answer": 1, "parse": 1}
+
+
+_GIVEN = """type Shape = | Circle(r: int) | Square(s: int)
+
+fn twice(n: int) to int {
+    return n * 2
+}"""
+_AREA_TESTS = """@test("a circle") fn circle() to Unit { assert(area(Circle(3)) is 6) }
+@test("a square") fn square() to Unit { assert(area(Square(3)) is 9) }
+"""
+_AREA = "fn area(shape: Shape) to int { match shape { Circle(r) => twice(r), Square(s) => s * s } }\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "passes"),
+    [
+        (_AREA, True),
+        (f"{_GIVEN}\n\n{_AREA}", True),
+        (_AREA.replace("twice", "thrice"), False),
+        (f"fn twice(n: int) to int {{ return n }}\n{_AREA}", False),
+    ],
+    ids=["relies on what is given", "repeats it", "relies on what is not", "has one of its own"],
+)
+def test_an_answer_may_rely_on_what_is_given(program: str, *, passes: bool) -> None:
+    """It need not say again what the request shows; where it does, its own declaration counts."""
+    pair = TrainingPair(prompt="Write `area`.", response=_AREA, category="function", tests=f"{_GIVEN}\n\n{_AREA_TESTS}")
+    asked = heldout_tasks([pair])
+    (judged,) = judge_all(asked, [_answer(asked[0].id, program)])
+
+    assert judged.passes_tests is passes, judged.execution
+
+
+def test_tests_that_the_reference_fails_judge_nothing() -> None:
+    """Such a task is asked without them, and counted; the others keep theirs."""
+    bad = "@test fn hidden() { assert(double(2) is 5) }\n"
+    tasks = [_task("sound"), _task("unsound", bad), _task("untested", None)]
+    sound, num_dropped = with_sound_tests(tasks)
+
+    assert sound == (tasks[0], replace(tasks[1], tests=None), tasks[2])
+    assert num_dropped == 1
+
+
+def test_base_and_adapter_are_compared_by_hidden_tests() -> None:
+    """Over the tasks that have any."""
+    tasks = [replace(_task(name), suite=Suite.HELDOUT) for name in ("first", "second")]
+    tasks.append(replace(_task("untested", None), suite=Suite.HELDOUT))
+    base = tuple(_answer(task.id, "fn double(n: int) to int { return n }\n") for task in tasks)
+    adapter = tuple(_answer(task.id, _GOOD) for task in tasks)
+    difference = evaluate_answers(tasks, Answers(base, adapter), SUBJECT, Decoding(), PROGRESS).results.test_difference
+
+    assert (difference.num_tasks, difference.only_first, difference.only_second) == (2, 0, 2)

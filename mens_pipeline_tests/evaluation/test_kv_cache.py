@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mens_pipeline.evaluation.kv_cache import ReservedLayer, reserved_cache, without
+from mens_pipeline.evaluation.kv_cache import ReservedLayer, Slots, reserved_cache, sees_everything, without
 
 
 def _states(rows: int, positions: int, start: int) -> Any:
@@ -55,6 +55,38 @@ def test_layers_that_see_a_window_stay_as_they_are() -> None:
     )
 
     assert [type(layer) for layer in reserved_cache(config, 9).layers] == [DynamicSlidingWindowLayer, ReservedLayer]
+    assert not sees_everything(config)
+    assert sees_everything(Gemma3TextConfig(num_hidden_layers=1, layer_types=["full_attention"]))
+
+
+def test_rows_come_and_go_each_with_its_own_keys() -> None:
+    """A row is read into the first free place, grows by one position at a time, and moves with all that it has."""
+    import torch
+    from transformers import DynamicCache, Gemma3TextConfig
+
+    config = Gemma3TextConfig(num_hidden_layers=1, layer_types=["full_attention"])
+    slots = Slots(config, 6, 3, torch.device("cpu"))
+    for number, positions in enumerate((2, 4, 1)):
+        read = DynamicCache(config=config)
+        read.update(_states(1, positions, 100 * number), _states(1, positions, 1000 * number), 0)
+        slots.add(read)
+    slots.cache.update(_states(3, 1, 500), _states(3, 1, 5000), 0)
+    mask = slots.mask()
+    slots.lengths += 1
+    slots.keep(without(3, [0]))
+    keys, values = slots.cache.update(_states(2, 1, 700), _states(2, 1, 7000), 0)
+
+    assert mask.tolist() == [[1, 1, 1, 0, 0], [1] * 5, [1, 1, 0, 0, 0]]
+    assert slots.lengths.tolist() == [2, 5]
+    assert slots.cache.get_seq_length() == 5
+    for place, (number, positions) in enumerate([(2, 1), (1, 4)]):
+        for got, start in ((keys, 1), (values, 10)):
+            wanted = [
+                _states(1, positions, 100 * start * number)[0],
+                _states(3, 1, 500 * start)[number],
+                _states(2, 1, 700 * start)[place],
+            ]
+            assert torch.equal(got[place, :, : positions + 2], torch.cat(wanted, dim=1))
 
 
 @given(st.integers(1, 9).flatmap(lambda rows: st.tuples(st.just(rows), st.sets(st.integers(0, rows - 1)))))

@@ -27,10 +27,20 @@ def test_the_shipped_policies_build_on_ci() -> None:
 
     assert (ci.min_parse_rate, ci.min_coverage, ci.min_benchmark, ci.max_regression_p) == (0.70, 0.50, 0.0, 0.01)
     assert full == ci.model_copy(
-        update={"min_benchmark": 0.10, "min_test_rate": 0.10, "warn_only": (GateName.THROUGHPUT,)}
+        update={
+            "min_heldout_tasks": 100,
+            "min_heldout_files": 20,
+            "min_benchmark": 0.10,
+            "min_test_rate": 0.10,
+            "warn_only": (GateName.THROUGHPUT,),
+        }
     )
+    assert (ci.confidence, ci.max_rounds, ci.first_heldout_tasks) == (0.95, 2, 100)
+    assert (ci.min_heldout_tasks, ci.min_heldout_files, ci.needs_test_gain) == (50, 10, True)
     assert (ci.min_test_rate, ci.min_asked_share) == (0.0, 0.75)
-    lenient = {"min_parse_rate": 0.25, "min_coverage": 0.10, "warn_only": bootstrap.warn_only}
+    assert ci.parse_rate_floor == 0.60
+    lenient = {"min_parse_rate": 0.25, "parse_rate_floor": 0.15, "min_coverage": 0.10, "warn_only": bootstrap.warn_only}
+    lenient |= {"min_heldout_tasks": 20, "min_heldout_files": 5}
     assert bootstrap == ci.model_copy(update=lenient)
     assert set(bootstrap.warn_only) > set(ci.warn_only)
     assert {GateName.ASKED_SHARE, GateName.TEST_RATE}.isdisjoint(bootstrap.warn_only)

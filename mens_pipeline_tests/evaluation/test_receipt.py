@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mens_pipeline.evaluation.gate import GateStatus
 from mens_pipeline.evaluation.policy import GateName, Thresholds, load_gate_policy
 from mens_pipeline.evaluation.receipt import (
     FAILED,
@@ -16,6 +17,7 @@ from mens_pipeline.evaluation.receipt import (
     Receipt,
     digest_of_thresholds,
     gate_of,
+    ordinal,
     read_results,
     verdict_on,
     write_receipt,
@@ -26,7 +28,17 @@ from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline_tests.evaluation.judged import GOOD, SUBJECT, evaluation
 
 _BOOTSTRAP = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("bootstrap")
-_LENIENT = _BOOTSTRAP.model_copy(update={"min_coverage": 0.0, "min_gain_over_base": 0.0})
+_LENIENT = _BOOTSTRAP.model_copy(
+    update={
+        "min_coverage": 0.0,
+        "min_gain_over_base": 0.0,
+        "min_heldout_tasks": 1,
+        "min_heldout_files": 2,
+        "needs_test_gain": False,
+        "max_stub_rate": 1.0,
+        "min_stop_rate": 0.0,
+    }
+)
 _RESULT: dict[str, Any] = {
     "num_supervised_tokens": 5,
     "num_tokens": 10,
@@ -174,3 +186,27 @@ def test_other_demands_have_another_digest() -> None:
     digests = {digest_of_thresholds(t) for t in (_LENIENT, _BOOTSTRAP, _LENIENT.model_copy())}
 
     assert len(digests) == 2
+
+
+def test_a_receipt_says_which_evaluation_on_the_exam_it_is_about(tmp_path: Path) -> None:
+    """Or nothing, where the figures cannot be read."""
+    judged = _judged(tmp_path)
+    results = read_results(judged.results_path)
+    assert results is not None
+    third = results.model_copy(update={"progress": results.progress.model_copy(update={"attempt": 3})})
+    judged.results_path.write_text(third.model_dump_json())
+    told = _verdict(judged)
+    judged.results_path.unlink()
+    unknown = _verdict(judged)
+
+    assert (told.attempt, told.tried) == (3, "third evaluation on this exam")
+    assert (unknown.attempt, unknown.tried, unknown.status) == (None, "", GateStatus.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("number", "word"),
+    [(1, "first"), (10, "tenth"), (11, "11th"), (13, "13th"), (21, "21st"), (42, "42nd"), (103, "103rd")],
+)
+def test_places_in_an_order_are_words(number: int, word: str) -> None:
+    """As people say them."""
+    assert ordinal(number) == word

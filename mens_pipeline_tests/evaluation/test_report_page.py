@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mens_pipeline.evaluation.evaluate import Answers, Evaluation, evaluate_answers
-from mens_pipeline.evaluation.gate import GateOutcome
+from mens_pipeline.evaluation.few_shot import FewShot
 from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.policy import GateName, load_gate_policy
 from mens_pipeline.evaluation.receipt import Receipt
@@ -19,6 +19,7 @@ from mens_pipeline_tests.evaluation.judged import (
     BROKEN,
     GOOD,
     OTHER,
+    PROGRESS,
     SUBJECT,
     answer,
     answers_to,
@@ -26,35 +27,15 @@ from mens_pipeline_tests.evaluation.judged import (
     judged_answers,
 )
 from mens_pipeline_tests.evaluation.judged import task as make_task
+from mens_pipeline_tests.evaluation.verdicts import receipt_of, said
 
 _VOID = {"meta", "input", "link", "br", "hr", "img"}
 _THRESHOLDS = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("ci")
 _HOSTILE = (
     '</code></pre></script><img src=x onerror="alert(1)"><script>alert(2)</script>{{ 7 * 7 }}&lt;\x00\x1b[31m\u202e'
 )
+_TESTS = "@test fn it_adds() to Unit { assert(add(1, 2) is 3) }"
 _LOSSES = {1: 2.0, 2: 1.5, 3: 1.0}
-
-
-def _gate(name: GateName, *, passed: bool, block: bool = True, message: str = "said") -> GateOutcome:
-    return GateOutcome(name=name, passed=passed, block=block, measured=None, required=None, message=message, source="x")
-
-
-def _receipt(*gates: GateOutcome, **changes: Any) -> Receipt:
-    values: dict[str, Any] = {
-        "timestamp_unix": 1_700_000_000,
-        "run_dir": "runs/one",
-        "policy": "ci",
-        "overall_passed": all(gate.passed or not gate.block for gate in gates),
-        "gates": gates,
-        "subject": SUBJECT,
-        "thresholds": _THRESHOLDS,
-        "champion_key": None,
-        "is_benchmark_asked": True,
-        "strict": False,
-        "sources": {},
-        **changes,
-    }
-    return Receipt(**values)
 
 
 def _page(evaluated: Evaluation | None = None, receipt: Receipt | None = None) -> str:
@@ -94,7 +75,7 @@ class _Balance(HTMLParser):
 @pytest.mark.parametrize("champion", [None, (GOOD, BROKEN, OTHER)], ids=["no champion", "champion"])
 def test_the_page_is_well_formed(champion: tuple[str, ...] | None) -> None:
     """Every element is closed; names of places are unique."""
-    parsed = _Balance(_page(evaluation(champion=champion), _receipt(_gate(GateName.COVERAGE, passed=True))))
+    parsed = _Balance(_page(evaluation(champion=champion), receipt_of(said(GateName.COVERAGE, passed=True))))
     ids = [value for name, value in parsed.attributes if name == "id"]
 
     assert parsed.open == []
@@ -138,7 +119,7 @@ def test_requests_are_text_as_well(field: str) -> None:
     changes: dict[str, Any] = {field: f"<img src=x>{field}"}
     asked = [make_task(**changes)]
     answers = tuple(answer(BROKEN, t) for t in asked)
-    evaluated = evaluate_answers(asked, Answers(answers, answers), SUBJECT, Decoding())
+    evaluated = evaluate_answers(asked, Answers(answers, answers), SUBJECT, Decoding(), PROGRESS)
     parsed = _Balance(_page(evaluated))
 
     assert "img" not in parsed.tags
@@ -154,84 +135,59 @@ def test_only_the_scripts_of_the_page_may_run() -> None:
     assert "script-src 'sha256-" in page
 
 
-@pytest.mark.parametrize(
-    ("receipt", "title", "sentence"),
-    [
-        (None, "Not judged yet", "No gate has looked at these figures; nothing may be promoted."),
-        (
-            _receipt(_gate(GateName.COVERAGE, passed=True)),
-            "Good enough to promote",
-            "No gate of the policy ci stands in its way.",
-        ),
-        (
-            _receipt(_gate(GateName.COVERAGE, passed=True), _gate(GateName.THROUGHPUT, passed=False, block=False)),
-            "Good enough to promote",
-            "No gate of the policy ci stands in its way. 1 gate warns.",
-        ),
-        (
-            _receipt(_gate(GateName.COVERAGE, passed=False), _gate(GateName.PARSE_RATE, passed=True)),
-            "Refused",
-            "1 gate of the policy ci refuses it.",
-        ),
-        (
-            _receipt(
-                *(_gate(name, passed=False) for name in (GateName.COVERAGE, GateName.PARSE_RATE)),
-                *(_gate(name, passed=False, block=False) for name in (GateName.STOP_RATE, GateName.THROUGHPUT)),
-            ),
-            "Refused",
-            "2 gates of the policy ci refuse it. 2 gates warn.",
-        ),
-        (
-            _receipt(
-                _gate(GateName.COVERAGE, passed=True), subject=SUBJECT.model_copy(update={"adapter_sha256": "f" * 64})
-            ),
-            "Not judged yet",
-            "The receipt at hand is of other models, requests or adapter ffffffffffff; it says nothing of these.",
-        ),
-        (
-            _receipt(_gate(GateName.COVERAGE, passed=False), subject=None),
-            "Refused",
-            "1 gate of the policy ci refuses it.",
-        ),
-    ],
-    ids=["none", "passes", "passes with a warning", "refused", "refused twice", "of another", "unreadable"],
-)
-def test_the_verdict_stands_first(receipt: Receipt | None, title: str, sentence: str) -> None:
-    """In words that need no glossary."""
-    page = _page(receipt=receipt)
-
-    assert re.findall(r"<h1>(.*)</h1>\n  <p>(.*)</p>", page) == [(title, sentence)]
-    assert f"<title>{title}: adapter adadadadadad</title>" in page
-
-
-def test_the_reasons_come_before_what_passes() -> None:
-    """With their messages."""
-    gates = (
-        _gate(GateName.PARSE_RATE, passed=True),
-        _gate(GateName.THROUGHPUT, passed=False, block=False),
-        _gate(GateName.COVERAGE, passed=False, message="shows 2/30"),
-    )
-    page = _page(receipt=_receipt(*gates))
-
-    assert re.findall(r'class="word">(\w+)<', page) == ["refuses", "warns", "passes"]
-    assert "<strong>Coverage of constructs</strong>: shows 2/30." in page
-
-
-def test_every_gate_has_a_title() -> None:
-    """A new one must be named."""
-    page = _page(receipt=_receipt(*(_gate(name, passed=True) for name in GateName)))
-
-    assert page.count('class="word">passes<') == len(GateName)
-
-
 def test_the_champion_has_a_column_only_where_there_is_one() -> None:
     """An empty one would puzzle."""
     without, with_one = _page(), _page(evaluation(champion=(GOOD, GOOD, GOOD)))
 
     assert '<th scope="col">Champion</th>' not in without
-    assert "Against the champion" not in without
+    assert "against the champion" not in without
     assert '<th scope="col">Champion</th>' in with_one
-    assert "Against the champion: parse rate -33.3 points (p = 1.000)" in with_one
+    assert "Adapter against the champion: parse rate -33.3 points (p = 1.000)" in with_one
+
+
+def test_the_base_with_examples_has_a_column_and_a_sentence() -> None:
+    """Over the sample that it was asked; its prompt is text, and its answers stand with the others."""
+    tasks = [make_task(0, tests=_TESTS), make_task(1, Suite.BENCHMARK)]
+    answers = Answers(
+        answers_to(tasks, (BROKEN,) * 2), answers_to(tasks, (GOOD,) * 2), None, answers_to(tasks[:1], (BROKEN,))
+    )
+    few_shot = FewShot("<b>Told</b>", (tasks[0],))
+    page = _page(evaluate_answers(tasks, answers, SUBJECT, Decoding(), PROGRESS, few_shot=few_shot))
+    row = next(row for row in page.split("<tr>") if "Benchmark pass@1<" in row)
+
+    assert '<th scope="col">Base</th><th scope="col">Base with examples, 1 requests</th><th scope="col">Adapter' in page
+    assert '<td><span class="figure">\u2013</span></td>' in row
+    assert "what a user has without training: parse rate +100.0 points (p = 1.000)" in page
+    assert "over 1 requests; hidden tests +100.0 points (p = 1.000), over 1." in page
+    assert "&lt;b&gt;Told&lt;/b&gt;" in page
+    assert page.count("<summary>Base with examples fails</summary>") == 1
+    assert "Base with examples" not in _page()
+
+
+def test_synthetic_tasks_stand_apart() -> None:
+    """They are part of no other figure, and their answers can be read."""
+    tasks, known = [make_task(0)], make_task(1, Suite.NEW_CONSTANTS, tests=_TESTS)
+    answers = Answers(
+        answers_to(tasks, (BROKEN,)), answers_to(tasks, (GOOD,)), None, (), answers_to([known], (BROKEN,))
+    )
+    page = _page(evaluate_answers(tasks, answers, SUBJECT, Decoding(), PROGRESS, families=[known]))
+    words = " ".join(_Balance(page).text.split())
+
+    assert "New constants of a task that it was trained on10/1 (0.0 %)0/1 (0.0 %)" in words
+    assert "A task of a family that never trained" not in words
+    assert "new_constants/0001" in page
+    assert "Hidden tests, held-out requests" not in page
+    assert "Synthetic tasks" not in _page()
+
+
+def test_requests_that_lost_their_tests_are_counted() -> None:
+    """Their reference fails them."""
+    tasks = [make_task(0)]
+    answers = Answers(answers_to(tasks, (BROKEN,)), answers_to(tasks, (GOOD,)))
+    page = _page(evaluate_answers(tasks, answers, SUBJECT, Decoding(), PROGRESS, num_tests_dropped=3))
+
+    assert "<dt>Without hidden tests</dt><dd>3 requests: their own reference fails them</dd>" in page
+    assert "Without hidden tests" not in _page()
 
 
 def test_scores_stand_beside_each_other_with_their_difference() -> None:
@@ -269,7 +225,7 @@ def test_several_samples_are_counted() -> None:
     asked = [make_task(0), make_task(1, Suite.BENCHMARK)]
     answers = tuple(answer(text, t, n) for t in asked for n, text in enumerate((BROKEN, GOOD)))
     decoding = Decoding(num_samples=2, temperature=0.5)
-    evaluated = evaluate_answers(asked, Answers(answers, answers), SUBJECT, decoding)
+    evaluated = evaluate_answers(asked, Answers(answers, answers), SUBJECT, decoding, PROGRESS)
     page = _page(evaluated)
 
     assert "Adapter 1/2 pass, 7 tokens" in page
@@ -282,7 +238,7 @@ def test_a_name_that_nobody_asked_for_has_no_rate() -> None:
     """Nothing over nothing."""
     asked = [make_task(name=None)]
     answers = (answer(GOOD, asked[0]),)
-    evaluated = evaluate_answers(asked, Answers(answers, answers), SUBJECT, Decoding())
+    evaluated = evaluate_answers(asked, Answers(answers, answers), SUBJECT, Decoding(), PROGRESS)
     row = next(row for row in _page(evaluated).split("<tr>") if "Right name<" in row)
 
     assert row.count(">0/0<") == 2
@@ -320,14 +276,11 @@ def test_where_nothing_passes_and_all_was_rejected_it_is_said() -> None:
     assert "Every answer was accepted." in passing
 
 
-_TESTS = "@test fn it_adds() to Unit { assert(add(1, 2) is 3) }"
-
-
 def _run_page(base: tuple[str, ...], adapter: tuple[str, ...]) -> str:
     """The words of the page over requests with hidden tests."""
     tasks = [make_task(number, tests=_TESTS) for number in range(len(base))]
     answers = Answers(answers_to(tasks, base), answers_to(tasks, adapter), None)
-    return " ".join(_Balance(_page(evaluate_answers(tasks, answers, SUBJECT, Decoding()))).text.split())
+    return " ".join(_Balance(_page(evaluate_answers(tasks, answers, SUBJECT, Decoding(), PROGRESS))).text.split())
 
 
 def test_what_happened_when_answers_were_run_is_counted() -> None:
@@ -358,7 +311,7 @@ def test_missing_constructs_say_whether_they_were_asked_for() -> None:
 
 def test_the_same_arguments_give_the_same_page() -> None:
     """To the byte."""
-    assert _page(receipt=_receipt()) == _page(receipt=_receipt())
+    assert _page(receipt=receipt_of()) == _page(receipt=receipt_of())
 
 
 def test_two_hundred_tasks_fit_into_two_megabytes() -> None:

@@ -211,6 +211,7 @@ def _tested_task() -> Task:
     return Task(
         id="t",
         suite=Suite.BENCHMARK,
+        file="t",
         prompt="Write f.",
         construct="function",
         name="f",

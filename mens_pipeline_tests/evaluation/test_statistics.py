@@ -1,6 +1,6 @@
 """Rates, intervals and tests, against values known otherwise."""
 
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 from random import Random
 from typing import Any
 
@@ -10,7 +10,6 @@ from pydantic import ValidationError
 from mens_pipeline.evaluation.statistics import (
     Paired,
     Rate,
-    chance_of_at_most,
     mean_rate,
     p_text,
     paired,
@@ -21,21 +20,59 @@ from mens_pipeline.evaluation.statistics import (
 
 @pytest.mark.parametrize(
     ("hits", "total", "low", "high"),
-    [
-        (0, 10, 0.0, 0.2775),
-        (1, 10, 0.0179, 0.4042),
-        (5, 10, 0.2366, 0.7634),
-        (10, 10, 0.7225, 1.0),
-        (37, 40, 0.8014, 0.9742),
-        (81, 263, 0.2553, 0.3662),
-    ],
+    [(0, 10, 0.0, 0.217), (1, 10, 0.011, 0.381), (5, 10, 0.224, 0.776), (10, 10, 0.783, 1.0)],
 )
-def test_wilson_intervals(hits: int, total: int, low: float, high: float) -> None:
-    """The last is the example of Newcombe 1998, table I; the others follow from his formula."""
+def test_jeffreys_intervals(hits: int, total: int, low: float, high: float) -> None:
+    """Table 5 of Brown, Cai and DasGupta 2001."""
     rate = rate_of([True] * hits + [False] * (total - hits))
 
     assert (rate.numerator, rate.denominator, rate.value) == (hits, total, hits / total)
-    assert (rate.low, rate.high) == pytest.approx((low, high), abs=5e-5)
+    assert (rate.num_units, rate.num_effective) == (total, total)
+    assert (rate.low, rate.high) == pytest.approx((low, high), abs=6e-4)
+
+
+def test_the_probability_of_a_floor_is_that_of_the_posterior() -> None:
+    """Of independent answers, as computed by others: 0.24, 0.54 and 0.96 for 75, 79 and 87 of 112."""
+    rates = [rate_of([True] * hits + [False] * (112 - hits)) for hits in (75, 79, 87)]
+
+    assert [rate.chance_of_at_least(0.7) for rate in rates] == pytest.approx([0.24, 0.54, 0.965], abs=5e-3)
+    assert all(rate.chance_of_at_least(0) == 1 and rate.chance_of_at_least(1) == 0 for rate in rates)
+
+
+def _of_files(*files: tuple[int, int]) -> Rate:
+    """The rate of files with so many hits and misses."""
+    shares = [share for hits, misses in files for share in [1.0] * hits + [0.0] * misses]
+    units = [str(number) for number, (hits, misses) in enumerate(files) for _ in range(hits + misses)]
+    return mean_rate(shares, units)
+
+
+def test_answers_of_one_file_say_less_than_answers_of_many() -> None:
+    """Files that do all or nothing say little; files that all do as well are still not taken for independent."""
+    independent = rate_of([True] * 80 + [False] * 40)
+    alike, extreme = _of_files(*[(8, 4)] * 10), _of_files(*[(12, 0)] * 7, (0, 12), (0, 12), (0, 12))
+    one = _of_files((10, 5))
+
+    assert alike.value == independent.value
+    assert independent.low < alike.low or alike.num_effective < 120
+    assert extreme.num_effective < 20 < alike.num_effective < independent.num_effective == 120
+    assert extreme.chance_of_at_least(0.6) < 0.8 < independent.chance_of_at_least(0.6)
+    assert one.num_effective < 6
+    assert str(alike).startswith("80/120 (66.7 %, 95 % interval over 10 files ")
+
+
+def test_a_file_that_does_all_is_no_certainty() -> None:
+    """Without a miss nothing says how alike answers of a file are, so it is assumed."""
+    assert _of_files(*[(6, 0)] * 5).num_effective < 20
+    assert _of_files(*[(1, 0)] * 30).num_effective == 30
+
+
+def test_more_of_the_same_makes_surer() -> None:
+    """What is asked further is as alike as what was."""
+    rate = _of_files(*[(8, 4)] * 10)
+
+    assert rate.chance_after(0.7, 0, 0.5) == pytest.approx(rate.chance_of_at_least(0.7))
+    assert rate.chance_after(0.7, 120, 1.0) > 0.95 > rate.chance_after(0.7, 120, 0.7) > 0.1
+    assert rate_of([]).chance_after(0.7, 10, 1.0) == 0
 
 
 def test_a_rate_over_nothing_is_unknown() -> None:
@@ -49,7 +86,7 @@ def test_a_rate_reads_as_people_write_it() -> None:
     """Numerator and denominator, per cent, interval."""
     rate = rate_of([True] * 37 + [False] * 3)
 
-    assert str(rate) == "37/40 (92.5 %, 95 % interval 80.1 to 97.4)"
+    assert str(rate) == "37/40 (92.5 %, 95 % interval 81.3 to 97.8)"
     assert rate.short == "37/40 (92.5 %)"
     assert mean_rate([0.5, 0.75]).short == "1.25/2 (62.5 %)"
 
@@ -96,7 +133,7 @@ def test_one_hit_more_never_says_that_the_rate_is_lower() -> None:
     assert all(a.high >= b.high for a, b in pairwise(misses))
     assert all(a.high <= b.high for a, b in pairwise(hits[:10]))
     assert all(a.low >= b.low for a, b in pairwise(misses[:10]))
-    assert hits[0].high == pytest.approx(0.0229, abs=5e-5)
+    assert hits[0].high == pytest.approx(0.0152, abs=5e-5)
     assert hits[10].high < hits[9].high
 
 
@@ -109,14 +146,6 @@ def test_a_mean_of_shares_lies_within_its_interval() -> None:
 
     assert rate.value == pytest.approx(mean)
     assert (rate.low, rate.high) == pytest.approx((mean - spread, mean + spread), abs=0.005)
-
-
-def test_the_same_seed_gives_the_same_interval() -> None:
-    """Nothing else decides it."""
-    shares = [n % 5 / 4 for n in range(30)]
-
-    assert mean_rate(shares, seed=3) == mean_rate(shares, seed=3)
-    assert mean_rate(shares, seed=3) != mean_rate(shares, seed=4)
 
 
 def test_pairs_are_compared_exactly() -> None:
@@ -144,13 +173,34 @@ def test_only_the_same_tasks_are_compared() -> None:
         paired([True, False], [True])
 
 
-@pytest.mark.parametrize(
-    ("hits", "trials", "chance"),
-    [(0, 0, 1.0), (0, 3, 1 / 8), (1, 3, 1 / 2), (700, 1400, 0.5107), (49_800, 100_000, 0.1035)],
-)
-def test_the_binomial_distribution(hits: int, trials: int, chance: float) -> None:
-    """Also beyond the range of floats."""
-    assert chance_of_at_most(hits, trials) == pytest.approx(chance, abs=5e-5)
+def test_files_are_compared_as_a_whole() -> None:
+    """Six gains of one file are one surprise, not six: it might have lost all of them with one half."""
+    second = [True] * 6 + [False] * 4
+    apart, together = paired([False] * 10, second), paired([False] * 10, second, ["a"] * 6 + ["b"] * 4)
+
+    assert (apart.p_better, together.p_better) == pytest.approx((1 / 64, 1 / 2))
+    assert (apart.p_value, together.p_value) == pytest.approx((1 / 32, 1.0))
+    assert (together.only_first, together.only_second, together.net_gains) == (0, 6, {6: 1})
+
+
+def test_net_gains_of_several_sizes_are_counted_out() -> None:
+    """Against every choice of signs, one by one."""
+    nets = [3, 1, -1, 2, -2, 1]
+    first = [True for net in nets for _ in range(max(0, -net))] + [False for net in nets for _ in range(max(0, net))]
+    units = [str(n) for n, net in enumerate(nets) for _ in range(max(0, -net))]
+    units += [str(n) for n, net in enumerate(nets) for _ in range(max(0, net))]
+    compared = paired(first, [not done for done in first], units)
+    sums = [sum(sign * abs(net) for sign, net in zip(signs, nets, strict=True)) for signs in product((-1, 1), repeat=6)]
+
+    assert compared.net_gains == {-2: 1, -1: 1, 1: 2, 2: 1, 3: 1}
+    assert compared.p_better == pytest.approx(sum(total >= sum(nets) for total in sums) / 64)
+
+
+def test_a_gain_and_a_loss_in_one_file_cancel_out() -> None:
+    """It is neither better nor worse there."""
+    compared = paired([True, False], [False, True], ["a", "a"])
+
+    assert (compared.only_first, compared.only_second, compared.net_gains, compared.p_value) == (1, 1, {}, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +210,8 @@ def test_the_binomial_distribution(hits: int, trials: int, chance: float) -> Non
         ({"value": None}, "1 of 100 is 0.01, not None"),
         ({"denominator": 0}, "1 of 0 is None, not 0.01"),
         ({"numerator": 1.0001}, "not 0.01"),
+        ({"low": 0.009}, "the interval of 0.01 is"),
+        ({"num_effective": 50.0}, "the interval of 0.01 is"),
     ],
 )
 def test_a_rate_that_does_not_follow_from_its_counts_is_none(changes: dict[str, Any], problem: str) -> None:
@@ -177,7 +229,11 @@ def test_a_rate_that_does_not_follow_from_its_counts_is_none(changes: dict[str, 
         ({"p_value": 0.5}, "the p-value of 8 and 0 is 0.0078125, not 0.5"),
         ({"num_tasks": 7}, "8 and 0 tasks differ, more than 7 in all"),
         ({"num_tasks": 0}, "8 and 0 tasks differ, more than 0 in all"),
-        ({"num_tasks": 10**30, "only_first": 10**30}, "less than or equal to 100000"),
+        ({"num_tasks": 10**30, "only_first": 10**30}, "less than or equal to 10000"),
+        ({"net_gains": {-8: 1, 1: 1}}, "are not those of 0 and 8 tasks"),
+        ({"net_gains": {-9: 1, 1: 1}}, "are not those of 0 and 8 tasks"),
+        ({"net_gains": {-8: 1, 0: 4}}, "are not those of 0 and 8 tasks"),
+        ({"net_gains": {-1: 10, 2: 1}}, "are not those of 0 and 8 tasks"),
     ],
 )
 def test_a_comparison_that_does_not_follow_from_its_counts_is_none(changes: dict[str, Any], problem: str) -> None:

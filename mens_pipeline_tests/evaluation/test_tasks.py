@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.pairs import make_pairs
 from mens_pipeline.corpus.records import Lane
 from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.judge import judge
-from mens_pipeline.evaluation.tasks import Suite, benchmark_tasks, heldout_tasks
+from mens_pipeline.evaluation.tasks import FAMILIES, Suite, benchmark_tasks, family_tasks, heldout_tasks
 from mens_pipeline.language import Mode
 from mens_pipeline_tests.corpus.rows import records_of, source_at
 from mens_pipeline_tests.evaluation.benches import task as spec
@@ -85,6 +87,51 @@ def test_difficulties_come_in_three_bands(difficulty: int, band: str) -> None:
     assert task.difficulty == band
 
 
+_TESTS = '@test("sum") fn hidden() to Unit { assert(add(1, 2) is 3) }\n'
+
+
+def test_hidden_tests_of_a_pair_judge_its_task() -> None:
+    """What they declare beside tests is there already for an answer; nothing is where there are none."""
+    helper = "fn one() to int {\n    return 1\n}"
+    plain, helped, bare = heldout_tasks([_pair(tests=_TESTS), _pair(tests=f"{helper}\n\n{_TESTS}"), _pair()])
+
+    assert (plain.tests, plain.given) == (_TESTS, "")
+    assert (helped.tests, helped.given) == (f"{helper}\n\n{_TESTS}", helper)
+    assert (bare.tests, bare.given) == (None, "")
+
+
+@pytest.mark.parametrize("tests", ["@test fn hidden( {", "fn hidden() { }"], ids=["rejected", "no test"])
+def test_hidden_tests_that_judge_nothing_are_named(tests: str) -> None:
+    """With the task that they belong to."""
+    with pytest.raises(ConfigurationError, match=r"heldout/0001: hidden tests"):
+        heldout_tasks([_pair(), _pair(tests=tests)])
+
+
+def test_synthetic_pairs_are_tasks_of_two_suites() -> None:
+    """So many of each, the same ones whatever the order of the file; known ones first."""
+    rows = [
+        _pair(prompt=f"Write `add`, number {n}.", task_family=suite, tests=_TESTS)
+        for n in range(6)
+        for suite in FAMILIES
+    ]
+    tasks = family_tasks(rows, 2)
+
+    assert [task.suite for task in tasks] == [*[Suite.NEW_CONSTANTS] * 2, *[Suite.UNKNOWN_TASK] * 2]
+    assert {task.prompt for task in tasks} == {task.prompt for task in family_tasks(rows[::-1], 2)}
+    assert len(family_tasks(rows, 99)) == 12
+
+
+def test_a_synthetic_pair_of_no_suite_is_refused() -> None:
+    """Nobody could say what its rate means."""
+    with pytest.raises(ConfigurationError, match=r"found task_family 'task'\. Expected new_constants"):
+        family_tasks([_pair(task_family="task")], 2)
+
+
+def test_a_synthetic_pair_of_prose_is_not_judged() -> None:
+    """As of held-out pairs."""
+    assert family_tasks([_pair(task_family="unknown_task", response_mode="prose_only")], 2) == ()
+
+
 def test_the_source_tells_how_an_answer_is_read() -> None:
     """A page of state is no source file."""
     (task,) = heldout_tasks([_pair(response="state n: int = 0", source=source_at("a.vox.ui"))])
@@ -120,7 +167,8 @@ def test_a_benchmark_task_may_leave_the_name_open(tmp_path: Path, changes: dict[
 def test_every_reference_answer_passes_its_own_task() -> None:
     """A request made from a program is fulfilled by that program."""
     records = [record for name, program in golden_programs().items() for record in records_of(program, name)]
-    tasks = heldout_tasks(make_pairs(records))
+    with BehaviourWorkers() as workers:
+        tasks = heldout_tasks(make_pairs(records, workers))
 
     assert len(tasks) > 1_000
     assert [task.id for task in tasks if not judge(task, answer(task.reference, task)).passed] == []

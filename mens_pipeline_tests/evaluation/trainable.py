@@ -32,7 +32,11 @@ def rows_that_may_train(folder: Path) -> list[TrainingPair]:
     with open_rows(corpus.path / RECORDS) as lines:
         records = list(read_records(lines, corpus.path / RECORDS))
     coverage = coverage_of(record.constructs for record in records)
-    return rows + [row for seed in (1, 2) for row in generate(1000, seed, coverage, bases_of(records))]
+    return rows + [
+        row
+        for seed in (1, 2)
+        for row in generate(1000, seed, config.synthesize.shares.model_dump(), coverage, bases=bases_of(records))
+    ]
 
 
 def near_to(benchmark: Benchmark, rows: Iterable[TrainingPair], max_overlap: float) -> set[tuple[str, str, str]]:

@@ -1,7 +1,7 @@
 """Each request with what was answered: what failed and why, and what passed."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mens_pipeline.evaluation.judge import Judgement
@@ -54,6 +54,7 @@ class TaskView:
         reference: An answer that is good.
         adapter: Of the adapter.
         base: Of the base; None when it was not asked.
+        few_shot: Of the base with examples in its prompt; None when it was not asked.
     """
 
     id: str
@@ -64,6 +65,7 @@ class TaskView:
     reference: Excerpt
     adapter: AnswerView
     base: AnswerView | None
+    few_shot: AnswerView | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +85,12 @@ def task_views(answers: Iterable[JudgedAnswer]) -> tuple[TaskView, ...]:
     """The requests that the adapter answered, in order.
 
     Args:
-        answers: Of both models.
+        answers: Of all models.
     """
-    by_task: defaultdict[str, dict[str, list[JudgedAnswer]]] = defaultdict(lambda: {"base": [], "adapter": []})
+    by_task: defaultdict[str, defaultdict[str, list[JudgedAnswer]]] = defaultdict(lambda: defaultdict(list))
     for answer in answers:
         by_task[answer.judgement.task][answer.model].append(answer)
-    return tuple(_task_view(task, both["adapter"], both["base"]) for task, both in by_task.items() if both["adapter"])
+    return tuple(_task_view(task, models) for task, models in by_task.items() if "adapter" in models)
 
 
 def groups_of(tasks: Sequence[TaskView]) -> tuple[Group, ...]:
@@ -141,8 +143,8 @@ def _error(error: str) -> str:
     return f"Line {line}, column {int(column) + 1}: {message.partition(': ')[2]} ({message.partition(': ')[0]})"
 
 
-def _task_view(task: str, adapter: Sequence[JudgedAnswer], base: Sequence[JudgedAnswer]) -> TaskView:
-    first = adapter[0]
+def _task_view(task: str, models: Mapping[str, Sequence[JudgedAnswer]]) -> TaskView:
+    first = models["adapter"][0]
     return TaskView(
         id=task,
         suite=first.suite,
@@ -150,8 +152,9 @@ def _task_view(task: str, adapter: Sequence[JudgedAnswer], base: Sequence[Judged
         difficulty=first.difficulty,
         prompt=excerpt(first.prompt),
         reference=excerpt(first.reference),
-        adapter=_answer_view(adapter),
-        base=_answer_view(base) if base else None,
+        adapter=_answer_view(models["adapter"]),
+        base=_answer_view(models["base"]) if "base" in models else None,
+        few_shot=_answer_view(models["few_shot"]) if "few_shot" in models else None,
     )
 
 

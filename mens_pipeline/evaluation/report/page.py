@@ -19,7 +19,7 @@ from mens_pipeline.evaluation.report.parts import (
     missing_constructs,
     run_rows,
 )
-from mens_pipeline.evaluation.report.score_table import points, score_rows
+from mens_pipeline.evaluation.report.score_table import family_rows, models_of, points, score_rows
 from mens_pipeline.evaluation.report.verdict import headline
 from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer
 from mens_pipeline.evaluation.statistics import p_text
@@ -52,7 +52,9 @@ def report_page(
         results=results,
         receipt=receipt,
         judged_at=_utc(receipt.timestamp_unix) if receipt is not None else None,
+        models=tuple(models_of(results)),
         scores=tuple(score_rows(results, answers)),
+        families=family_rows(results),
         curve=curve.loss_curve(losses),
         picture=curve,
         constructs=construct_rows(results),

@@ -1,7 +1,8 @@
-"""The figures of base, adapter and champion side by side, and what their differences are worth."""
+"""The figures of all models side by side, and what their differences are worth."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from mens_pipeline.evaluation.judge import Judgement
@@ -13,6 +14,10 @@ from mens_pipeline.evaluation.tasks import Suite
 
 _SIGNIFICANT: Final = 0.05
 _BEFORE_AT_K: Final = "Benchmark pass@1"
+_FAMILIES: Final = {
+    Suite.NEW_CONSTANTS: "New constants of a task that it was trained on",
+    Suite.UNKNOWN_TASK: "A task of a family that never trained",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ class ScoreRow:
     Attributes:
         label: What it is.
         meaning: In a sentence.
-        cells: Base, adapter, and the champion if there is one.
+        cells: Of the models in the order of `models_of`.
         difference: Adapter less base.
         p_value: Of the difference; empty where there is no test for it.
         tone: Good or bad where chance hardly explains the difference.
@@ -58,6 +63,18 @@ class _Figure:
     """What is compared answer by answer; None of it where the task does not ask. No comparison without."""
     suite: Suite | None = None
     better: int = 1
+    only_tested: bool = False
+
+
+def _tests(label: str, meaning: str, suite: Suite | None = None) -> _Figure:
+    return _Figure(
+        label,
+        meaning,
+        lambda s: s.test_rate,
+        lambda j: j.passes_tests if j.has_tests else None,
+        suite,
+        only_tested=True,
+    )
 
 
 _FIGURES: Final = (
@@ -82,13 +99,9 @@ _FIGURES: Final = (
         lambda j: j.passed,
         Suite.BENCHMARK,
     ),
-    _Figure(
-        "Hidden tests",
-        "The program was run, and all tests pass; over requests that have tests.",
-        lambda s: s.test_rate,
-        lambda j: (j.execution is not None and j.execution.passed) if j.has_tests else None,
-        Suite.BENCHMARK,
-    ),
+    _tests("Hidden tests", "The program was run, and all tests pass; over all requests that have tests."),
+    _tests("Hidden tests, held-out requests", "On functions of the workspace itself.", Suite.HELDOUT),
+    _tests("Hidden tests, benchmark", "On the requests written to judge by.", Suite.BENCHMARK),
     _Figure("Ends by itself", "The answer ended before the limit.", lambda s: s.stop_rate, lambda j: j.stopped),
     _Figure(
         "Right construct", "It declares what was asked for.", lambda s: s.construct_rate, lambda j: j.has_construct
@@ -99,6 +112,26 @@ _FIGURES: Final = (
 )
 
 
+def models_of(results: EvalResults) -> dict[str, ModelScores]:
+    """The models that have figures, in the order of the columns of the table.
+
+    Args:
+        results: The figures.
+
+    Returns:
+        What a column is called -> its figures: base, base with examples, adapter, champion; the second is of a sample
+        of the requests.
+    """
+    models = {"Base": results.base}
+    if results.few_shot is not None:
+        asked = results.few_shot.scores.overall.num_tasks
+        models[f"Base with examples, {asked} requests"] = results.few_shot.scores
+    models["Adapter"] = results.adapter
+    if results.champion is not None:
+        models["Champion"] = results.champion.scores
+    return models
+
+
 def score_rows(results: EvalResults, answers: Sequence[JudgedAnswer]) -> Iterator[ScoreRow]:
     """The rows of the table.
 
@@ -107,16 +140,27 @@ def score_rows(results: EvalResults, answers: Sequence[JudgedAnswer]) -> Iterato
         answers: The answers that they were made from.
 
     Returns:
-        One row for each figure that was measured; that of a suite only where it was run.
+        One row for each figure that was measured; that of a suite only where base and adapter were asked it, and of
+        hidden tests only where there are any.
     """
-    models = [results.base, results.adapter, *([results.champion.scores] if results.champion else [])]
+    models = list(models_of(results).values())
+    both = (results.base, results.adapter)
     for figure in _figures_of(models):
-        if all(_is_measured(figure, model) for model in models):
-            yield _rate_row(figure, models, answers)
-    yield _coverage_row(models)
-    tokens = [model.overall.mean_tokens for model in models]
-    cells = tuple(Cell(f"{mean:.1f}") for mean in tokens)
+        if all(_is_measured(figure, model) for model in both):
+            yield _rate_row(figure, models, both, answers)
+    yield _coverage_row(models, both)
+    tokens = [model.overall.mean_tokens for model in both]
+    cells = tuple(Cell(f"{model.overall.mean_tokens:.1f}") for model in models)
     yield ScoreRow("Mean tokens", "Length of an answer.", cells, f"{tokens[1] - tokens[0]:+.1f}", "", Tone.OPEN)
+
+
+def family_rows(results: EvalResults) -> tuple[tuple[str, Scores], ...]:
+    """The synthetic tasks that the adapter was asked, as people call them, with its figures.
+
+    Args:
+        results: The figures.
+    """
+    return tuple((_FAMILIES[Suite(suite)], scores) for suite, scores in results.families.items())
 
 
 def points(difference: float) -> str:
@@ -129,8 +173,9 @@ def points(difference: float) -> str:
 
 
 def _is_measured(figure: _Figure, model: ModelScores) -> bool:
-    """Whether a model was asked for what a figure is about."""
-    return figure.suite is None or figure.suite in model.suites
+    """Whether a model was asked for what a figure is about; no figure of tests is shown where there are none."""
+    scores = _scores(model, figure.suite)
+    return scores is not None and (not figure.only_tested or scores.test_rate.denominator > 0)
 
 
 def _figures_of(models: Sequence[ModelScores]) -> Iterator[_Figure]:
@@ -148,10 +193,14 @@ def _pass_at(number: int) -> Callable[[Scores], Rate]:
     return lambda scores: scores.pass_at[number]
 
 
-def _rate_row(figure: _Figure, models: Sequence[ModelScores], answers: Iterable[JudgedAnswer]) -> ScoreRow:
-    rates = [figure.rate(_scores(model, figure.suite)) for model in models]
-    cells = tuple(Cell(rate.short, rate) for rate in rates)
-    base, adapter = rates[0].value, rates[1].value
+def _rate_row(
+    figure: _Figure,
+    models: Iterable[ModelScores],
+    both: tuple[ModelScores, ModelScores],
+    answers: Iterable[JudgedAnswer],
+) -> ScoreRow:
+    cells = tuple(_cell(figure, model) for model in models)
+    base, adapter = (_value(figure, model) for model in both)
     if base is None or adapter is None:
         return ScoreRow(figure.label, figure.meaning, cells, "", "", Tone.OPEN)
     test = _test(figure, answers)
@@ -161,8 +210,22 @@ def _rate_row(figure: _Figure, models: Sequence[ModelScores], answers: Iterable[
     return ScoreRow(figure.label, figure.meaning, cells, points(adapter - base), p_value, tone)
 
 
-def _scores(model: ModelScores, suite: Suite | None) -> Scores:
-    return model.overall if suite is None else model.suites[suite]
+def _cell(figure: _Figure, model: ModelScores) -> Cell:
+    """A figure of a model; a dash where it was not asked for it."""
+    scores = _scores(model, figure.suite)
+    if scores is None:
+        return Cell("\u2013")
+    rate = figure.rate(scores)
+    return Cell(rate.short, rate)
+
+
+def _value(figure: _Figure, model: ModelScores) -> float | None:
+    scores = _scores(model, figure.suite)
+    return figure.rate(scores).value if scores is not None else None
+
+
+def _scores(model: ModelScores, suite: Suite | None) -> Scores | None:
+    return model.overall if suite is None else model.suites.get(suite)
 
 
 def _test(figure: _Figure, answers: Iterable[JudgedAnswer]) -> Paired | None:
@@ -173,23 +236,28 @@ def _test(figure: _Figure, answers: Iterable[JudgedAnswer]) -> Paired | None:
     for answer in answers:
         judgement = answer.judgement
         holds = figure.holds(judgement)
-        if judgement.sample == 0 and holds is not None and figure.suite in {None, answer.suite}:
+        is_asked = answer.model in outcomes and figure.suite in {None, answer.suite}
+        if judgement.sample == 0 and holds is not None and is_asked:
             outcomes[answer.model][judgement.task] = holds
     base, adapter = outcomes["base"], outcomes["adapter"]
     both = [task for task in adapter if task in base]
     return paired([base[task] for task in both], [adapter[task] for task in both]) if both else None
 
 
-def _coverage_row(models: Sequence[ModelScores]) -> ScoreRow:
+def _coverage_row(models: Iterable[ModelScores], both: tuple[ModelScores, ModelScores]) -> ScoreRow:
     found = [model.overall.coverage for model in models]
     cells = tuple(
         Cell(f"{len(c.present)}/{len(c.present) + len(c.missing)} ({100 * c.share:.1f} %)", _exact(c.share))
         for c in found
     )
+    gain = both[1].overall.coverage.share - both[0].overall.coverage.share
     meaning = "Constructs of the language that accepted answers show."
-    return ScoreRow("Coverage", meaning, cells, points(found[1].share - found[0].share), "", Tone.OPEN)
+    return ScoreRow("Coverage", meaning, cells, points(gain), "", Tone.OPEN)
 
 
 def _exact(share: float) -> Rate:
     """A share that was counted, not sampled: its interval is the share itself."""
-    return Rate(numerator=share, denominator=1, value=share, low=share, high=share)
+    # No posterior has an interval without width, so this is the one rate that is not checked against its own.
+    return Rate.model_construct(
+        numerator=share, denominator=1, value=share, num_units=1, num_effective=inf, low=share, high=share
+    )

@@ -4,18 +4,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from mens_pipeline.evaluation.gate import GateOutcome
+from mens_pipeline.evaluation.gate import GateOutcome, GateStatus
 from mens_pipeline.evaluation.policy import GateName
 from mens_pipeline.evaluation.receipt import Receipt
 from mens_pipeline.evaluation.results import EvalResults
 
 TITLES: Final = {
     GateName.PARSE_RATE: "Parse rate",
+    GateName.EXAM_SIZE: "The exam is large enough",
     GateName.COVERAGE: "Coverage of constructs",
     GateName.BENCHMARK: "Benchmark",
     GateName.TEST_RATE: "Hidden tests",
     GateName.ASKED_SHARE: "Most of the exam was asked",
     GateName.GAIN_OVER_BASE: "Better than the base",
+    GateName.TEST_GAIN: "Passes more hidden tests than the base",
     GateName.REGRESSION: "No worse than the champion",
     GateName.ANTI_STUB: "Few stubs",
     GateName.STOP_RATE: "Answers end",
@@ -41,7 +43,7 @@ class GateRow:
 
     Attributes:
         title: What it asks for.
-        word: Its outcome: `passes`, `refuses`, `warns`.
+        word: Its outcome: `passes`, `refuses`, `cannot tell`, `warns`.
         tone: Of the outcome.
         message: What was measured and what is required.
     """
@@ -60,7 +62,7 @@ class Headline:
         title: In a few words.
         tone: Of the title.
         sentence: What it means.
-        gates: Those that refuse first, then those that warn, then the others.
+        gates: Those that refuse first, then those that cannot tell, those that warn, and the others.
     """
 
     title: str
@@ -87,21 +89,34 @@ def headline(results: EvalResults, receipt: Receipt | None) -> Headline:
         return Headline("Not judged yet", Tone.OPEN, sentence)
     gates = tuple(sorted(map(_row, receipt.gates), key=lambda row: _ORDER[row.tone]))
     num_refusing = sum(row.tone is Tone.BAD for row in gates)
+    num_open = sum(row.tone is Tone.OPEN for row in gates)
     num_warning = sum(row.tone is Tone.WARN for row in gates)
     warnings = f" {_counted(num_warning, 'gate')} {'warns' if num_warning == 1 else 'warn'}." if num_warning else ""
+    tried = f" It is the {receipt.tried}." if receipt.tried else ""
     if receipt.overall_passed:
-        sentence = f"No gate of the policy {receipt.policy} stands in its way.{warnings}"
+        sentence = f"No gate of the policy {receipt.policy} stands in its way.{tried}{warnings}"
         return Headline("Good enough to promote", Tone.GOOD, sentence, gates)
     refuse = "refuses" if num_refusing == 1 else "refuse"
-    sentence = f"{_counted(num_refusing, 'gate')} of the policy {receipt.policy} {refuse} it.{warnings}"
+    if not num_refusing:
+        cannot = f"{_counted(num_open, 'gate')} of the policy {receipt.policy} cannot tell yet"
+        sentence = f"{cannot}: the exam was too small for a model so near to its threshold.{tried}{warnings}"
+        return Headline("Undecided, not promoted", Tone.OPEN, sentence, gates)
+    sentence = f"{_counted(num_refusing, 'gate')} of the policy {receipt.policy} {refuse} it.{tried}{warnings}"
     return Headline("Refused", Tone.BAD, sentence, gates)
 
 
-_ORDER: Final = {Tone.BAD: 0, Tone.WARN: 1, Tone.GOOD: 2}
+_ORDER: Final = {Tone.BAD: 0, Tone.OPEN: 1, Tone.WARN: 2, Tone.GOOD: 3}
 
 
 def _row(gate: GateOutcome) -> GateRow:
-    word, tone = ("passes", Tone.GOOD) if gate.passed else ("refuses", Tone.BAD) if gate.block else ("warns", Tone.WARN)
+    if gate.passed:
+        word, tone = "passes", Tone.GOOD
+    elif not gate.block:
+        word, tone = "warns", Tone.WARN
+    elif gate.status is GateStatus.UNDECIDED:
+        word, tone = "cannot tell", Tone.OPEN
+    else:
+        word, tone = "refuses", Tone.BAD
     return GateRow(TITLES[gate.name], word, tone, gate.message)
 
 

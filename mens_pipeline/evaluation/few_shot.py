@@ -1,0 +1,129 @@
+"""The rival that a user has without training: the base with a description of the language and solved requests."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.corpus.jsonl import read_pairs
+from mens_pipeline.corpus.records import Lane
+from mens_pipeline.corpus.regular_file import read_regular
+from mens_pipeline.corpus.store import digest_of
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.evaluation.tasks import Task, sample_of
+from mens_pipeline.language import CONSTRUCTS, analyze, construct_of
+from mens_pipeline.language.ast.declarations import Declaration
+from mens_pipeline.language.ast.functions import Function
+from mens_pipeline.language.ast.types import NamedType
+from mens_pipeline.language.requests import SYSTEM_PROMPT
+
+_NUM_EXAMPLES: Final = 5
+_LONGEST: Final = 240
+"""Characters of an example, request and answer together: five of them are about 300 tokens."""
+_LONGEST_DESCRIPTION: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class FewShot:
+    """What the base is asked with examples in its prompt.
+
+    Attributes:
+        prompt: What it is told before each request.
+        tasks: The sample of the exam that it is asked.
+    """
+
+    prompt: str
+    tasks: tuple[Task, ...]
+
+
+def few_shot_of(
+    tasks: Sequence[Task], number: int | None, description: Path, manifest: Mapping[str, Any]
+) -> FewShot | None:
+    """The description of the language, examples from the train set of an adapter, and a sample of an exam.
+
+    Args:
+        tasks: The exam.
+        number: Tasks to ask at most; None for all.
+        description: A text file.
+        manifest: The training manifest of the adapter.
+
+    Returns:
+        None where no task is to be asked.
+
+    Raises:
+        ConfigurationError: The description cannot be read.
+        RefusedError: The train set is gone or changed.
+    """
+    if number == 0:
+        return None
+    try:
+        text = read_regular(description, _LONGEST_DESCRIPTION).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{description}: {error}. Restore the description of the language.") from error
+    train = Path(manifest["train_file"])
+    if not train.is_file() or digest_of(train) != manifest["train_sha256"]:
+        found = "changed since" if train.is_file() else "gone"
+        advice = "Restore it, or set few_shot_tasks: 0 in config/evaluation.yaml."
+        raise RefusedError(f"{train}: the train set of this run is {found}; examples are taken from it. {advice}")
+    return FewShot(few_shot_prompt(text, examples_among(read_pairs(train))), sample_of(tasks, number))
+
+
+def few_shot_prompt(description: str, examples: Iterable[TrainingPair]) -> str:
+    """What the base is told before each request.
+
+    Args:
+        description: Of the language.
+        examples: Solved requests.
+    """
+    solved = (f"Request: {row.prompt.strip()}\nAnswer:\n```vox\n{row.response.strip()}\n```" for row in examples)
+    return "\n\n".join([SYSTEM_PROMPT, description.strip(), *solved])
+
+
+def examples_among(rows: Iterable[TrainingPair]) -> tuple[TrainingPair, ...]:
+    """Five short rows: two functions, those with tests first, and one each of the constructs that rows show most.
+
+    Args:
+        rows: A train set.
+
+    Returns:
+        Fewer where there are fewer; where constructs are few, more of the same. The same rows give the same examples.
+    """
+    short = [row for row in dict.fromkeys(rows) if _is_short(row)]
+    short.sort(key=lambda row: (row.tests is None, hashlib.sha256(f"{row.prompt}\0{row.response}".encode()).digest()))
+    frequent = Counter(row.category for row in short)
+    constructs = sorted(frequent, key=lambda name: (name != "function", -frequent[name], name))
+    rows_of = {name: _first_of(name, short) for name in constructs}
+    turns = chain(["function"], constructs * _NUM_EXAMPLES)
+    found = (next(rows_of[name], None) for name in turns if name in rows_of)
+    return tuple(islice((row for row in found if row is not None), _NUM_EXAMPLES))
+
+
+def _is_short(row: TrainingPair) -> bool:
+    """Whether a row is a request in one paragraph with a short program as its answer."""
+    is_code = row.lane is Lane.CODEGEN and row.response_mode == "code_only" and row.category in CONSTRUCTS
+    is_plain = row.lineage is None and "\n" not in row.prompt.strip() and "```" not in row.response
+    return is_code and is_plain and len(row.prompt) + len(row.response) <= _LONGEST
+
+
+def _first_of(construct: str, rows: Iterable[TrainingPair]) -> Iterator[TrainingPair]:
+    """The rows whose answer is one declaration of a construct; of functions those that compute a value."""
+    for row in rows:
+        module = analyze(row.response).module if row.category == construct else None
+        if module is not None and len(module.declarations) == 1:
+            (declaration,) = module.declarations
+            is_asked = construct_of(declaration).name == construct
+            if is_asked and (construct != "function" or _computes(declaration)):
+                yield row
+
+
+def _computes(declaration: Declaration) -> bool:
+    """Whether a declaration is a function from values to a value, which can be run without the rest of its file."""
+    if not isinstance(declaration, Function):
+        return False
+    returned = declaration.return_type
+    is_unit = returned is None or (isinstance(returned, NamedType) and returned.name == "Unit")
+    return bool(declaration.params and declaration.body) and not is_unit

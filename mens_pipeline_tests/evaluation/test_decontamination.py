@@ -1,0 +1,126 @@
+"""Nothing that solves a task of a benchmark trains, whatever it looks like."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from mens_pipeline.corpus.behaviour.repeats import TaskFunctions
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.evaluation.benchmark import BenchmarkTask, load_benchmark, protected_pairs
+from mens_pipeline.settings import PROJECT_ROOT
+
+_FOLDER: Final = PROJECT_ROOT / "data" / "heldout_bench"
+_HUMANEVAL: Final = _FOLDER / "humaneval_vox"
+
+_WITHOUT_FUNCTIONS: Final = {
+    *("hev_138_museum_catalogue", "hev_151_left_luggage", "hev_152_mail_room", "hev_154_safe_with_memory"),
+}
+"""Tasks whose tests call nothing that has parameters."""
+
+
+@pytest.fixture(scope="module")
+def protected() -> tuple[TrainingPair, ...]:
+    """All tasks of the project."""
+    return protected_pairs(_FOLDER)
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[BehaviourWorkers]:
+    """Two processes for all tests of this file."""
+    with BehaviourWorkers() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def functions(protected: tuple[TrainingPair, ...], workers: BehaviourWorkers) -> TaskFunctions:
+    """Their functions, ready to be compared."""
+    return TaskFunctions(protected, workers)
+
+
+def test_tasks_bring_their_tests(protected: tuple[TrainingPair, ...]) -> None:
+    """HumanEval-Vox all of them, our own benchmark where it has some."""
+    tested = [str(pair.source and pair.source.path) for pair in protected if pair.tests is not None]
+
+    assert sum(path.startswith("humaneval_vox/") for path in tested) == 164
+    assert sum(path.startswith("heldout_bench/") for path in tested) == 27
+
+
+def test_each_solution_is_found(protected: tuple[TrainingPair, ...], functions: TaskFunctions) -> None:
+    """Of all tasks whose tests call functions."""
+    tested = [pair for pair in protected if pair.tests is not None]
+    missed = {
+        str(pair.source and pair.source.path)
+        for pair, found in zip(tested, functions.repeated(tested), strict=True)
+        if found is None
+    }
+
+    assert {path.rpartition("/")[2].removesuffix(".vox") for path in missed} == _WITHOUT_FUNCTIONS
+
+
+def _is_one_function(task: BenchmarkTask) -> bool:
+    """Whether the tests of a task call one function alone, and no handlers of an actor."""
+    declared = re.findall(r"(?:fn|activity|workflow) (\w+)", task.solution)
+    return sum(f"{name}(" in str(task.tests) for name in declared) == 1 and "actor " not in task.solution
+
+
+def test_wrong_answers_are_not_taken_for_solutions(functions: TaskFunctions) -> None:
+    """Those that come with the tasks, and that look right; of two functions, one may still be."""
+    tried = [
+        (f"humaneval_vox/solutions/{task.id}.vox", TrainingPair(prompt="p", response=wrong))
+        for task in load_benchmark(_HUMANEVAL).tasks
+        if _is_one_function(task)
+        for wrong in task.wrong
+    ]
+    found = functions.repeated([row for _, row in tried])
+
+    assert len(tried) > 300
+    assert [label for (own, _), label in zip(tried, found, strict=True) if label == own] == []
+
+
+def test_another_way_to_write_a_solution_is_found(functions: TaskFunctions) -> None:
+    """A loop for a chain, other names, another order of branches."""
+    copies = {
+        "hev_130_share_of_budget": """fn add_all(xs: list[int]) to int {
+    let mut i = 0
+    let mut s = 0
+    loop {
+        if i >= len(xs) { break }
+        s += xs[i]
+        i += 1
+    }
+    s
+}
+
+fn split_money(pot: int, asked: list[int]) to list[int] {
+    let whole = add_all(asked)
+    if whole isnt 0 {
+        let mut parts = []
+        let mut left_over = []
+        for a in asked {
+            parts = parts.push(pot * a / whole)
+            left_over = left_over.push(pot * a % whole)
+        }
+        let mut missing = pot - add_all(parts)
+        while missing > 0 {
+            let mut at = 0
+            let mut k = 1
+            while k < len(left_over) {
+                if left_over[k] > left_over[at] { at = k }
+                k += 1
+            }
+            parts[at] = parts[at] + 1
+            left_over[at] = 0
+            missing = missing - 1
+        }
+        return parts
+    }
+    asked
+}
+""",
+    }
+    rows = [TrainingPair(prompt="p", response=copy) for copy in copies.values()]
+
+    assert functions.repeated(rows) == [f"humaneval_vox/solutions/{name}.vox" for name in copies]

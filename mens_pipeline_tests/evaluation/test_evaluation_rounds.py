@@ -1,0 +1,135 @@
+"""An exam is asked round by round, with a launcher that writes what a model of a known rate would answer."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.jsonl import write_jsonl
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.eval_results import Examination
+from mens_pipeline.evaluation.generation import ANSWERS, Answer, Decoding
+from mens_pipeline.evaluation.prepare import Conditions, PreparedGeneration, manifest_of
+from mens_pipeline.evaluation.results import RESULTS, EvalResults
+from mens_pipeline.evaluation.rounds import Demands, evaluate_in_rounds
+from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.training.base_model import digest_of_folder
+from mens_pipeline.training.devices import DeviceChoice, resolve_device
+from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, task
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, THRESHOLDS, evaluated, judged, promote, trained
+
+_DEMANDS = Demands(THRESHOLDS.model_copy(update={"min_coverage": 0.0}), is_benchmark_asked=False)
+_TASKS = tuple(task(100 * n + place, file=f"{n}.vox") for n in range(40) for place in range(5))
+
+
+class _Models:
+    """Launches generations: the base writes no Vox, an adapter does so at a share of the requests of every file."""
+
+    def __init__(self, num_good: int) -> None:
+        """Know the adapter.
+
+        Args:
+            num_good: Of the five requests of each file that it answers well; of two files in three, one more.
+        """
+        self.num_good = num_good
+        self.asked: list[tuple[str, int]] = []
+
+    def __call__(self, prepared: PreparedGeneration) -> int:
+        requests = prepared.job.requests
+        self.asked.append((prepared.model, len(requests)))
+        write_jsonl(prepared.job.run_dir / ANSWERS, [self._answer(prepared, request.task) for request in requests])
+        return 0
+
+    def _answer(self, prepared: PreparedGeneration, name: str) -> Answer:
+        file, place = divmod(int(name.rpartition("/")[2]), 100)
+        is_good = prepared.model == "adapter" and place < self.num_good + (file % 3 > 0)
+        return Answer(task=name, sample=0, text=GOOD if is_good else BROKEN, num_tokens=7, stopped=True)
+
+
+@pytest.fixture
+def run(tmp_path: Path, tiny_base: Path) -> Callable[[str], Path]:
+    """Runs on a base that is there."""
+
+    def make(weights: str) -> Path:
+        folder = trained(tmp_path / f"run-{weights}", weights)
+        manifest = json.loads((folder / MANIFEST).read_text())
+        manifest["base_model"] |= {"path": str(tiny_base), "sha256": digest_of_folder(tiny_base)}
+        (folder / MANIFEST).write_text(json.dumps(manifest))
+        return folder
+
+    return make
+
+
+def _evaluated(folder: Path, store: ArtifactStore, models: _Models, tell: Callable[[str], None]) -> EvalResults:
+    conditions = Conditions(Decoding(), resolve_device(DeviceChoice.CPU), store.root / "cpu.lock")
+    evaluation, _ = evaluate_in_rounds(
+        folder,
+        Examination(_TASKS, "cd" * 32, None),
+        conditions,
+        store,
+        manifest_of(folder),
+        demands=_DEMANDS,
+        launch=models,
+        tell=tell,
+        work="test",
+        now=NOW,
+    )
+    return EvalResults.model_validate_json((evaluation.path / RESULTS).read_text())
+
+
+@pytest.mark.parametrize(
+    ("num_good", "rounds"), [(5, 1), (4, 1), (3, 2), (1, 1)], ids=["all", "good", "near the floor", "bad"]
+)
+def test_later_files_are_asked_only_where_the_first_cannot_tell(
+    tmp_path: Path, run: Callable[[str], Path], num_good: int, rounds: int
+) -> None:
+    """Each request is asked once, of every model, and both rounds are judged together."""
+    models, told = _Models(num_good), list[str]()
+    results = _evaluated(run("one"), ArtifactStore(tmp_path / "store"), models, told.append)
+    rate = results.adapter.suites[Suite.HELDOUT].parse_rate
+
+    assert (results.progress.round, results.progress.num_rounds, results.progress.attempt) == (rounds, 2, 1)
+    assert (rate.denominator, rate.num_units) == (100 * rounds, 20 * rounds)
+    assert results.progress.num_reserve == 200 - rate.denominator
+    assert sorted(models.asked) == [("adapter", 100)] * rounds + [("base", 100)] * rounds
+    assert results.parse_difference.num_tasks == rate.denominator
+    assert len(told) == rounds - 1
+    assert all(line == "parse_rate cannot tell yet: round 2 of 2 asks 100 more requests from 20 files" for line in told)
+
+
+def test_what_was_asked_is_not_asked_again(tmp_path: Path, run: Callable[[str], Path]) -> None:
+    """Neither the rounds of the same adapter, nor those of the base; the ledger counts adapters."""
+    store, models = ArtifactStore(tmp_path / "store"), _Models(3)
+    first = _evaluated(run("one"), store, models, print)
+    num_asked = len(models.asked)
+    again = _evaluated(tmp_path / "run-one", store, models, print)
+    other = _evaluated(run("two"), store, models, print)
+
+    assert again == first
+    assert num_asked == 4
+    assert models.asked[num_asked:] == [("adapter", 100)] * 2
+    assert (first.progress.attempt, other.progress.attempt) == (1, 2)
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_an_adapter_that_is_promoted_in_between_is_said(
+    tmp_path: Path, run: Callable[[str], Path], *, is_first: bool
+) -> None:
+    """The answers of two champions, or of none and one, are not one comparison."""
+    store = ArtifactStore(tmp_path / "store")
+    champions = [run("first"), run("second")]
+
+    def promote_next(_line: str) -> None:
+        folder = champions.pop(0)
+        promote(judged(folder, store, evaluated(folder, store)), folder, store, PRESENT, now=NOW)
+
+    if is_first:
+        champions.pop()
+    else:
+        promote_next("")
+    with pytest.raises(RefusedError, match=r"another adapter was promoted while this one was asked\. Evaluate"):
+        _evaluated(run("candidate"), store, _Models(3), promote_next)
+    assert champions == []

@@ -1,0 +1,128 @@
+"""The base with a description of the language and examples in its prompt."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mens_pipeline.corpus.jsonl import write_jsonl
+from mens_pipeline.corpus.store import digest_of
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.evaluation.few_shot import examples_among, few_shot_of, few_shot_prompt
+from mens_pipeline.evaluation.tasks import sample_of
+from mens_pipeline.language import analyze
+from mens_pipeline.settings import FEW_SHOT
+from mens_pipeline_tests.evaluation.judged import GOOD, OTHER, task
+from mens_pipeline_tests.training.runs import pairs
+
+_TABLE = "@table type Task {\n    title: str\n}\n"
+_INDEX = "@index Task.by_title on (title)\n"
+
+
+def _row(response: str, category: str = "function", prompt: str = "Write it.", **changes: Any) -> TrainingPair:
+    return TrainingPair(prompt=prompt, response=response, category=category, **changes)
+
+
+def _manifest(train: Path) -> dict[str, Any]:
+    return {"train_file": str(train), "train_sha256": digest_of(train)}
+
+
+def test_examples_show_two_functions_and_the_most_frequent_constructs() -> None:
+    """A function with tests comes before one without; the order of rows decides nothing."""
+    tested = _row("fn one(n: int) to int {\n    return 1\n}\n", tests="@test fn a() { assert(one(2) is 1) }\n")
+    rows = [*pairs(4), tested, *(_row(_TABLE, "table", f"Table {n}.") for n in range(3))]
+    rows += [_row(OTHER, "type", f"Type {n}.") for n in range(2)]
+    rows.append(_row(_INDEX, "index"))
+    found = examples_among(rows)
+
+    assert [row.category for row in found] == ["function", "function", "table", "type", "index"]
+    assert found[0] == tested
+    assert found == examples_among(reversed(rows))
+
+
+def test_a_train_set_of_one_construct_gives_more_of_the_same() -> None:
+    """And a small one what it has."""
+    assert len(examples_among(pairs(9))) == len(set(examples_among(pairs(9)))) == 5
+    assert len(examples_among(pairs(3))) == 3
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        _row(GOOD, prompt="Write it.\n\nThis is there already: ..."),
+        _row(GOOD * 9),
+        _row(GOOD + OTHER),
+        _row("fn tick() {\n    n = 1\n}\n"),
+        _row("fn tick(n: int) to Unit {\n    print(n)\n}\n"),
+        _row(OTHER),
+        _row("fn ("),
+        _row("Prose.", response_mode="prose_only"),
+        _row("Prose.", "documentation"),
+    ],
+    ids=["shows code", "long", "two", "no value", "Unit", "another construct", "no Vox", "prose", "no construct"],
+)
+def test_what_is_no_good_example_is_passed_over(row: TrainingPair) -> None:
+    """An example is one short declaration of what was asked for; a function computes something."""
+    assert examples_among([row]) == ()
+
+
+def test_the_prompt_holds_description_and_examples() -> None:
+    """Requests with their answers in fences."""
+    prompt = few_shot_prompt("About Vox.\n", [_row(GOOD, prompt="Write `add`.\n")])
+
+    assert prompt.startswith("You write Vox.")
+    assert prompt.endswith(f"\n\nAbout Vox.\n\nRequest: Write `add`.\nAnswer:\n```vox\n{GOOD.strip()}\n```")
+
+
+def test_what_the_description_says_is_vox() -> None:
+    """Every whole declaration in it is accepted by the front end."""
+    spans = re.findall(r"`((?:type|@table|@test)[^`]*)`", FEW_SHOT.read_text())
+
+    assert len(spans) == 4
+    assert [span for span in spans if analyze(span).module is None] == []
+
+
+def test_a_sample_is_the_same_every_time() -> None:
+    """Chosen by what is asked, in the order of the exam."""
+    tasks = [task(number, prompt=f"Write {number}.") for number in range(20)]
+    sample = sample_of(tasks, 5)
+
+    assert len(sample) == 5
+    assert list(sample) == [one for one in tasks if one in sample]
+    assert {one.id for one in sample_of(tasks[::-1], 5)} == {one.id for one in sample}
+    assert sample_of(tasks, None) == tuple(tasks)
+
+
+def test_examples_come_from_the_train_set_of_the_adapter(tmp_path: Path) -> None:
+    """As many tasks as asked for."""
+    train = tmp_path / "train.jsonl"
+    write_jsonl(train, pairs(6))
+    asked = [task(number, prompt=f"Write {number}.") for number in range(3)]
+    few_shot = few_shot_of(asked, 2, FEW_SHOT, _manifest(train))
+
+    assert few_shot is not None
+    assert len(few_shot.tasks) == 2
+    assert few_shot.prompt.count("```vox") == 5
+    assert few_shot_of(asked, 0, FEW_SHOT, _manifest(train)) is None
+
+
+def test_a_train_set_that_changed_gives_no_examples(tmp_path: Path) -> None:
+    """They may be anything now."""
+    train = tmp_path / "train.jsonl"
+    write_jsonl(train, pairs(6))
+    manifest = _manifest(train)
+    write_jsonl(train, pairs(5))
+
+    with pytest.raises(RefusedError, match=r"changed since; .* few_shot_tasks: 0"):
+        few_shot_of([task()], 2, FEW_SHOT, manifest)
+    train.unlink()
+    with pytest.raises(RefusedError, match="gone; "):
+        few_shot_of([task()], 2, FEW_SHOT, manifest)
+
+
+def test_a_description_that_is_gone_is_named(tmp_path: Path) -> None:
+    """There is no other in its place."""
+    with pytest.raises(ConfigurationError, match=r"few_shot\.md: .* Restore the description"):
+        few_shot_of([task()], 2, tmp_path / "few_shot.md", {})

@@ -1,0 +1,185 @@
+"""What gates say of rates that chance has its part in: passes, fails, cannot tell yet; and what trying again costs."""
+
+import pytest
+from pydantic import ValidationError
+
+from mens_pipeline.evaluation.gate import GateOutcome, GateStatus, allowed_chance, decide, overall_status
+from mens_pipeline.evaluation.policy import GateName
+from mens_pipeline.evaluation.results import EvalResults, Progress
+from mens_pipeline.evaluation.statistics import mean_rate, paired
+from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline_tests.evaluation.judged import with_overall, with_suite, without_suite
+from mens_pipeline_tests.evaluation.verdicts import (
+    RESULTS,
+    STRICT,
+    coverage_of,
+    inputs,
+    outcome_of,
+    rate,
+)
+
+
+def _heldout(hits: int, total: int = 120) -> EvalResults:
+    return with_suite(RESULTS, Suite.HELDOUT, parse_rate=rate(hits, total))
+
+
+@pytest.mark.parametrize(
+    ("name", "passing", "undecided", "failing", "required"),
+    [
+        (GateName.PARSE_RATE, _heldout(94), _heldout(93), _heldout(74), 0.7),
+        (
+            GateName.BENCHMARK,
+            with_suite(RESULTS, Suite.BENCHMARK, pass_at_1=rate(7, 30)),
+            with_suite(RESULTS, Suite.BENCHMARK, pass_at_1=rate(6, 30)),
+            with_suite(RESULTS, Suite.BENCHMARK, pass_at_1=rate(0, 30)),
+            0.1,
+        ),
+        (
+            GateName.TEST_RATE,
+            with_overall(RESULTS, test_rate=rate(7, 30)),
+            with_overall(RESULTS, test_rate=rate(6, 30)),
+            with_overall(RESULTS, test_rate=rate(0, 30)),
+            0.1,
+        ),
+        (
+            GateName.ANTI_STUB,
+            with_overall(RESULTS, stub_rate=rate(4, 120)),
+            with_overall(RESULTS, stub_rate=rate(9, 120)),
+            with_overall(RESULTS, stub_rate=rate(18, 120)),
+            0.08,
+        ),
+        (
+            GateName.STOP_RATE,
+            with_overall(RESULTS, stop_rate=rate(104, 120)),
+            with_overall(RESULTS, stop_rate=rate(96, 120)),
+            with_overall(RESULTS, stop_rate=rate(88, 120)),
+            0.8,
+        ),
+    ],
+    ids=lambda value: str(value) if isinstance(value, GateName) else "",
+)
+def test_a_rate_passes_fails_or_cannot_be_told(
+    name: GateName, passing: EvalResults, undecided: EvalResults, failing: EvalResults, required: float
+) -> None:
+    """By the probability that the true rate is beyond the threshold; all say what was measured and how sure it is."""
+    outcomes = [outcome_of(name, inputs(results)) for results in (passing, undecided, failing)]
+
+    assert [outcome.status for outcome in outcomes] == [GateStatus.PASSED, GateStatus.UNDECIDED, GateStatus.FAILED]
+    assert [outcome.passed for outcome in outcomes] == [True, False, False]
+    assert {outcome.required for outcome in outcomes} == {required}
+    assert all(outcome.measured is not None for outcome in outcomes)
+    assert "of 0.970 required)" in outcomes[0].message
+    assert ": cannot tell yet (probability 0." in outcomes[1].message
+    assert ": fails (probability 0.0" in outcomes[2].message
+
+
+def test_an_undecided_rate_says_so_in_words() -> None:
+    """What was measured, over how many files, what is asked for, and how sure that is."""
+    shares = [1.0] * 87 + [0.0] * 25
+    outcome = outcome_of(
+        GateName.PARSE_RATE,
+        inputs(with_suite(RESULTS, Suite.HELDOUT, parse_rate=mean_rate(shares, [str(n % 21) for n in range(112)]))),
+    )
+
+    assert outcome.message == (
+        "parse rate on held-out requests 87/112 (77.7 %, 95 % interval over 21 files 69.0 to 84.9), floor 70.0 %: "
+        "cannot tell yet (probability 0.959 of 0.970 required)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("attempt", "num_rounds", "required"),
+    [(1, 1, 0.9696), (1, 2, 0.9848), (2, 1, 0.9924), (3, 1, 0.9966), (30, 2, 0.999983)],
+)
+def test_trying_again_is_paid_for(attempt: int, num_rounds: int, required: float) -> None:
+    """And so is looking twice; nothing is ever asked that cannot be had."""
+    progress = Progress(attempt=attempt, round=1, num_rounds=num_rounds, num_reserve=0)
+    results = RESULTS.model_copy(update={"progress": progress})
+    assert 1 - allowed_chance(STRICT, progress) == pytest.approx(required, abs=5e-5)
+
+    assert outcome_of(GateName.PARSE_RATE, inputs(results)).passed
+    at_first = [hits for hits in range(80, 121) if outcome_of(GateName.PARSE_RATE, inputs(_heldout(hits))).passed]
+    now = [
+        hits
+        for hits in at_first
+        if outcome_of(GateName.PARSE_RATE, inputs(_heldout(hits).model_copy(update={"progress": progress}))).passed
+    ]
+    assert now == at_first[len(at_first) - len(now) :]
+    assert (len(now) < len(at_first)) is (attempt > 1 or num_rounds > 1)
+
+
+def test_a_late_try_is_not_told_as_certainty() -> None:
+    """As many places are shown as it takes."""
+    progress = Progress(attempt=30, round=1, num_rounds=1, num_reserve=0)
+    message = outcome_of(GateName.PARSE_RATE, inputs(RESULTS.model_copy(update={"progress": progress}))).message
+
+    assert message.endswith(" of 0.999966 required)")
+
+
+def test_all_tries_together_take_no_more_than_the_stated_error() -> None:
+    """However many there are, and however many rounds each has."""
+    tries = [Progress(attempt=n, round=1, num_rounds=2, num_reserve=0) for n in range(1, 2000)]
+    spent = sum(2 * allowed_chance(STRICT, progress) for progress in tries)
+
+    assert 0.049 < spent < 1 - STRICT.confidence
+
+
+@pytest.mark.parametrize(
+    ("num_tasks", "num_files", "passed"), [(100, 20, True), (99, 20, False), (100, 19, False), (1, 1, False)]
+)
+def test_too_small_an_exam_fails_with_advice(num_tasks: int, num_files: int, *, passed: bool) -> None:
+    """One of one is no parse rate."""
+    rate = mean_rate([1.0] * num_tasks, [str(n % num_files) for n in range(num_tasks)])
+    results = with_suite(RESULTS, Suite.HELDOUT, parse_rate=rate, num_tasks=num_tasks)
+    outcome = outcome_of(GateName.EXAM_SIZE, inputs(results))
+
+    assert (outcome.passed, outcome.measured, outcome.required) == (passed, num_tasks, 100)
+    assert outcome.message.startswith(f"{num_tasks} held-out requests from {num_files} files, required 100 from 20")
+    assert outcome.message.endswith("or add programs") is not passed
+
+
+def test_an_exam_without_held_out_requests_is_too_small() -> None:
+    """There is nothing to count."""
+    outcome = outcome_of(GateName.EXAM_SIZE, inputs(without_suite(RESULTS, Suite.HELDOUT)))
+
+    assert (outcome.status, outcome.measured) == (GateStatus.FAILED, 0)
+
+
+@pytest.mark.parametrize(
+    ("gains", "losses", "status"),
+    [
+        (6, 0, GateStatus.PASSED),
+        (5, 0, GateStatus.UNDECIDED),
+        (9, 1, GateStatus.PASSED),
+        (3, 2, GateStatus.UNDECIDED),
+        (0, 0, GateStatus.FAILED),
+        (2, 3, GateStatus.FAILED),
+    ],
+)
+def test_more_hidden_tests_than_the_base_beyond_chance(gains: int, losses: int, status: GateStatus) -> None:
+    """Six gains without a loss are a chance of 1/64; five are one of 1/32, more than 0.0304."""
+    difference = paired([False] * gains + [True] * (losses + 4), [True] * gains + [False] * losses + [True] * 4)
+    results = RESULTS.model_copy(update={"test_difference": difference})
+    outcome = outcome_of(GateName.TEST_GAIN, inputs(results))
+
+    assert outcome.status is status
+    assert f"the hidden tests of {gains} tasks that the base does not, loses {losses}" in outcome.message
+    assert outcome_of(GateName.TEST_GAIN, inputs(results), STRICT.model_copy(update={"needs_test_gain": False})).passed
+
+
+def test_a_gate_that_says_two_things_is_none() -> None:
+    """A receipt that was edited by hand is malformed."""
+    stated = outcome_of(GateName.PARSE_RATE, inputs(_heldout(92))).model_dump()
+
+    with pytest.raises(ValidationError, match="passed is True, the status undecided"):
+        GateOutcome.model_validate({**stated, "passed": True})
+
+
+def test_what_fails_weighs_more_than_what_cannot_be_told() -> None:
+    """And that more than what passes."""
+    undecided = decide(inputs(_heldout(92)), STRICT)
+    failed = decide(inputs(with_overall(_heldout(92), coverage=coverage_of(0))), STRICT)
+
+    assert overall_status(decide(inputs(), STRICT)) is GateStatus.PASSED
+    assert overall_status(undecided) is GateStatus.UNDECIDED
+    assert overall_status(failed) is GateStatus.FAILED

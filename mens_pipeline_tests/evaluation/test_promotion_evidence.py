@@ -1,0 +1,76 @@
+"""By what an adapter must have been judged to be promoted, and what the history keeps of it."""
+
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.generation import Decoding
+from mens_pipeline.evaluation.history import history_of
+from mens_pipeline_tests.evaluation.runs import (
+    NOW,
+    PRESENT,
+    evaluated,
+    judged,
+    promote,
+    trained,
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArtifactStore:
+    """An empty store."""
+    return ArtifactStore(tmp_path / "store")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A trained run."""
+    return trained(tmp_path / "run")
+
+
+def _verdict(run: Path, store: ArtifactStore, num_good: int = 40, num_good_of_champion: int = 40) -> Artifact:
+    return judged(run, store, evaluated(run, store, num_good, num_good_of_champion))
+
+
+def _promoted(run: Path, store: ArtifactStore, num_good: int = 40) -> str:
+    return promote(_verdict(run, store, num_good), run, store, PRESENT, now=NOW).champion.key
+
+
+@pytest.mark.parametrize(
+    ("decoding", "message"),
+    [
+        (Decoding(max_new_tokens=160), r"max_new_tokens \(--max-tokens\) was 160, it is 256; evaluate again"),
+        (
+            Decoding(temperature=0.3, seed=7, num_samples=2),
+            r"num_samples \(--samples\) was 2, it is 1, temperature \(--temperature\) was 0.3, it is 0, seed .* was 7,",
+        ),
+    ],
+    ids=["shorter", "drawn"],
+)
+def test_another_way_of_answering_is_another_exam(
+    run: Path, store: ArtifactStore, decoding: Decoding, message: str
+) -> None:
+    """A low limit leaves hard requests out, and every seed is a new chance; what it costs in memory is no matter."""
+    gate = judged(run, store, evaluated(run, store, decoding=decoding))
+
+    with pytest.raises(RefusedError, match=f"in another way than config/evaluation.yaml says: {message}"):
+        promote(gate, run, store, PRESENT, now=NOW)
+    small = judged(run, store, evaluated(run, store, decoding=Decoding(batch_tokens=512)))
+    assert promote(small, run, store, PRESENT, now=NOW).changed
+
+
+def test_an_undecided_verdict_does_not_promote(run: Path, store: ArtifactStore) -> None:
+    """It says that it cannot tell, not that the adapter is bad."""
+    with pytest.raises(RefusedError, match=r"The gate cannot tell yet: parse_rate: .* 31/40 \(77.5 %"):
+        promote(_verdict(run, store, num_good=31), run, store, PRESENT, now=NOW)
+
+
+def test_the_history_says_by_what_an_adapter_was_judged(run: Path, store: ArtifactStore) -> None:
+    """Policy, which evaluation it was, and the parse rate."""
+    _promoted(run, store)
+    (event,) = history_of(store)
+
+    assert event.reason.startswith("the gate passed: policy ci, first evaluation on this exam, parse rate on held-out ")
+    assert "40/40 (100.0 %" in event.reason

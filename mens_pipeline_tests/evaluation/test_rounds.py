@@ -1,0 +1,166 @@
+"""How much of an exam is asked, and when asking more is worth it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from mens_pipeline.evaluation.policy import GateName, load_gate_policy
+from mens_pipeline.evaluation.results import EvalResults
+from mens_pipeline.evaluation.rounds import Demands, rounds_of, undecided_gates
+from mens_pipeline.evaluation.statistics import paired, rate_of
+from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.evaluation.judged import PROGRESS, evaluation, task, with_overall, with_suite
+
+_CI = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("ci")
+_BENCH = tuple(task(number, Suite.BENCHMARK) for number in range(5))
+
+
+def _files(*sizes: int) -> tuple[Task, ...]:
+    """Held-out tasks of files with so many tasks each."""
+    return tuple(
+        task(100 * number + place, file=f"{number}.vox") for number, size in enumerate(sizes) for place in range(size)
+    )
+
+
+def _rounds(exam: Sequence[Task], first: int, most: int) -> tuple[tuple[Task, ...], ...]:
+    return rounds_of(exam, _CI.model_copy(update={"first_heldout_tasks": first, "max_rounds": most}))
+
+
+def _num_heldout(rounds: Sequence[Sequence[Task]]) -> list[int]:
+    return [sum(task.suite is Suite.HELDOUT for task in part) for part in rounds]
+
+
+def test_an_exam_is_divided_by_whole_files() -> None:
+    """Every task is asked once, in its order, and the benchmark at first."""
+    exam = (*_files(*[5] * 40), *_BENCH)
+    rounds = _rounds(exam, 100, 3)
+
+    assert _num_heldout(rounds) == [100, 50, 50]
+    assert [sum(task in _BENCH for task in part) for part in rounds] == [5, 0, 0]
+    assert sorted(task.id for part in rounds for task in part) == sorted(task.id for task in exam)
+    assert all([exam.index(task) for task in part] == sorted(exam.index(task) for task in part) for part in rounds)
+    files = [{task.file for task in part} for part in rounds]
+    assert files[0].isdisjoint(files[1] | files[2])
+    assert files[1].isdisjoint(files[2])
+
+
+def test_the_order_of_files_does_not_depend_on_how_many_there_are() -> None:
+    """A workspace that grows is asked what it was asked before, as far as that goes."""
+    few, many = (_rounds(_files(*[5] * number), 50, 2)[0] for number in (20, 24))
+
+    assert len({task.file for task in few} & {task.file for task in many}) >= 7
+
+
+@pytest.mark.parametrize(
+    ("sizes", "first", "most", "expected"),
+    [
+        ([5] * 20, 100, 2, [100]),
+        ([5] * 23, 100, 2, [115]),
+        ([5] * 24, 100, 2, [100, 20]),
+        ([5] * 24, 100, 1, [120]),
+        ([7, 3], 100, 3, [10]),
+        ([90, 90], 80, 3, [90, 90]),
+    ],
+    ids=["all", "hardly more", "more", "one round", "small", "two files"],
+)
+def test_what_is_hardly_more_is_asked_at_once(sizes: list[int], first: int, most: int, expected: list[int]) -> None:
+    """A round costs confidence, so it must be worth it."""
+    assert _num_heldout(_rounds(_files(*sizes), first, most)) == expected
+
+
+def _results(hits: int, total: int = 100, **overall: Any) -> EvalResults:
+    """An adapter that is good but for its parse rate."""
+    rate = rate_of([True] * hits + [False] * (total - hits))
+    good = {
+        "coverage": evaluation().results.adapter.overall.coverage.model_copy(update={"share": 0.9}),
+        "stub_rate": rate_of([False] * 100),
+        "stop_rate": rate_of([True] * 100),
+        **overall,
+    }
+    gain = paired([False] * 20, [True] * 20)
+    results = with_suite(with_overall(evaluation().results, **good), Suite.HELDOUT, parse_rate=rate, num_tasks=total)
+    progress = PROGRESS.model_copy(update={"num_rounds": 2, "num_reserve": 60})
+    return results.model_copy(update={"parse_difference": gain, "test_difference": gain, "progress": progress})
+
+
+def _asks(results: EvalResults, reserve: Sequence[Task] = _files(*[6] * 10), **changes: object) -> tuple[GateName, ...]:
+    thresholds = _CI.model_copy(update=changes)
+    return undecided_gates(results, Demands(thresholds, is_benchmark_asked=True), reserve)
+
+
+@pytest.mark.parametrize(
+    ("hits", "asks"),
+    [(90, False), (70, True), (66, True), (60, False), (50, False)],
+    ids=["passes", "nearly", "may", "hopeless", "fails"],
+)
+def test_more_is_asked_where_it_may_tell(hits: int, *, asks: bool) -> None:
+    """Not of what passes, nor of what would fail even with the best luck left."""
+    assert _asks(_results(hits)) == ((GateName.PARSE_RATE,) if asks else ())
+
+
+def test_a_reserve_that_is_too_small_is_not_asked() -> None:
+    """Three more answers decide nothing."""
+    assert _asks(_results(74), _files(3)) == ()
+    assert _asks(_results(74), ()) == ()
+
+
+def test_nothing_more_is_asked_of_what_fails_elsewhere() -> None:
+    """Ten stubs of a hundred with a ceiling of one: whatever else cannot be told is no matter."""
+    stubs = rate_of([True] * 30 + [False] * 70)
+
+    assert _asks(_results(78, stub_rate=stubs)) == ()
+
+
+def test_gates_that_only_warn_ask_for_nothing() -> None:
+    """They do not stand in the way."""
+    assert _asks(_results(90, stop_rate=rate_of([True] * 85 + [False] * 15))) == ()
+    assert _asks(_results(90, stop_rate=rate_of([True] * 85 + [False] * 15)), warn_only=()) == (GateName.STOP_RATE,)
+
+
+def test_a_small_exam_grows() -> None:
+    """Too few requests, or too few constructs among the answers, are mended by more."""
+    small = _results(40, 40)
+    uncovered = _results(95, coverage=small.adapter.overall.coverage.model_copy(update={"share": 0.4}))
+
+    assert _asks(small) == (GateName.EXAM_SIZE,)
+    assert _asks(uncovered) == (GateName.COVERAGE,)
+
+
+def test_hidden_tests_ask_for_more_where_there_are_more() -> None:
+    """Three gains are no proof; a reserve without tests cannot give one."""
+    gain = paired([False] * 20, [True] * 3 + [False] * 17)
+    results = _results(95).model_copy(update={"test_difference": gain})
+    tested = tuple(task(number, file=f"{number}.vox", tests="@test fn t() { assert(true) }") for number in range(5))
+
+    assert _asks(results, tested) == (GateName.TEST_GAIN,)
+    assert _asks(results) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "overall", "name"),
+    [
+        ({"min_test_rate": 0.1}, {"test_rate": rate_of([True] * 5 + [False] * 25)}, GateName.TEST_RATE),
+        ({}, {"stub_rate": rate_of([True] * 4 + [False] * 96)}, GateName.ANTI_STUB),
+    ],
+)
+def test_other_rates_ask_for_more_as_well(changes: dict[str, object], overall: dict[str, Any], name: GateName) -> None:
+    """Whatever is counted over held-out requests."""
+    tested = tuple(task(number, file=f"{number}.vox", tests="@test fn t() { assert(true) }") for number in range(40))
+
+    assert _asks(_results(95, **overall), tested, **changes) == (name,)
+
+
+def test_the_benchmark_cannot_grow() -> None:
+    """Its tasks are all asked at first."""
+    results = with_suite(_results(95), Suite.BENCHMARK, pass_at_1=rate_of([True] * 5 + [False] * 25))
+
+    assert _asks(results, min_benchmark=0.1) == ()
+
+
+def test_a_gain_over_the_base_asks_for_more() -> None:
+    """Five of five parse that the base does not, which chance gives once in sixteen."""
+    results = _results(95).model_copy(update={"parse_difference": paired([False] * 5, [True] * 5)})
+
+    assert _asks(results) == (GateName.GAIN_OVER_BASE,)

@@ -1,0 +1,115 @@
+"""Documents of an adapter that passes every gate, and the verdict on what is changed of them."""
+
+from typing import Any
+
+from mens_pipeline.evaluation.gate import GateInputs, GateOutcome, GateStatus, decide
+from mens_pipeline.evaluation.policy import GateName, Thresholds, load_gate_policy
+from mens_pipeline.evaluation.receipt import Receipt
+from mens_pipeline.evaluation.results import EvalResults
+from mens_pipeline.evaluation.scores import Coverage
+from mens_pipeline.evaluation.statistics import Rate, paired, rate_of
+from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, SUBJECT, evaluation, with_overall, with_suite
+
+FULL = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("full")
+STRICT = FULL.model_copy(update={"warn_only": (), "parse_rate_floor": FULL.min_parse_rate})
+"""Everything blocks, and what must be measured of the parse rate must be sure as well."""
+CHAMPION = "c" * 64
+
+
+def coverage_of(num_present: int) -> Coverage:
+    """Coverage of so many of thirty constructs."""
+    names = [f"c{n}" for n in range(30)]
+    return Coverage(
+        present=tuple(names[:num_present]), missing=tuple(names[num_present:]), share=num_present / len(names)
+    )
+
+
+_GOOD = evaluation(base=(BROKEN,) * 4, adapter=(GOOD,) * 4, champion=(GOOD,) * 4).results
+NOTHING = paired([], [])
+SAME = paired([True] * 100, [True] * 100)
+_EIGHT = paired([False] * 8, [True] * 8)
+RESULTS = with_overall(
+    with_suite(
+        with_suite(_GOOD, Suite.HELDOUT, parse_rate=rate_of([True] * 120), num_tasks=120),
+        Suite.BENCHMARK,
+        pass_at_1=rate_of([True] * 30),
+    ),
+    coverage=coverage_of(15),
+    test_rate=rate_of([True] * 15 + [False] * 15),
+    stub_rate=rate_of([False] * 120),
+    stop_rate=rate_of([True] * 120),
+).model_copy(update={"parse_difference": _EIGHT, "test_difference": _EIGHT})
+
+
+def manifest(**changes: Any) -> dict[str, Any]:
+    """What the gates read of a training manifest, at every threshold of the policy `full`."""
+    result = {
+        "num_supervised_tokens": 100,
+        "num_tokens": 1000,
+        "num_rows": 10,
+        "not_shown": {"too_long": 5},
+        "trained_tokens": 100,
+        "seconds": 10.0,
+        "device": "cuda",
+        **changes,
+    }
+    return {"result": {key: value for key, value in result.items() if value is not None}}
+
+
+def inputs(
+    results: EvalResults | None = RESULTS,
+    of_training: dict[str, Any] | None = None,
+    champion_key: str | None = CHAMPION,
+    *,
+    is_benchmark_asked: bool = True,
+) -> GateInputs:
+    """What a verdict rests on; everything passes unless it is changed."""
+    return GateInputs(results, "missing", of_training or manifest(), "missing", champion_key, is_benchmark_asked)
+
+
+def outcome_of(name: GateName, inputs: GateInputs, thresholds: Thresholds = STRICT) -> GateOutcome:
+    """One gate of the verdict."""
+    return next(outcome for outcome in decide(inputs, thresholds) if outcome.name is name)
+
+
+def rate(hits: int, total: int) -> Rate:
+    """The rate of independent answers."""
+    return rate_of([True] * hits + [False] * (total - hits))
+
+
+def said(
+    name: GateName, *, passed: bool, block: bool = True, message: str = "said", status: GateStatus = GateStatus.FAILED
+) -> GateOutcome:
+    """A gate that says something."""
+    return GateOutcome(
+        name=name,
+        status=GateStatus.PASSED if passed else status,
+        passed=passed,
+        block=block,
+        measured=None,
+        required=None,
+        message=message,
+        source="x",
+    )
+
+
+def receipt_of(*gates: GateOutcome, **changes: Any) -> Receipt:
+    """A receipt with some gates, about the adapter of `judged`."""
+    values: dict[str, Any] = {
+        "timestamp_unix": 1_700_000_000,
+        "run_dir": "runs/one",
+        "policy": "ci",
+        "overall_passed": all(gate.passed or not gate.block for gate in gates),
+        "attempt": None,
+        "gates": gates,
+        "subject": SUBJECT,
+        "thresholds": FULL,
+        "champion_key": None,
+        "is_benchmark_asked": True,
+        "strict": False,
+        "sources": {},
+        **changes,
+    }
+    return Receipt(**values)
