@@ -2,21 +2,26 @@
 
 import shutil
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from mens_pipeline.cli.eval_summary import summary_of
+from mens_pipeline.cli.eval_summary import summary_of, trial_summary_of
 from mens_pipeline.cli.progress import show_answers
 from mens_pipeline.cli.terminal import INTERRUPTED, say, tell
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.training.devices import DeviceChoice
 
 if TYPE_CHECKING:
-    from mens_pipeline.corpus.store import Artifact
-    from mens_pipeline.evaluation.generation import Decoding
-    from mens_pipeline.evaluation.prepare import PreparedGeneration
+    from mens_pipeline.corpus.store import Artifact, ArtifactStore
+    from mens_pipeline.evaluation.benchmark import Benchmark
+    from mens_pipeline.evaluation.eval_results import Examination
+    from mens_pipeline.evaluation.generation import EvaluationConfig
+    from mens_pipeline.evaluation.prepare import Conditions, PreparedGeneration
 
 _GRACE_SECONDS: Final = 20.0
 
@@ -38,6 +43,9 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     temperature: Annotated[float | None, typer.Option(help="0: always the most likely token.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Tokens of an answer at most.")] = None,
     seed_base: Annotated[int | None, typer.Option(help="Start of sampling.")] = None,
+    trial: Annotated[
+        bool, typer.Option("--trial", help="The adapter alone, on the benchmark alone: figures that no verdict uses.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print eval_results.json.")] = False,
 ) -> None:
     """Let base and adapter answer held-out requests and a benchmark, and judge every answer.
@@ -46,23 +54,22 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     the name that was asked for. Writes eval_results.json, eval_local_report.json, benchmark_passatk.json,
     judged_answers.jsonl and report.html into the folder of the run, and takes a verdict on an earlier evaluation away.
     Answers are kept: what was asked before is not generated again. By other held-out pairs than those beside the train
-    set a run is judged, but not promoted.
+    set a run is judged, but not promoted. Beside the exam the base is asked a sample of it with a description of the
+    language and examples in its prompt, and the adapter synthetic tasks, as config/evaluation.yaml says.
 
     Exit code 0: judged. 1: a model could not answer. 2: the command was misused. 130: interrupted.
     """
     from mens_pipeline.corpus.store import ArtifactStore  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.benchmark import load_benchmark  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.evaluation.benchmark_gate import PAGE, write_page  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.eval_results import (  # noqa: PLC0415 - likewise
-        build_eval_results,
-        examination,
-        prepare_generations,
-    )
+    from mens_pipeline.evaluation.eval_results import examination  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.few_shot import few_shot_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.heldout_beside import heldout_beside  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.prepare import Conditions, answer_fits, manifest_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.receipt import read_results  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.rounds import Demands, evaluate_in_rounds, rounds_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import FEW_SHOT, load_settings, thresholds_of  # noqa: PLC0415 - likewise
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
 
     settings = load_settings()
@@ -70,31 +77,91 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
     tell(f"device {chosen.kind}: {chosen.name}")
     benchmark = None if no_bench else load_benchmark(bench or settings.benchmark_dir)
-    decoding = _decoding(num_samples=samples, temperature=temperature, max_new_tokens=max_tokens, seed=seed_base)
-    exam = examination(heldout or heldout_beside(manifest), benchmark, answer_fits(manifest, decoding))
-    tell(f"{len(exam.tasks)} requests to base and adapter")
-    if exam.num_too_long:
-        tell(f"{exam.num_too_long} not asked: not even their reference fits into {decoding.max_new_tokens} tokens")
-    conditions = Conditions(decoding, chosen, settings.cache_root / f"{chosen.kind}.lock")
-    store = ArtifactStore(settings.store_root.resolve())
-    generations = prepare_generations(run_dir, exam, conditions, store, str(time.time_ns()))
-    try:
-        evaluation, reused = build_eval_results(exam, generations, manifest, store, _launch)
-    except KeyboardInterrupt:
-        tell("interrupted; run the same command again, finished answers are kept")
-        raise typer.Exit(INTERRUPTED) from None
-    for name in evaluation.manifest["outputs"]:
-        shutil.copy2(evaluation.path / name, run_dir / name)
+    config = _config(num_samples=samples, temperature=temperature, max_new_tokens=max_tokens, seed=seed_base)
+    conditions = Conditions(config.decoding, chosen, settings.cache_root / f"{chosen.kind}.lock")
+    store, fits = ArtifactStore(settings.store_root.resolve()), answer_fits(manifest, config.decoding)
+    if trial:
+        _try(run_dir, benchmark, fits, conditions, store, as_json=as_json)
+        return
+    path, train = heldout or heldout_beside(manifest), Path(manifest["train_file"])
+    exam = examination(path, train, benchmark, fits, config.family_tasks)
+    demands = Demands(thresholds_of(settings), is_benchmark_asked=settings.benchmark)
+    first, *later = rounds_of(exam.tasks, demands.thresholds)
+    exam = replace(exam, few_shot=few_shot_of(first, config.few_shot_tasks, FEW_SHOT, manifest))
+    more = f", {sum(map(len, later))} more where that cannot tell" if later else ""
+    tell(f"{len(first)} requests to base and adapter{more}")
+    _tell_dropped(exam, conditions)
+    with _interruptible():
+        evaluation, reused = evaluate_in_rounds(
+            run_dir,
+            exam,
+            conditions,
+            store,
+            manifest,
+            demands=demands,
+            launch=_launch,
+            tell=tell,
+            work=str(time.time_ns()),
+            now=int(time.time()),
+        )
     _put_into(run_dir, evaluation)
     write_page(run_dir / PAGE, evaluation.path, run_dir, None)
     results = read_results(run_dir / RESULTS)
     assert results is not None, "what was just written can be read"  # noqa: S101 - our own impossibility
-    if as_json:
-        typer.echo(results.model_dump_json(indent=2))
-    else:
-        say(summary_of(results, run_dir / PAGE))
+    _print(results.model_dump_json(indent=2) if as_json else None, summary_of(results, run_dir / PAGE))
     if reused:
         tell("nothing has changed since this was judged before")
+
+
+def _try(  # noqa: PLR0913 - what a trial is made from
+    run_dir: Path,
+    benchmark: "Benchmark | None",
+    fits: Callable[[str], bool],
+    conditions: "Conditions",
+    store: "ArtifactStore",
+    *,
+    as_json: bool,
+) -> None:
+    """Ask the adapter alone, and show what came of it; no document of an exam is written."""
+    from mens_pipeline.corpus.jsonl import write_jsonl  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.evaluation.eval_results import TRIAL, try_adapter  # noqa: PLC0415 - likewise
+
+    if benchmark is None:
+        raise ConfigurationError("--trial asks the benchmark alone, --no-bench leaves it out. Give one of the two.")
+    with _interruptible():
+        scores, answers, num_too_long = try_adapter(run_dir, benchmark, fits, conditions, store, launch=_launch)
+    _tell_too_long(num_too_long, conditions)
+    write_jsonl(run_dir / TRIAL, answers)
+    _print(scores.model_dump_json(indent=2) if as_json else None, trial_summary_of(scores, run_dir / TRIAL))
+
+
+def _print(document: str | None, summary: str) -> None:
+    """Print a JSON document as it is, or where none was asked for the summary for people."""
+    if document is not None:
+        typer.echo(document)
+    else:
+        say(summary)
+
+
+def _tell_dropped(exam: "Examination", conditions: "Conditions") -> None:
+    _tell_too_long(exam.num_too_long, conditions)
+    if exam.num_tests_dropped:
+        tell(f"{exam.num_tests_dropped} requests lost their hidden tests: their own reference fails them")
+
+
+def _tell_too_long(number: int, conditions: "Conditions") -> None:
+    if number:
+        tell(f"{number} not asked: not even their reference fits into {conditions.decoding.max_new_tokens} tokens")
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """End with a line that says how to go on where the user interrupts a generation."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        tell("interrupted; run the same command again, finished answers are kept")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _put_into(run_dir: Path, evaluation: "Artifact") -> None:
@@ -111,17 +178,17 @@ def _put_into(run_dir: Path, evaluation: "Artifact") -> None:
     remember(run_dir, evaluation)
 
 
-def _decoding(**changes: float | None) -> "Decoding":
+def _config(**changes: float | None) -> "EvaluationConfig":
     from pydantic import ValidationError  # noqa: PLC0415 - only a real run needs these
 
     from mens_pipeline.corpus.mistakes import mistakes_in  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.yaml_file import load_model  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.generation import Decoding  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.generation import EvaluationConfig  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import EVALUATION  # noqa: PLC0415 - likewise
 
     given = {name: value for name, value in changes.items() if value is not None}
     try:
-        return Decoding.model_validate({**load_model(EVALUATION, Decoding).model_dump(), **given})
+        return EvaluationConfig.model_validate({**load_model(EVALUATION, EvaluationConfig).model_dump(), **given})
     except ValidationError as error:
         where = f"{EVALUATION.name} with the options of this command"
         raise ConfigurationError(f"{where}: {mistakes_in(error)}. Correct the option.") from error
@@ -134,6 +201,6 @@ def _launch(prepared: "PreparedGeneration") -> int:
     from mens_pipeline.training.telemetry_log import Follower  # noqa: PLC0415 - likewise
 
     run_dir = prepared.job.run_dir
-    follower = Follower(run_dir / PROGRESS, show_answers(prepared.model))
+    follower = Follower(run_dir / PROGRESS, show_answers(prepared.label))
     log = run_dir / "child.log"
     return run_child(MODULE, prepared.job_path, training_environment(), follower.poll, _GRACE_SECONDS, log)

@@ -1,39 +1,71 @@
-"""The last lines of `mens eval-local`: adapter beside base."""
+"""The last lines of `mens eval-local`: base, base with examples, and adapter beside one another."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from mens_pipeline.evaluation.results import EvalResults
     from mens_pipeline.evaluation.scores import Scores
     from mens_pipeline.evaluation.statistics import Rate
 
+_COLUMNS: Final = ("base", "few-shot", "adapter")
+
 
 def summary_of(results: "EvalResults", page: Path) -> str:
-    """The figures that most people look for.
+    """The figures that most people look for, each with its 95 % interval.
 
     Args:
         results: All figures.
         page: The report, for the rest.
     """
-    lines = []
-    for suite, scores in results.adapter.suites.items():
-        lines.append(f"{suite}, {scores.num_tasks} requests")
-        for label, adapter, base in _rates(scores, results.base.suites[suite]):
-            lines += [f"  {label:<12}adapter {adapter}", f"  {'':<12}base    {base}"]
+    few_shot = results.few_shot.scores.suites if results.few_shot is not None else {}
+    rows: list[tuple[str, ...]] = [("suite", "figure", *_COLUMNS)]
+    for suite, adapter in results.adapter.suites.items():
+        rows += _rows(suite, [results.base.suites[suite], few_shot.get(suite), adapter])
+    for suite, adapter in results.families.items():
+        rows += _rows(suite, [None, None, adapter])
+    if results.few_shot is None:
+        rows = [(*row[:3], row[4]) for row in rows]
     coverage = results.adapter.overall.coverage
-    lines += [
-        f"constructs in accepted answers: {len(coverage.present)}/{len(coverage.present) + len(coverage.missing)}",
-        f"report {page}",
-    ]
-    return "\n".join(lines)
+    found = f"{len(coverage.present)}/{len(coverage.present) + len(coverage.missing)}"
+    return "\n".join([*_table(rows), f"constructs in accepted answers: {found}", f"report {page}"])
 
 
-def _rates(adapter: "Scores", base: "Scores") -> Iterator[tuple[str, "Rate", "Rate"]]:
+def trial_summary_of(scores: "Scores", answers: Path) -> str:
+    """What the adapter alone did with a benchmark.
+
+    Args:
+        scores: Its figures.
+        answers: Where its answers stand.
+    """
+    rows = [("suite", "figure", "adapter"), *_rows("benchmark", [scores])]
+    return "\n".join([*_table(rows), f"answers {answers}", "a trial: no verdict rests on it"])
+
+
+def _rows(suite: str, models: "Sequence[Scores | None]") -> Iterator[tuple[str, ...]]:
     """What is shown of a suite; hidden tests where there are any."""
-    yield "parse rate", adapter.parse_rate, base.parse_rate
-    for number, rate in adapter.pass_at.items():
-        yield f"pass@{number}", rate, base.pass_at[number]
+    adapter = models[-1]
+    assert adapter is not None, "the adapter is always asked"  # noqa: S101 - our own impossibility
+    figures: dict[str, list[Rate | None]] = {
+        "parse rate": [model.parse_rate if model is not None else None for model in models]
+    }
+    for number in adapter.pass_at:
+        figures[f"pass@{number}"] = [model.pass_at[number] if model is not None else None for model in models]
     if adapter.test_rate.denominator:
-        yield "tests pass", adapter.test_rate, base.test_rate
+        figures["hidden tests"] = [model.test_rate if model is not None else None for model in models]
+    for label, rates in figures.items():
+        yield (suite, label, *map(_cell, rates))
+        suite = ""
+
+
+def _cell(rate: "Rate | None") -> str:
+    if rate is None or rate.value is None:
+        return "-"
+    return f"{rate.short} {100 * rate.low:.1f} to {100 * rate.high:.1f}"
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

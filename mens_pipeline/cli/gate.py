@@ -27,10 +27,12 @@ def gate(
 ) -> None:
     """Compare what was measured with what config/gates.yaml requires, and write the verdict.
 
+    A gate passes, fails, or cannot tell yet; what cannot be told is not promoted.
+
     Writes gate_receipt.json into the folder of the run, eval_gate_failed.json exactly when the gate fails, and
     report.html with the verdict. A missing or malformed document fails by name.
 
-    Exit code 0: passed. 1: failed. 2: the command was misused.
+    Exit code 0: passed. 1: failed, or undecided. 2: the command was misused.
     """
     from mens_pipeline.corpus.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.evaluation import eval_results  # noqa: PLC0415 - likewise
@@ -40,7 +42,7 @@ def gate(
     from mens_pipeline.evaluation.receipt import FAILED, RECEIPT  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.run_folder import remember, remembered  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings, thresholds_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings, policy_label, thresholds_of  # noqa: PLC0415 - likewise
     from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
 
     settings = load_settings()
@@ -54,7 +56,7 @@ def gate(
         evaluation,
         run_dir,
         store,
-        policy=settings.eval_policy,
+        policy=policy_label(settings),
         thresholds=thresholds_of(settings),
         champion_key=rival.key if rival is not None else None,
         is_benchmark_asked=settings.benchmark,
@@ -75,6 +77,10 @@ def gate(
 
 
 def _lines(receipt: "Receipt") -> str:
-    words = {(True, True): "passed ", (True, False): "passed ", (False, True): "FAILED ", (False, False): "warning"}
-    lines = [f"{words[gate.passed, gate.block]}  {gate.name}: {gate.message}" for gate in receipt.gates]
-    return "\n".join([*lines, f"policy {receipt.policy}: {'passed' if receipt.overall_passed else 'FAILED'}"])
+    words = {"passed": "passed", "failed": "FAILED", "undecided": "UNDECIDED"}
+    lines = [
+        f"{words[gate.status] if gate.block or gate.passed else 'warning':<9}  {gate.name}: {gate.message}"
+        for gate in receipt.gates
+    ]
+    tried = f", {receipt.tried}" if receipt.tried else ""
+    return "\n".join([*lines, f"policy {receipt.policy}: {words[receipt.status]}{tried}"])

@@ -124,14 +124,14 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
     from mens_pipeline.delivery.agreement import NUM_PROMPTS  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.merge_prompts import prompts_of  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.merged_model import KIND, prepare_merge  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.generation import Decoding  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.generation import EvaluationConfig  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.prepare import Conditions, answer_fits  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import EVALUATION  # noqa: PLC0415 - likewise
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
 
     chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
     tell(f"device {chosen.kind}: {chosen.name}")
-    decoding = load_model(EVALUATION, Decoding)
+    decoding = load_model(EVALUATION, EvaluationConfig).decoding
     asked = prompts_of(source, heldout, store, answer_fits(source.manifest, decoding), num_prompts or NUM_PROMPTS)
     tell(f"adapter {source.adapter_sha256[:12]} of {source.run}, {len(asked.tasks)} requests to compare by")
     conditions = Conditions(decoding, chosen, settings.cache_root / f"{chosen.kind}.lock")

@@ -4,10 +4,13 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 Figures = Mapping[str, Mapping[str, Any]]
 """Asset -> its metadata, plain values only."""
+
+_FIGURES: Final = ("parse rate", "hidden tests")
+"""What is said of each suite, in metadata such as `heldout: parse rate`."""
 
 
 def summary_of(figures: Figures, *, is_good: bool, command: str) -> Iterator[str]:
@@ -25,13 +28,16 @@ def summary_of(figures: Figures, *, is_good: bool, command: str) -> Iterator[str
     if adapter:
         losses = f"loss {adapter['first_loss']:.3f} at first, {adapter['last_loss']:.3f} at last"
         yield f"training    {_updates(adapter)}, {losses}{_reused(adapter)}"
+        yield f"shown       {adapter['shown']}"
     for name, value in results.items():
-        if name.endswith(": parse rate"):
-            yield f"{name.removesuffix(': parse rate'):<11} parse rate {value}"
+        suite, _, figure = name.partition(": ")
+        if figure in _FIGURES:
+            yield f"{suite:<11} {figure} {value}"
     if results:
         yield f"missing     {results['missing_constructs']}"
     if gate:
-        yield f"verdict     {'passed' if gate['passed'] else 'refused'}, policy {gate['policy']}{_reused(gate)}"
+        word = {"passed": "passed", "failed": "refused", "undecided": "undecided, not promoted"}[gate["status"]]
+        yield f"verdict     {word}, policy {gate['policy']}, {gate['attempt']}{_reused(gate)}"
         if not gate["passed"]:
             yield from (f"            {line}" for line in str(gate["reasons"]).splitlines())
         yield f"report      {gate['report']}"
@@ -58,7 +64,7 @@ def _reused(figures: Mapping[str, Any]) -> str:
 def _updates(adapter: Mapping[str, Any]) -> str:
     done, planned, minutes = adapter["num_updates"], adapter["num_planned_updates"], adapter["train/seconds"] / 60
     if done < planned:
-        return f"stopped after {minutes:.1f} min at {done} of {planned} updates"
+        return f"{done} of {planned} updates in {minutes:.1f} min, as many as fit into the budget"
     return f"{done} updates in {minutes:.1f} min"
 
 

@@ -8,7 +8,7 @@ import dagster as dg
 
 from mens_pipeline.corpus.yaml_file import load_model
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.evaluation.generation import Decoding
+from mens_pipeline.evaluation.generation import Decoding, EvaluationConfig
 from mens_pipeline.evaluation.policy import Thresholds
 from mens_pipeline.settings import DOMAINS, EVALUATION, PRESETS, Settings, recipe_variables, thresholds_of
 from mens_pipeline.training.devices import Device
@@ -65,10 +65,12 @@ def resolve_choices(  # noqa: PLR0913 - what a run can be told
     )
     for field in _OF_BASE:
         origin = resolved.origins[field]
-        if origin not in {"environment", "default"}:
+        if origin not in {"environment", "default", f"preset {resolved.preset}"}:
             advice = f"Set MENS_TRAIN_{field.upper()}, which base_model reads as well."
             raise ConfigurationError(f"{field} ({origin}): in the graph the base is an asset of its own. {advice}")
-    return Choices(resolved, demanded(settings, benchmark_min_pass_rate), load_model(EVALUATION, Decoding))
+    return Choices(
+        resolved, demanded(settings, benchmark_min_pass_rate), load_model(EVALUATION, EvaluationConfig).decoding
+    )
 
 
 def config_of(context: dg.AssetExecutionContext, op: str) -> dict[str, Any]:

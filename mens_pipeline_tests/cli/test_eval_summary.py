@@ -1,14 +1,21 @@
 """The last lines of `mens eval-local`."""
 
+import re
 from pathlib import Path
 
-from mens_pipeline.cli.eval_summary import summary_of
+from mens_pipeline.cli.eval_summary import summary_of, trial_summary_of
 from mens_pipeline.evaluation.evaluate import Answers, evaluate_answers
+from mens_pipeline.evaluation.few_shot import FewShot
 from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.tasks import Suite
-from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, SUBJECT, answer, task
+from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, PROGRESS, SUBJECT, answer, task
 
 _TESTS = "@test fn hidden() { assert(add(1, 2) is 3) }\n"
+
+
+def _cells(line: str) -> list[str]:
+    """The cells of a line without intervals."""
+    return [cell.split(" (")[0] for cell in re.split(r" {2,}", line)]
 
 
 def test_every_figure_of_a_suite_is_shown_beside_that_of_the_base() -> None:
@@ -17,16 +24,60 @@ def test_every_figure_of_a_suite_is_shown_beside_that_of_the_base() -> None:
     base = tuple(answer(BROKEN, to, n) for to in tasks for n in range(6))
     adapter = tuple(answer(GOOD if n == 0 else BROKEN, to, n) for to in tasks for n in range(6))
     decoding = Decoding(num_samples=6, temperature=0.5)
-    results = evaluate_answers(tasks, Answers(base, adapter), SUBJECT, decoding, num_too_long=0).results
-    lines = [line.split(" (")[0] for line in summary_of(results, Path("report.html")).splitlines()]
-    heldout = [
-        *("  parse rate  adapter 0.17/1", "              base    0/1"),
-        *("  pass@1      adapter 0.17/1", "              base    0/1"),
-        *("  pass@5      adapter 0.83/1", "              base    0/1"),
-        *("  pass@6      adapter 1/1", "              base    0/1"),
+    results = evaluate_answers(tasks, Answers(base, adapter), SUBJECT, decoding, PROGRESS, num_too_long=0).results
+    lines = [_cells(line) for line in summary_of(results, Path("report.html")).splitlines()]
+
+    assert lines == [
+        ["suite", "figure", "base", "adapter"],
+        ["heldout", "parse rate", "0/1", "0.17/1"],
+        ["", "pass@1", "0/1", "0.17/1"],
+        ["", "pass@5", "0/1", "0.83/1"],
+        ["", "pass@6", "0/1", "1/1"],
+        ["benchmark", "parse rate", "0/1", "0.17/1"],
+        ["", "pass@1", "0/1", "0.17/1"],
+        ["", "pass@5", "0/1", "0.83/1"],
+        ["", "pass@6", "0/1", "1/1"],
+        ["", "hidden tests", "0/1", "0.17/1"],
+        ["constructs in accepted answers: 1/30"],
+        ["report report.html"],
     ]
 
-    assert lines[:9] == ["heldout, 1 requests", *heldout]
-    assert lines[9:18] == ["benchmark, 1 requests", *heldout]
-    assert lines[18:20] == ["  tests pass  adapter 0.17/1", "              base    0/1"]
-    assert lines[20:] == ["constructs in accepted answers: 1/30", "report report.html"]
+
+def test_examples_and_families_are_shown_where_they_were_asked() -> None:
+    """The base with examples has a column; synthetic tasks were asked of the adapter alone."""
+    tasks = [task(), task(1, Suite.BENCHMARK)]
+    known, unknown = task(2, Suite.NEW_CONSTANTS, tests=_TESTS), task(3, Suite.UNKNOWN_TASK, tests=_TESTS)
+    answers = Answers(
+        base=tuple(answer(BROKEN, to) for to in tasks),
+        adapter=tuple(answer(GOOD, to) for to in tasks),
+        few_shot=(answer(GOOD, tasks[0]),),
+        families=(answer(GOOD, known), answer(BROKEN, unknown)),
+    )
+    few_shot = FewShot("Told.", (tasks[0],))
+    results = evaluate_answers(
+        tasks, answers, SUBJECT, Decoding(), PROGRESS, few_shot=few_shot, families=[known, unknown]
+    ).results
+    lines = summary_of(results, Path("report.html")).splitlines()
+    cells = [_cells(line) for line in lines]
+
+    assert cells[:5] == [
+        ["suite", "figure", "base", "few-shot", "adapter"],
+        ["heldout", "parse rate", "0/1", "1/1", "1/1"],
+        ["", "pass@1", "0/1", "1/1", "1/1"],
+        ["benchmark", "parse rate", "0/1", "-", "1/1"],
+        ["", "pass@1", "0/1", "-", "1/1"],
+    ]
+    assert ["new_constants", "parse rate", "-", "-", "1/1"] in cells
+    assert cells[10] == ["", "hidden tests", "-", "-", "0/1"]
+    assert "0/1 (0.0 %) 0.0 to 85.3" in lines[1]
+
+
+def test_a_trial_says_that_it_is_one() -> None:
+    """With the figures of the adapter alone."""
+    asked = [task(0, Suite.BENCHMARK, tests=_TESTS)]
+    answers = (answer(), answer(GOOD, asked[0]))
+    scores = evaluate_answers([task(), *asked], Answers(answers, answers), SUBJECT, Decoding(), PROGRESS)
+    lines = trial_summary_of(scores.results.adapter.suites["benchmark"], Path("trial.jsonl")).splitlines()
+
+    assert [_cells(line) for line in lines[:2]] == [["suite", "figure", "adapter"], ["benchmark", "parse rate", "1/1"]]
+    assert lines[-2:] == ["answers trial.jsonl", "a trial: no verdict rests on it"]

@@ -1,24 +1,26 @@
 """`mens eval-local`, `mens gate`, `mens promote`, `mens override`: from a trained run to a champion and back."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from mens_pipeline import settings
 from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.jsonl import write_jsonl
 from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.errors import MensError, RefusedError
 from mens_pipeline.evaluation.history import champion_key, history_of
-from mens_pipeline.settings import training_environment
+from mens_pipeline.settings import PROJECT_ROOT, training_environment
 from mens_pipeline.training.finish import finish_run
 from mens_pipeline.training.job import MODULE
 from mens_pipeline.training.launch import run_child
 from mens_pipeline_tests.training.runs import pairs, prepared, resolved
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
-_SHORT = ("--no-bench", "--max-tokens", "60", "--device", "cpu")
+_SHORT = ("--no-bench", "--device", "cpu")
 
 
 def _invoke(*arguments: str | Path) -> Result:
@@ -44,11 +46,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
-    """A store of its own, and no benchmark."""
+    """A store of its own, no benchmark, and short answers as the exam asks for them."""
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("VOX_BENCHMARK", "0")
+    (tmp_path / "evaluation.yaml").write_text("max_new_tokens: 60\n")
+    monkeypatch.setattr(settings, "EVALUATION", tmp_path / "evaluation.yaml")
     return ArtifactStore(tmp_path / "store")
 
 
@@ -69,14 +73,15 @@ def test_a_run_is_judged_refused_overridden_and_rolled_back(
     rollback = _invoke("promote", "--rollback")
 
     assert first.exit_code == again.exit_code == signed.exit_code == promoted.exit_code == 0, first.stderr
-    assert "parse rate  adapter 0/4 (0.0 %, 95 % interval 0.0 to 49.0)" in first.stdout
+    assert re.search(r"heldout +parse rate( +0/4 \(0.0 %\) 0.0 to 44.5){3}\n", first.stdout), first.stdout
     assert "adapter: 4/4 answers" in first.stderr
+    assert "base with examples: 4/4 answers" in first.stderr
     assert "answers" not in again.stderr
     assert json.loads(again.stdout)["vox_parse_rate"] == 0
     (evaluation,) = (store.root / "eval_results").glob("*/manifest.json")
     assert json.loads(evaluation.read_text())["name"] == "eval-gate-0123abcd"
     assert gate.exit_code == 1
-    assert "FAILED   parse_rate: parse rate on held-out requests 0/4 (0.0 %" in gate.stdout
+    assert "FAILED     parse_rate: parse rate on held-out requests 0/4 (0.0 %" in gate.stdout
     assert (trained / "eval_gate_failed.json").is_file()
     assert "<html" in (trained / "report.html").read_text()
     assert "The gate failed: parse_rate" in _message(refused)
@@ -88,10 +93,12 @@ def test_a_run_is_judged_refused_overridden_and_rolled_back(
 
 
 @pytest.mark.slow
-def test_a_run_judged_by_its_own_training_rows_is_refused(trained: Path, store: ArtifactStore) -> None:
+def test_a_run_judged_by_other_rows_is_refused(trained: Path, store: ArtifactStore) -> None:
     """Whatever file a person names, the one beside the train set is what counts; judging anew forgets the verdict."""
-    train = trained.parent / "train.jsonl"
-    judged = _invoke("eval-local", "--run-dir", trained, *_SHORT, "--heldout", train)
+    other, train = trained.parent / "other.jsonl", trained.parent / "train.jsonl"
+    write_jsonl(other, pairs(16)[12:])
+    seen = _message(_invoke("eval-local", "--run-dir", trained, *_SHORT, "--heldout", train))
+    judged = _invoke("eval-local", "--run-dir", trained, *_SHORT, "--heldout", other, "--seed-base", "7")
     _invoke("gate", "--run-dir", trained)
     refused = _message(_invoke("promote", "--run-dir", trained))
     own = _invoke("eval-local", "--run-dir", trained, *_SHORT)
@@ -100,7 +107,9 @@ def test_a_run_judged_by_its_own_training_rows_is_refused(trained: Path, store: 
     _invoke("gate", "--run-dir", trained)
 
     assert judged.exit_code == own.exit_code == 0, judged.stderr
+    assert "8 requests and 8 answers of 8 held-out pairs stand in 8 rows" in seen
     assert "The held-out set is not the one it was judged by; evaluate again" in refused
+    assert "seed (--seed-base) was 7, it is 1337" in refused
     assert left.isdisjoint({"gate_receipt.json", "eval_gate_failed.json"})
     assert "Run `mens gate --run-dir" in forgotten
     assert "held-out set" not in _message(_invoke("promote", "--run-dir", trained))
@@ -119,12 +128,34 @@ def test_what_was_changed_in_the_store_is_not_used_again(trained: Path, store: A
     gate = _invoke("gate", "--run-dir", trained)
     again = _invoke("eval-local", "--run-dir", trained, *_SHORT)
 
-    assert len(answers) == 2
+    assert len(answers) == 3
     assert "eval_results.json. Evaluate again" in _message(gate)
     assert "base: 4/4 answers" in again.stderr
     assert "adapter: 4/4 answers" in again.stderr
     assert [path.read_text() for path in (results, *answers)] == before
-    assert "FAILED   parse_rate" in _invoke("gate", "--run-dir", trained).stdout
+    assert "FAILED     parse_rate" in _invoke("gate", "--run-dir", trained).stdout
+
+
+@pytest.mark.slow
+def test_a_trial_leaves_no_exam_behind(trained: Path, store: ArtifactStore) -> None:
+    """The adapter alone is asked; there is nothing that a verdict could rest on."""
+    for name in ("eval_results.json", "judged_answers.jsonl", "report.html"):
+        (trained / name).unlink(missing_ok=True)
+    bench = PROJECT_ROOT / "data" / "heldout_bench"
+    tried = _invoke(
+        "eval-local", "--run-dir", trained, "--max-tokens", "60", "--device", "cpu", "--trial", "--bench", bench
+    )
+    without = _invoke("eval-local", "--run-dir", trained, *_SHORT, "--trial")
+
+    assert tried.exit_code == 0, tried.stderr
+    assert "adapter: " in tried.stderr
+    assert "base" not in tried.stderr
+    assert "not asked: not even their reference fits into 60 tokens" in tried.stderr
+    assert "a trial: no verdict rests on it" in tried.stdout
+    assert (trained / "trial_answers.jsonl").is_file()
+    assert not (trained / "eval_results.json").exists()
+    assert not (store.root / "eval_results").exists()
+    assert "--no-bench leaves it out" in _message(without)
 
 
 def test_a_run_that_was_not_judged_gets_no_verdict(tmp_path: Path, store: ArtifactStore) -> None:

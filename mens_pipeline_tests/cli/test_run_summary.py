@@ -15,10 +15,24 @@ _ADAPTER = {
     "train/seconds": 450.0,
     "first_loss": 1.4,
     "last_loss": 0.6,
+    "shown": "vox_codegen 100 % (140,000 tokens, 0.5 epochs)",
     "reused": True,
 }
-_RESULTS = {"heldout: parse rate": "80/112 (71.4 %), base 0/112 (0.0 %)", "missing_constructs": "form"}
-_GATE = {"passed": False, "policy": "ci", "reused": False, "reasons": "- parse_rate: too low", "report": "r.html"}
+_RESULTS = {
+    "heldout: parse rate": "80/112 (71.4 %), base 0/112 (0.0 %)",
+    "unknown_task: hidden tests": "2/24 (8.3 %)",
+    "missing_constructs": "form",
+}
+_GATE = {
+    "passed": False,
+    "status": "failed",
+    "policy": "ci",
+    "attempt": "second evaluation on this exam",
+    "reused": False,
+    "reasons": "- parse_rate: too low",
+    "report": "r.html",
+}
+_PASSED = {**_GATE, "passed": True, "status": "passed"}
 _CHAMPION = {"champion": "folder", "changed": True}
 
 
@@ -44,8 +58,11 @@ def test_a_refusal_shows_reasons_and_report() -> None:
     )
 
     assert "150 updates in 7.5 min, loss 1.400 at first, 0.600 at last, nothing had changed" in text
-    assert "heldout     parse rate 80/112 (71.4 %), base 0/112 (0.0 %)" in text
-    assert "verdict     refused, policy ci\n            - parse_rate: too low\nreport      r.html" in text
+    assert (
+        "heldout     parse rate 80/112 (71.4 %), base 0/112 (0.0 %)\nunknown_task hidden tests 2/24 (8.3 %)\n" in text
+    )
+    verdict = "refused, policy ci, second evaluation on this exam"
+    assert f"verdict     {verdict}\n            - parse_rate: too low\nreport      r.html" in text
     assert text.endswith(
         "reused      1/3 stages\n"
         "next        open the report; other data or another recipe make another adapter: "
@@ -53,18 +70,24 @@ def test_a_refusal_shows_reasons_and_report() -> None:
     )
 
 
+def test_a_verdict_that_cannot_tell_says_so() -> None:
+    """It does not promote, and its reasons are shown as well."""
+    text = _lines(is_good=False, benchmark_gate={**_GATE, "status": "undecided"})
+
+    assert "verdict     undecided, not promoted, policy ci, second evaluation on this exam\n" in text
+    assert "            - parse_rate: too low\n" in text
+
+
 def test_training_that_the_clock_ended_says_so() -> None:
     """How far it came, and how far it would have gone."""
     text = _lines(qlora_adapter={**_ADAPTER, "num_updates": 142, "train/seconds": 545.0})
 
-    assert "training    stopped after 9.1 min at 142 of 150 updates, loss 1.400 at first" in text
+    assert "training    142 of 150 updates in 9.1 min, as many as fit into the budget, loss 1.400 at first" in text
 
 
 def test_a_champion_is_named() -> None:
     """With the folder it lies in, and whether it is a new one."""
-    gate = {**_GATE, "passed": True}
-
-    assert "champion    folder\n" in _lines(benchmark_gate=gate, promoted_adapter=_CHAMPION)
+    assert "champion    folder\n" in _lines(benchmark_gate=_PASSED, promoted_adapter=_CHAMPION)
     text = _lines(promoted_adapter={**_CHAMPION, "changed": False})
     assert "champion    folder, as before\n" in text
     assert text.endswith("make ui shows the graph; .venv/bin/mens promote --history shows every champion")
@@ -84,7 +107,7 @@ def test_what_failed_is_to_be_mended(figures: dict[str, dict[str, Any]]) -> None
 
 def test_an_adapter_that_passed_and_was_not_promoted_has_its_reason_above() -> None:
     """It was taken out of use by a rollback, or what it was judged by has changed since."""
-    text = _lines(is_good=False, benchmark_gate={**_GATE, "passed": True})
+    text = _lines(is_good=False, benchmark_gate=_PASSED)
 
     assert text.endswith("next        see above why an adapter that passed was not promoted")
 

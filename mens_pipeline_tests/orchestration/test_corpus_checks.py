@@ -11,6 +11,7 @@ from mens_pipeline.corpus.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.jsonl import write_jsonl
 from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.mixed_train_set import TRAIN
+from mens_pipeline.corpus.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.records import Source, SourceKind
 from mens_pipeline.corpus.synthetic_corpus import KIND as SYNTHETIC
 from mens_pipeline.corpus.training_pair import TrainingPair
@@ -19,6 +20,7 @@ from mens_pipeline.orchestration.defs.mix import enough_pairs, mixed_rows_accoun
 from mens_pipeline.orchestration.defs.pairs import rows_accounted_for
 from mens_pipeline.orchestration.defs.split import no_overlap, pairs_accounted_for
 from mens_pipeline.orchestration.defs.synthesis import as_many_as_asked
+from mens_pipeline.settings import PIPELINE_CONFIG
 from mens_pipeline_tests.orchestration.stores import artifact_in, store_with
 
 _ANSWER = (
@@ -37,10 +39,11 @@ def _pair(prompt: str, response: str, path: str) -> TrainingPair:
     return TrainingPair(prompt=prompt, response=response, source=source)
 
 
-@pytest.mark.parametrize(("num_pairs", "passed"), [(800, True), (799, False)])
-def test_a_synthetic_corpus_with_fewer_rows_is_refused(tmp_path: Path, num_pairs: int, *, passed: bool) -> None:
-    """config/pipeline.yaml asks for 800."""
-    store = store_with(tmp_path, SYNTHETIC, {"num_pairs": num_pairs})
+@pytest.mark.parametrize(("missing", "passed"), [(0, True), (1, False)])
+def test_a_synthetic_corpus_with_fewer_rows_is_refused(tmp_path: Path, missing: int, *, passed: bool) -> None:
+    """Than config/pipeline.yaml asks for."""
+    asked = load_pipeline_config(PIPELINE_CONFIG).synthesize.limit
+    store = store_with(tmp_path, SYNTHETIC, {"num_pairs": asked - missing})
 
     assert _result(as_many_as_asked(store)).passed is passed
 
@@ -76,6 +79,23 @@ def test_a_leak_into_training_is_refused(tmp_path: Path, train: TrainingPair, fi
 
     assert result.passed is (files == copies == 0)
     assert (result.metadata["pairs_of_heldout_files"].value, result.metadata["near_copies"].value) == (files, copies)
+    assert result.metadata["same_behaviour"].value == 0
+
+
+def test_a_row_that_solves_a_held_out_task_is_refused(tmp_path: Path) -> None:
+    """However it is written."""
+    tests = "@test fn a() { assert(twice(2) is 4) }\n@test fn b() { assert(twice(5) is 10) }"
+    judged = _pair("Double it", "fn twice(n: int) to int { return n * 2 }\n", "held.vox")
+    train = _pair("Add it up", "fn again(value: int) to int {\n    let sum = value + value\n    sum\n}\n", "a.vox")
+
+    def write(folder: Path) -> None:
+        write_jsonl(folder / "pairs.jsonl", [train])
+        write_jsonl(folder / HELDOUT, [judged.model_copy(update={"tests": tests})])
+
+    result = _result(no_overlap(store_with(tmp_path, SPLIT, {"train": {"pairs.jsonl": 1}}, write)))
+
+    assert not result.passed
+    assert (result.metadata["near_copies"].value, result.metadata["same_behaviour"].value) == (0, 1)
 
 
 @pytest.mark.parametrize(("aside", "passed"), [(1, True), (0, False)])

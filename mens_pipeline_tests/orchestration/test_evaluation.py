@@ -13,6 +13,7 @@ from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.mixed_train_set import TRAIN
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.evaluation.evaluate import Answers, evaluate_answers
+from mens_pipeline.evaluation.few_shot import FewShot
 from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.orchestration.defs.evaluation import beats_the_base, eval_results, figures_of, rows_of
@@ -21,7 +22,7 @@ from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.generator import Generator
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
-from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, SUBJECT, answers_to, task
+from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, PROGRESS, SUBJECT, answers_to, task
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained, trained
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
@@ -114,7 +115,7 @@ def test_hidden_tests_are_shown_where_there_are_any() -> None:
     """In the table, and as a figure of the suite that has them."""
     tasks = [task(), task(1, Suite.BENCHMARK, tests=_TESTS)]
     answers = Answers(answers_to(tasks, [BROKEN] * 2), answers_to(tasks, [GOOD] * 2))
-    results = evaluate_answers(tasks, answers, SUBJECT, Decoding(), num_too_long=0).results
+    results = evaluate_answers(tasks, answers, SUBJECT, Decoding(), PROGRESS, num_too_long=0).results
     rows = {row.data["what"]: row.data for row in rows_of(results.base.overall, results.adapter.overall)}
     figures = figures_of(results)
 
@@ -123,3 +124,27 @@ def test_hidden_tests_are_shown_where_there_are_any() -> None:
     assert str(rows["pass_at_k"]["adapter"]).startswith("2/2 (100.0 %")
     assert figures["eval/benchmark/test_rate"] == 1.0
     assert "eval/heldout/test_rate" not in figures
+    assert str(figures["benchmark: hidden tests"]).startswith("1/1 (100.0 %")
+    assert "few_shot: parse rate" not in figures
+
+
+def test_examples_and_families_are_shown_where_they_were_asked() -> None:
+    """The base with examples beside the adapter on the same requests; synthetic tasks by their hidden tests."""
+    tasks, known = [task(), task(1)], task(2, Suite.NEW_CONSTANTS, tests=_TESTS)
+    answers = Answers(
+        answers_to(tasks, [BROKEN] * 2),
+        answers_to(tasks, [GOOD] * 2),
+        few_shot=answers_to(tasks[:1], [BROKEN]),
+        families=answers_to([known], [GOOD]),
+    )
+    few_shot = FewShot("Told.", (tasks[0],))
+    results = evaluate_answers(
+        tasks, answers, SUBJECT, Decoding(), PROGRESS, few_shot=few_shot, families=[known]
+    ).results
+    figures = figures_of(results)
+
+    assert str(figures["few_shot: parse rate"]).startswith("0/1 (0.0 %")
+    assert "adapter +100.0 points (p = 1.000) on the same requests" in figures["few_shot: parse rate"]
+    assert figures["eval/new_constants/test_rate"] == 1.0
+    assert str(figures["new_constants: hidden tests"]).startswith("1/1 (100.0 %")
+    assert results.adapter.overall.num_tasks == 2

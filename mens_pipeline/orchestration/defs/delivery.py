@@ -21,7 +21,7 @@ from mens_pipeline.delivery.merged_model import KIND as MERGED
 from mens_pipeline.delivery.merged_model import build_merged_model, manifest_in, prepare_merge, report_in
 from mens_pipeline.delivery.serving_handoff import KIND, Delivery, build_serving_handoff
 from mens_pipeline.errors import ConfigurationError, MensError
-from mens_pipeline.evaluation.generation import Decoding
+from mens_pipeline.evaluation.generation import EvaluationConfig
 from mens_pipeline.evaluation.prepare import Conditions, answer_fits
 from mens_pipeline.orchestration.choices import config_of
 from mens_pipeline.orchestration.defs.promotion import promoted_adapter
@@ -77,7 +77,7 @@ def merged_model(
     try:
         source = merge_source(None, opened)
         _refuse_what_cannot_be_sent(context, settings, source)
-        decoding, device = load_model(EVALUATION, Decoding), compute.resolve()
+        decoding, device = load_model(EVALUATION, EvaluationConfig).decoding, compute.resolve()
         prompts = prompts_of(source, None, opened, answer_fits(source.manifest, decoding), config.num_prompts)
         conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock")
         work = opened.root / MERGED / f".work-{context.run.run_id}"

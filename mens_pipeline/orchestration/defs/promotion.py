@@ -23,7 +23,7 @@ from mens_pipeline.orchestration.choices import demanded
 from mens_pipeline.orchestration.defs.evaluation import eval_results
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
-from mens_pipeline.settings import Settings, load_settings, present_of
+from mens_pipeline.settings import Settings, load_settings, policy_label, present_of
 from mens_pipeline.training.markdown import plain
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
@@ -57,7 +57,7 @@ def benchmark_gate(config: GateConfig, store: ArtifactStoreResource) -> dg.Mater
         store.latest(EVALUATION),
         run,
         store.open(),
-        policy=settings.eval_policy,
+        policy=_policy(config, settings),
         thresholds=_thresholds(config, settings),
         champion_key=rival.key if rival is not None else None,
         is_benchmark_asked=settings.benchmark,
@@ -70,6 +70,8 @@ def benchmark_gate(config: GateConfig, store: ArtifactStoreResource) -> dg.Mater
         metadata={
             "reused": reused,
             "passed": receipt.overall_passed,
+            "status": str(receipt.status),
+            "attempt": receipt.tried or "unknown",
             "policy": receipt.policy,
             "strict": receipt.strict,
             "gates": dg.MetadataValue.table(_rows(receipt)),
@@ -88,8 +90,8 @@ def benchmark_gate(config: GateConfig, store: ArtifactStoreResource) -> dg.Mater
             "gate_passed",
             asset=benchmark_gate,
             blocking=True,
-            description="No blocking gate failed. With VOX_EVAL_STRICT=1 or strict_quality_gate a failure fails the "
-            "run, else it warns; nothing is promoted either way.",
+            description="No blocking gate failed or was undecided. With VOX_EVAL_STRICT=1 or strict_quality_gate that "
+            "fails the run, else it warns; nothing is promoted either way.",
         ),
         dg.AssetCheckSpec(
             "model_parse_rate",
@@ -113,10 +115,11 @@ def gate_checks(context: dg.AssetCheckExecutionContext, store: ArtifactStoreReso
     gates = {"model_parse_rate": GateName.PARSE_RATE, "model_coverage": GateName.COVERAGE}
     for key in context.selected_asset_check_keys:
         if key.name == "gate_passed":
-            passed, metadata = receipt.overall_passed, {"reasons": "; ".join(receipt.reasons) or "none"}
+            passed = receipt.overall_passed
+            metadata = {"status": str(receipt.status), "reasons": "; ".join(receipt.reasons) or "none"}
         else:
             gate = gate_of(receipt, gates[key.name])
-            passed, metadata = gate.passed, {"measured": gate.message}
+            passed, metadata = gate.passed, {"status": str(gate.status), "measured": gate.message}
         yield dg.AssetCheckResult(
             asset_key=key.asset_key, check_name=key.name, passed=passed, severity=severity, metadata=metadata
         )
@@ -168,6 +171,13 @@ def _thresholds(config: GateConfig, settings: Settings) -> Thresholds:
         raise dg.Failure(str(error), allow_retries=False) from error
 
 
+def _policy(config: GateConfig, settings: Settings) -> str:
+    """The name of the policy, and what this run and the environment change of it."""
+    label = policy_label(settings)
+    higher = config.benchmark_min_pass_rate
+    return label if higher is None else f"{label}, min_benchmark {higher:g} by benchmark_min_pass_rate"
+
+
 def _is_judged_here(context: dg.AssetExecutionContext) -> bool:
     """Whether a check of this very run has told of the failure.
 
@@ -183,7 +193,7 @@ def _rows(receipt: Receipt) -> list[dg.TableRecord]:
         dg.TableRecord(
             {
                 "gate": str(gate.name),
-                "verdict": "passed" if gate.passed else "failed" if gate.block else "warning",
+                "verdict": str(gate.status) if gate.passed or gate.block else "warning",
                 "what": gate.message,
             }
         )

@@ -37,6 +37,6 @@ class Generator(dg.ConfigurableResource[None]):
             nonlocal last
             if events and time.monotonic() - last >= self.report_seconds:
                 last = time.monotonic()
-                context.log.info("%s: %s", prepared.model, progress_of(events[-1]["payload"]))
+                context.log.info("%s: %s", prepared.label, progress_of(events[-1]["payload"]))
 
         return run_in_child(context, MODULE, prepared.job_path, self.grace_seconds, watch)
