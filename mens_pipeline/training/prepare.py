@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mens_pipeline.corpus.heldout_in_training import refuse_trained_heldout
+from mens_pipeline.corpus.heldout_in_training import trained_heldout
 from mens_pipeline.corpus.heldout_split import HELDOUT
 from mens_pipeline.corpus.jsonl import read_pairs
 from mens_pipeline.corpus.store import digest_of, key_of
@@ -80,8 +80,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         is_trial: Whether to look only: nothing is written, and nothing gives way.
 
     Raises:
-        RefusedError: Something is not as it must be, held-out pairs beside the train set stand in it, or the folder
-            holds another run.
+        RefusedError: Something is not as it must be, or the folder holds another run.
         SourceNotFoundError: There is no train set.
     """
     recipe = resolved.recipe
@@ -91,9 +90,6 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     markers = [tokenizer.encode(text, add_special_tokens=False) for text in (IM_START, IM_END)]
     check_tokenizer(markers, base.path)
     check_logits(base, device.kind)
-    heldout = train_path.with_name(HELDOUT)
-    if heldout.is_file():
-        refuse_trained_heldout(heldout, train_path)
     examples = make_examples(read_pairs(train_path), recipe, tokenizer, SYSTEM_PROMPT)
     check_examples(examples, markers[1][0], min_rows)
     plan = plan_run(examples.train, recipe)
@@ -113,6 +109,10 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         refuse_another_run(run_dir, digest)
     check_disk(run_dir, checkpoint_megabytes(memory))
     preflight = preflight_document(digest, base, device, recipe, examples, plan, memory) | _chosen(resolved)
+    heldout = train_path.with_name(HELDOUT)
+    if heldout.is_file() and (found := trained_heldout(heldout, train_path)) is not None:
+        # The adapter may still be judged by a benchmark; by these pairs evaluation refuses to judge it.
+        preflight["notes"].append(found)
     job = TrainingJob(
         recipe=recipe,
         train_path=train_path.resolve(),

@@ -52,16 +52,18 @@ def test_another_run_does_not_take_its_folder(base: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("is_trial", [False, True])
-def test_held_out_rows_that_would_train_are_refused(base: Path, tmp_path: Path, *, is_trial: bool) -> None:
-    """Also by a dry run: the adapter would be judged by what it has seen."""
+def test_held_out_rows_that_train_are_told(base: Path, tmp_path: Path, *, is_trial: bool) -> None:
+    """Also by a dry run: by those pairs the adapter cannot be judged; by a benchmark it can."""
     write_jsonl(tmp_path / "heldout.jsonl", pairs(20)[15:])
+    found = "1 requests and 1 answers of 5 held-out pairs stand in 1 rows"
+    notes = prepared(base, tmp_path, number=16, is_trial=is_trial).preflight["notes"]
 
-    with pytest.raises(
-        RefusedError, match=r"heldout\.jsonl: 1 requests and 1 answers of 5 held-out pairs stand in 1 rows"
-    ):
-        prepared(base, tmp_path, number=16, is_trial=is_trial)
-    assert not (tmp_path / "run").exists()
-    assert prepared(base, tmp_path, number=15, is_trial=is_trial).preflight["data"]["num_train"] == 15
+    assert any(found in note and "judges nothing" in note for note in notes)
+
+    free = tmp_path / "free"
+    free.mkdir()
+    write_jsonl(free / "heldout.jsonl", pairs(20)[15:])
+    assert not any("held-out" in note for note in prepared(base, free, number=15).preflight["notes"])
 
 
 def test_a_trial_leaves_everything_as_it_is(base: Path, tmp_path: Path) -> None:

@@ -43,9 +43,9 @@ _SAME_SKELETON: Final = 2
 """Tasks of one template with the same structure in so many tasks."""
 
 _NAMES: Final = re.compile(r"(?<=fn )\w+")
-_PARAMS: Final = re.compile(r"\w+(?=:)")
+_PARAMS: Final = re.compile(r"\b\w++(?=:)")
 _BOUND: Final = re.compile(r"(?:let (?:mut )?|for )(\w+)|(?<=, )(\w+)(?= in )")
-_LAMBDAS: Final = re.compile(r"(\w+) => ")
+_LAMBDAS: Final = re.compile(r"\b(\w++) => ")
 
 _COMMAS: Final = re.compile(r"(?<=[a-z]),(?=[,.;:])")
 """Where an inserted clause ends as the sentence does."""
