@@ -87,7 +87,11 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     exam = examination(path, train, benchmark, fits, config.family_tasks)
     demands = Demands(thresholds_of(settings), is_benchmark_asked=settings.benchmark)
     first, *later = rounds_of(exam.tasks, demands.thresholds)
-    exam = replace(exam, few_shot=few_shot_of(first, config.few_shot_tasks, FEW_SHOT, manifest))
+    exam = replace(
+        exam,
+        num_base_tasks=config.base_tasks,
+        few_shot=few_shot_of(first, config.few_shot_tasks, FEW_SHOT, manifest),
+    )
     more = f", {sum(map(len, later))} more where that cannot tell" if later else ""
     tell(f"{len(first)} requests to base and adapter{more}")
     _tell_dropped(exam, conditions)

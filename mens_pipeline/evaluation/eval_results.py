@@ -48,7 +48,7 @@ from mens_pipeline.evaluation.results import (
     Subject,
 )
 from mens_pipeline.evaluation.scores import Scores, scores_of_model
-from mens_pipeline.evaluation.tasks import Suite, Task, benchmark_tasks, family_tasks, heldout_tasks
+from mens_pipeline.evaluation.tasks import Suite, Task, benchmark_tasks, family_tasks, heldout_tasks, sample_with_tests
 from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
 
 KIND: Final = "eval_results"
@@ -71,6 +71,7 @@ class Examination:
         benchmark: The benchmark; None when it is left out.
         num_too_long: Tasks that are left out because not even their reference fits into an answer.
         num_tests_dropped: Tasks without the hidden tests that they had, because their reference fails them.
+        num_base_tasks: About how many of the tasks the base is asked, those with hidden tests first; None for all.
         few_shot: What the base is asked with examples in its prompt, if it is.
         families: Synthetic tasks that the adapter alone is asked.
         families_sha256: Of the file they stand in, hexadecimal; None without one.
@@ -81,6 +82,7 @@ class Examination:
     benchmark: Benchmark | None
     num_too_long: int = 0
     num_tests_dropped: int = 0
+    num_base_tasks: int | None = None
     few_shot: FewShot | None = None
     families: tuple[Task, ...] = ()
     families_sha256: str | None = None
@@ -194,7 +196,7 @@ def prepare_generations(
     rival, few, families = rival_of(store, adapter.inputs["adapter_sha256"]), exam.few_shot, exam.families
     champion = prepared("champion", "adapter", rival.path, exam.tasks) if rival is not None else None
     return Generations(
-        base=prepared("base", "base", run, exam.tasks),
+        base=prepared("base", "base", run, sample_with_tests(exam.tasks, exam.num_base_tasks)),
         adapter=adapter,
         champion=Champion(rival.key, champion) if rival is not None and champion is not None else None,
         few_shot=prepared("base_with_examples", "base", run, few.tasks, few.prompt) if few is not None else None,

@@ -45,7 +45,7 @@ class Answers:
     """What the models wrote; each in the order of the tasks.
 
     Attributes:
-        base: The base model alone.
+        base: The base model alone, to some of the tasks.
         adapter: With the adapter that is judged.
         champion: With the adapter that is in use, if there is one.
         few_shot: The base with examples in its prompt, to a sample of the tasks.
@@ -65,7 +65,7 @@ class Evaluation:
 
     Attributes:
         tasks: What was asked, synthetic tasks last.
-        base: The judged answers of the base, in the order of the tasks.
+        base: The judged answers of the base to some of the tasks, in their order.
         few_shot: Those of the base with examples in its prompt, to some of the tasks.
         adapter: Those of the adapter.
         results: The figures.
@@ -105,7 +105,9 @@ def evaluate_answers(  # noqa: PLR0913 - all that the figures are made from
     """
     judged_base, judged_adapter = judge_all(tasks, answers.base), judge_all(tasks, answers.adapter)
     judged_few_shot, judged_families = judge_all(tasks, answers.few_shot), judge_all(families, answers.families)
-    base_scores, adapter_scores = scores_of_model(tasks, judged_base), scores_of_model(tasks, judged_adapter)
+    of_base = {answer.task for answer in answers.base}
+    base_tasks = [task for task in tasks if task.id in of_base]
+    base_scores, adapter_scores = scores_of_model(base_tasks, judged_base), scores_of_model(tasks, judged_adapter)
     overall = adapter_scores.overall
     heldout = adapter_scores.suites[Suite.HELDOUT]
     parse_rate = _share(heldout.parse_rate.value)
@@ -126,7 +128,7 @@ def evaluate_answers(  # noqa: PLR0913 - all that the figures are made from
         num_tests_dropped=num_tests_dropped,
         base=base_scores,
         adapter=adapter_scores,
-        **_differences(tasks, judged_base, judged_adapter),
+        **_differences(base_tasks, judged_base, [judged for judged in judged_adapter if judged.task in of_base]),
         champion=_champion(tasks, answers.champion, judged_adapter) if answers.champion else None,
         few_shot=_few_shot(few_shot, judged_few_shot, judged_adapter) if few_shot is not None else None,
         families=scores_of_model(families, judged_families).suites,

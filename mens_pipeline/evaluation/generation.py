@@ -39,8 +39,11 @@ class Decoding(BaseModel):
 class EvaluationConfig(Decoding):
     """`config/evaluation.yaml`: how models answer, and what is asked beside the exam."""
 
+    base_tasks: int | None = Field(
+        default=96, ge=1, description="Tasks that the base is asked, all with hidden tests among them; null: all."
+    )
     few_shot_tasks: int | None = Field(
-        default=48, ge=0, description="Tasks that the base is asked with examples in its prompt; null: all, 0: none."
+        default=24, ge=0, description="Tasks that the base is asked with examples in its prompt; null: all, 0: none."
     )
     family_tasks: int = Field(
         default=24, ge=0, description="Synthetic tasks of each group that the adapter is asked; 0: none."

@@ -1,6 +1,7 @@
 """What a model is asked to write, and what a good answer shows."""
 
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -119,6 +120,22 @@ def sample_of(tasks: Sequence[Task], number: int | None) -> tuple[Task, ...]:
     """
     hashes = {task.id: hashlib.sha256(task.prompt.encode("utf-8", "surrogatepass")).digest() for task in tasks}
     chosen = set(sorted(hashes, key=lambda name: (hashes[name], name))[:number])
+    return tuple(task for task in tasks if task.id in chosen)
+
+
+def sample_with_tests(tasks: Sequence[Task], number: int | None) -> tuple[Task, ...]:
+    """A sample of each suite, in the order of the tasks: all with hidden tests, and others if there is room.
+
+    Args:
+        tasks: All of them.
+        number: About how many; those with hidden tests are never left out. None for all.
+    """
+    chosen = {task.id for task in tasks if task.tests is not None}
+    for suite in {task.suite for task in tasks}:
+        of_suite = [task for task in tasks if task.suite is suite]
+        room = len(of_suite) if number is None else math.ceil(number * len(of_suite) / len(tasks))
+        others = [task for task in of_suite if task.tests is None]
+        chosen |= {task.id for task in sample_of(others, max(0, room - len(of_suite) + len(others)))}
     return tuple(task for task in tasks if task.id in chosen)
 
 

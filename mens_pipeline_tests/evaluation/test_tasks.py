@@ -1,5 +1,7 @@
 """What a model is asked."""
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,15 @@ from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.judge import judge
-from mens_pipeline.evaluation.tasks import FAMILIES, Suite, benchmark_tasks, family_tasks, heldout_tasks
+from mens_pipeline.evaluation.tasks import (
+    FAMILIES,
+    Suite,
+    Task,
+    benchmark_tasks,
+    family_tasks,
+    heldout_tasks,
+    sample_with_tests,
+)
 from mens_pipeline.language import Mode
 from mens_pipeline_tests.corpus.rows import records_of, source_at
 from mens_pipeline_tests.evaluation.benches import task as spec
@@ -172,3 +182,29 @@ def test_every_reference_answer_passes_its_own_task() -> None:
 
     assert len(tasks) > 1_000
     assert [task.id for task in tasks if not judge(task, answer(task.reference, task)).passed] == []
+
+
+def _exam(num_tested: int, num_others: int) -> tuple[Task, ...]:
+    tasks = heldout_tasks([_pair(prompt=f"Write `add`, {n}.") for n in range(num_tested + num_others)])
+    return tuple(replace(task, tests="tests" if n < num_tested else None) for n, task in enumerate(tasks))
+
+
+@pytest.mark.parametrize(("number", "expected"), [(1, 6), (6, 6), (9, 9), (30, 20), (None, 20)])
+def test_a_sample_holds_all_tasks_with_hidden_tests(number: int | None, expected: int) -> None:
+    """The base is asked those whatever the limit; the same others every time, in their order."""
+    tasks = _exam(6, 14)
+    sample = sample_with_tests(tasks, number)
+
+    assert len(sample) == expected
+    assert sample[:6] == tasks[:6]
+    assert list(sample) == [task for task in tasks if task in sample] == list(sample_with_tests(tasks, number))
+
+
+def test_a_sample_holds_every_suite() -> None:
+    """Also one without hidden tests, in proportion to its size."""
+    held, bench = _exam(5, 5), tuple(replace(task, suite=Suite.BENCHMARK, id=f"b{task.id}") for task in _exam(0, 10))
+
+    assert Counter(task.suite for task in sample_with_tests((*held, *bench), 8)) == {
+        Suite.HELDOUT: 5,
+        Suite.BENCHMARK: 4,
+    }

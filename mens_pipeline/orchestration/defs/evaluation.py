@@ -62,7 +62,11 @@ def eval_results(
     exam = examination(heldout, Path(manifest["train_file"]), benchmark, fits, config.family_tasks)
     demands = Demands(thresholds_of(settings), is_benchmark_asked=settings.benchmark)
     first = rounds_of(exam.tasks, demands.thresholds)[0]
-    exam = replace(exam, few_shot=few_shot_of(first, config.few_shot_tasks, FEW_SHOT, manifest))
+    exam = replace(
+        exam,
+        num_base_tasks=config.base_tasks,
+        few_shot=few_shot_of(first, config.few_shot_tasks, FEW_SHOT, manifest),
+    )
     conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock")
     evaluation, reused = evaluate_in_rounds(
         run,
