@@ -129,8 +129,9 @@ class _Asked:
         given = [span for span in self.spans if span not in self.wanted]
         self.is_part = record.source.kind is SourceKind.VOX_DECLARATION and bool(given)
         self.given = "\n\n".join(span.cut(record.text) for span in given) if self.is_part else ""
+        # Comments above declarations say what a request says; in answers they are tokens that no parser reads.
         answer = "\n\n".join(span.cut(record.text) for span in self.wanted) + "\n"
-        self.answer = answer if self.is_part else record.text
+        self.answer = answer if self.wanted else record.text
         is_source = mode_of(record.source.path) is Mode.SOURCE
         self.functions = [span.name for span in self.wanted if is_source and _is_function(span)]
 

@@ -38,6 +38,16 @@ def test_a_stated_prompt_is_taken_as_it_stands(workers: BehaviourWorkers) -> Non
     assert pair.source == record.source
 
 
+def test_an_answer_holds_declarations_without_the_comments_above_them(workers: BehaviourWorkers) -> None:
+    """What they say stands in the request; comments inside a body belong to it."""
+    function = "fn double(n: int) to int {\n    // Twice.\n    return n * 2\n}\n"
+    (record,) = records_of(f"// A file.\n\n// Returns `n` times two.\n{function}\n// The end.\n")
+    (pair,) = pairs_of(record, workers)
+
+    assert "Returns `n` times two." in pair.prompt
+    assert pair.response == function
+
+
 def test_a_request_names_what_the_answer_declares(workers: BehaviourWorkers) -> None:
     """Construct, name, shape and doc comment of the very declaration."""
     fetch = records_of(_FETCH)[2]
