@@ -46,6 +46,9 @@ class Recipe(BaseModel):
     max_minutes: float | None = Field(default=None, gt=0, description="Minutes of training at most, without loading.")
 
     learning_rate: float = Field(default=2e-4, gt=0, le=1, description="Of AdamW, at its highest.")
+    lora_plus_ratio: float = Field(
+        default=1.0, ge=1, le=64, description="Learning rate of the B matrices over that of the A matrices (LoRA+)."
+    )
     lr_scheduler_type: Literal["cosine", "linear", "constant_with_warmup"] = Field(
         default="cosine", description="How the rate falls after the warmup."
     )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
+from peft.optimizers import create_loraplus_optimizer
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 from trl import SFTTrainer
@@ -77,6 +78,28 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         self._examples = examples
         self.num_tokens = 0
         self.num_supervised = 0
+        self.lora_plus_ratio = 1.0
+
+    def create_optimizer(self, *arguments: Any) -> Any:
+        """Make the optimizer, with a higher rate for the B matrices where the recipe asks for it.
+
+        Args:
+            arguments: Of the library.
+
+        Source:
+            LoRA+, arXiv 2402.12354.
+        """
+        if self.lora_plus_ratio == 1:
+            return super().create_optimizer(*arguments)
+        kind, options = self.get_optimizer_cls_and_kwargs(self.args, self.model)
+        self.optimizer = create_loraplus_optimizer(
+            self.model,
+            kind,
+            loraplus_lr_ratio=self.lora_plus_ratio,
+            loraplus_weight_decay=self.args.weight_decay,
+            **options,
+        )
+        return self.optimizer
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """The micro-batches of the plan, in its order."""

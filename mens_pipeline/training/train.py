@@ -164,6 +164,7 @@ def _trainer(
     )
     progress.trainer = trainer
     trainer.steps = progress.steps
+    trainer.lora_plus_ratio = recipe.lora_plus_ratio
     keep_adapter_in_float32(trainer.model)
     if job.device == "cpu":
         if recipe.lora_dropout == 0:

@@ -25,6 +25,7 @@ _OTHER_VALUES: dict[str, Any] = {
     "max_steps": 9,
     "max_minutes": 9.5,
     "learning_rate": 1e-3,
+    "lora_plus_ratio": 4.0,
     "lr_scheduler_type": "linear",
     "warmup_steps": 5,
     "weight_decay": 0.0,

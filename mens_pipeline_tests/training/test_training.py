@@ -67,6 +67,18 @@ def test_one_update_changes_every_matrix_of_the_adapter_and_nothing_else(tiny_ba
     assert (result["n_layers"], result["n_heads"], result["num_steps"]) == (LAYERS, HEADS, 1)
 
 
+def test_the_rate_of_b_matrices_is_the_ratio_times_that_of_a_matrices(tiny_base: Path, tmp_path: Path) -> None:
+    """Both groups hold all matrices; the first update of AdamW is as large as the rate (LoRA+)."""
+    trainer, _ = _trainer(prepared(tiny_base, tmp_path / "groups", learning_rate=1e-3, lora_plus_ratio=4.0))
+    groups = {group["lr"]: len(group["params"]) for group in trainer.create_optimizer().param_groups if group["params"]}
+    run = prepared(tiny_base, tmp_path / "run", learning_rate=1e-3, lora_plus_ratio=4.0, warmup_steps=0, max_steps=1)
+    _train(run)
+    largest = max(tensor.abs().max().item() for name, tensor in _adapter(run).items() if "lora_B" in name)
+
+    assert groups == {1e-3: 7 * LAYERS, 4e-3: 7 * LAYERS}
+    assert largest == pytest.approx(4e-3, rel=1e-3)
+
+
 def test_only_named_layers_get_an_adapter(tiny_base: Path, tmp_path: Path) -> None:
     """As in the preset `journey`: query and value projections."""
     run = prepared(tiny_base, tmp_path, max_steps=1, target_modules="q_proj,v_proj")
