@@ -137,3 +137,17 @@ MAX_INT: Final = 2**63 - 1
 
 MAX_VERSION: Final = 2**32 - 1
 """Largest version number in `workflow.version` (S4)."""
+
+CONTEXT_WORDS: Final[frozenset[str]] = (
+    EFFECTS
+    | VIEW_TAGS
+    | frozenset(
+        """
+    any as branch by class color dark default depends_on error error_message fallback family field font from git hidden
+    key kind label light loader max_len min_len mutation not_found on_submit optional partial path pattern peers pending
+    query radius range raw_css react required rev routes rust server shadow spacing state_machine strategy style
+    success_redirect terminal url uses version
+    """.split()
+    )
+)
+"""Identifiers that mean something in some places; elsewhere they are names like others."""

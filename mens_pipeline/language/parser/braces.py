@@ -1,27 +1,28 @@
 """The expressions that carry braces or words: objects, blocks, match, if, for, spawn, versions (G37-G39, G42)."""
 
 from abc import abstractmethod
+from typing import Final, Never
 
 from mens_pipeline.language.ast.expressions import (
     Block,
     Expr,
     For,
     If,
-    IntLit,
     Match,
     MatchArm,
     ObjectField,
     ObjectLit,
     SideEffect,
     Spawn,
-    StringLit,
     WorkflowVersion,
 )
 from mens_pipeline.language.ast.statements import ExprStatement, Statement
 from mens_pipeline.language.diagnostics import Code
-from mens_pipeline.language.parser.cursor import Finding, ParseError, unescape
+from mens_pipeline.language.parser.cursor import Finding, ParseError, integer, unescape
 from mens_pipeline.language.parser.operands import OperandParser
-from mens_pipeline.language.vocabulary import ANY_STRING, MAX_VERSION, OBJECT_KEY_KINDS
+from mens_pipeline.language.vocabulary import ANY_STRING, MAX_VERSION, OBJECT_KEY_KINDS, TokenKind
+
+_INT: Final[frozenset[TokenKind]] = frozenset(("INT",))
 
 
 class BraceParser(OperandParser):
@@ -171,17 +172,57 @@ class BraceParser(OperandParser):
         return SideEffect(start, self.end(), statements)
 
     def workflow_version(self) -> WorkflowVersion:
-        """`'workflow' '.' Name '(' Args ')'` with the checks of S4 (G42)."""
+        """`'workflow' '.' Name '(' Args ')'` with the checks of S4 (G42).
+
+        Each check is made as soon as it is decided, not at the closing parenthesis: a text that is not rejected up to
+        some token can then be completed.
+        """
         head = self.pos
         self.pos += 1
         self.expect(".", "after `workflow` in an expression")
-        member = self.name("`version` after `workflow.`")
+        if self.name("`version` after `workflow.`") != "version":
+            self._fail_version(head)
         self.expect("(", "after `workflow.version`")
-        values = [argument.value for argument in self.arguments()]
-        match values:
-            case [StringLit(value=name), IntLit(value=low), IntLit(value=high), *_] if (
-                member == "version" and low <= MAX_VERSION and high <= MAX_VERSION
-            ):
-                return WorkflowVersion(self.starts[head], self.end(), name, low, high)
+        opener = self.pos - 1
+        name = unescape(self._version_literal(ANY_STRING, head))
+        low, high = (self._version_number(head, opener) for _ in range(2))
+        while self.take(",") and self.skip_newlines() != ")":
+            self.argument()
+            self.skip_newlines()
+        self.expect_closer(")", opener, "the argument list")
+        return WorkflowVersion(self.starts[head], self.end(), name, low, high)
+
+    def _version_number(self, head: int, opener: int) -> int:
+        if not self.take(","):
+            if self.at("EOF"):
+                self.expect_closer(")", opener, "the argument list")
+            self._fail_version(head)
+        return integer(self._version_literal(_INT, head))
+
+    def _version_literal(self, kinds: frozenset[TokenKind], head: int) -> str:
+        """One argument that is a literal and nothing else, but for parentheses and a name in front of it."""
+        self.skip_newlines()
+        if self.kinds[self.pos] == "IDENT" and self.kinds[self.pos + 1] == "=":
+            self.pos += 2
+        depth = self.open_level()
+        openers: list[int] = []
+        while self.skip_newlines() == "(":
+            openers.append(self.pos)
+            self.pos += 1
+            self.open_level()
+        text = self.texts[self.pos]
+        if self.kinds[self.pos] not in kinds or (kinds is _INT and integer(text) > MAX_VERSION):
+            if self.at("EOF"):
+                self.fail(Code.INVALID_WORKFLOW_VERSION, "expected a literal in `workflow.version`")
+            self._fail_version(head)
+        self.pos += 1
+        while openers:
+            self.skip_newlines()
+            self.expect_closer(")", openers.pop(), "the parentheses")
+        self.depth = depth
+        self.skip_newlines()
+        return text
+
+    def _fail_version(self, head: int) -> Never:
         message = f'expected `workflow.version("change", minimum, maximum)` with literals up to {MAX_VERSION}'
         raise ParseError(Finding(Code.INVALID_WORKFLOW_VERSION, message, head))

@@ -69,18 +69,25 @@ class ModuleParser(ImportParser):
         failures: list[Finding] = []
         while self.skip_newlines() != "EOF" and len(failures) < MAX_FAILURES:
             first = self.pos
-            self.depth = 0
             try:
-                if self.mode is Mode.SCRIPT and not self._starts_script_declaration():
-                    statements.append(self.statement())
+                item = self.item()
+                if isinstance(item, Statement):
+                    statements.append(item)
                 else:
-                    declarations.append(self._declaration())
+                    declarations.append(item)
             except ParseError as error:
                 failures.append(error.finding)
                 self._recover(first)
         if statements:
             declarations.append(_script_main(statements))
         return tuple(declarations), tuple(failures)
+
+    def item(self) -> Declaration | Statement:
+        """What begins at the next token: a declaration, or in a script perhaps a statement (M2)."""
+        self.depth = 0
+        if self.mode is Mode.SCRIPT and not self._starts_script_declaration():
+            return self.statement()
+        return self._declaration()
 
     def _declaration(self) -> Declaration:
         """The production that the next token selects (G3)."""

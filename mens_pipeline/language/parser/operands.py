@@ -75,7 +75,7 @@ class OperandParser(TypeParser):
         opener = self.pos - 1
         arguments: list[Argument] = []
         while self.skip_newlines() != ")":
-            arguments.append(self._argument())
+            arguments.append(self.argument())
             if self.skip_newlines() != ",":
                 self.expect_closer(")", opener, "the argument list")
                 return tuple(arguments)
@@ -83,7 +83,8 @@ class OperandParser(TypeParser):
         self.pos += 1
         return tuple(arguments)
 
-    def _argument(self) -> Argument:
+    def argument(self) -> Argument:
+        """`[ Id '=' ] Expr` (G40)."""
         pos = self.pos
         start = self.starts[pos]
         if self.kinds[pos] == "IDENT" and self.kinds[pos + 1] == "=":

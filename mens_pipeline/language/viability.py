@@ -1,0 +1,333 @@
+"""Whether a text can still become a program: what steers generation token by token.
+
+The parser is predictive and never goes back, so it fails at the first token that no program has there (the valid-prefix
+property). A text whose parse fails without having looked at the end of the text can therefore not be continued; one
+whose parse fails at the end can. Two things need care: the last piece of a text may become another token when it goes
+on (`i`, `if`, `iffy`; `=`, `=>`; `1`, `1.5`, `1dec`), and a few decisions look ahead.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, Final, SupportsIndex
+
+from mens_pipeline.language.decorator_keys import KEYED_DECORATORS
+from mens_pipeline.language.diagnostics import Code
+from mens_pipeline.language.front_end import DEEP_STACK
+from mens_pipeline.language.lexer import Token as Piece
+from mens_pipeline.language.lexer import TokenStream, tokenize
+from mens_pipeline.language.parser.cursor import ParseError
+from mens_pipeline.language.parser.modules import Mode, ModuleParser
+from mens_pipeline.language.vocabulary import CONTEXT_WORDS, DECORATORS, KEYWORDS, SYMBOLS, TRIVIA, TokenKind
+
+_DIGITS: Final = frozenset("0123456789")
+_NOTHING: Final = TRIVIA | {"NL"}
+SENTINELS: Final = 4
+"""EOF entries behind the tokens, as many as the lexer writes."""
+_LOOKAHEAD: Final = 4
+"""Tokens that the parser looks ahead at most (G6)."""
+WORDS: Final = CONTEXT_WORDS | KEYWORDS | {key for table in KEYED_DECORATORS.values() for key in table.values}
+"""What a word may become that the parser takes for more than a name."""
+
+
+class Viability(Enum):
+    """What can become of a text."""
+
+    DEAD = "dead"
+    """No continuation is a program."""
+    OPEN = "open"
+    """It is no program, and some continuation is."""
+    COMPLETE = "complete"
+    """It is a program as it stands."""
+
+
+class _Parse(Enum):
+    """How the parse of some tokens ends."""
+
+    ACCEPTED = 0
+    AT_END = 1
+    """It wants more tokens."""
+    AFTER_LOOK = 2
+    """It fails before the end, but had looked at the end: other tokens behind may have led elsewhere."""
+    FAILED = 3
+
+
+Token = tuple[TokenKind, str]
+"""Kind and text."""
+
+
+class _Watched(list[Any]):
+    """A column of tokens that notes when it is read behind the last token."""
+
+    edge: int
+    is_touched: bool = False
+
+    def __getitem__(self, index: SupportsIndex | slice) -> Any:
+        if not isinstance(index, slice) and index.__index__() >= self.edge:
+            self.is_touched = True
+        return super().__getitem__(index)
+
+
+class Probe(ModuleParser):
+    """A parser that writes no messages: they would look at tokens that decided nothing."""
+
+    def found(self) -> str:
+        """Say nothing of the next token."""
+        return ""
+
+    def _warn_of_stray_word(self, word: str) -> None:
+        """Warnings are for people."""
+
+
+class ViableText:
+    """A text that grows piece by piece, and of which it is known after each whether it can become a program.
+
+    The cost of a piece does not grow with the text, but with the declaration that it stands in (in a script, with the
+    statement): what is complete before that is not read again.
+    """
+
+    def __init__(self, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> None:
+        """Begin with the empty text.
+
+        Args:
+            mode: How it is read.
+            is_strict: Whether what the lexer drops without a word counts as dead: characters that mean nothing, unknown
+                decorators, strings without an end, integers above 2^63 (L5, L7, L9, L10). For generation.
+        """
+        self.mode = mode
+        self._is_strict = is_strict
+        self._text = ""
+        self._is_settled = False
+        self.viability = self._look(self._text)[0]
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether there is anything beside blanks, line ends and comments."""
+        return self._is_settled or has_tokens(self._text)
+
+    @property
+    def unsettled(self) -> str:
+        """What the next piece makes it read again."""
+        return self._text
+
+    def would_be(self, piece: str) -> Viability:
+        """What the text would be with a piece behind it.
+
+        Args:
+            piece: Any text.
+        """
+        return self._look(self._text + piece)[0]
+
+    def append(self, piece: str) -> Viability:
+        """Take a piece in.
+
+        Args:
+            piece: Any text.
+
+        Returns:
+            What the text is now.
+        """
+        text = self._text + piece
+        self.viability, settled = self._look(text)
+        self._is_settled = self._is_settled or settled > 0
+        self._text = text[settled:]
+        return self.viability
+
+    def _look(self, text: str) -> tuple[Viability, int]:
+        """The viability of what is not settled yet, and how many of its characters are."""
+        pieces = tokenize(text)
+        tokens = kept(pieces)
+        if self._is_strict and any(piece.kind.startswith("DROPPED") for piece in pieces[:-1]):
+            # An exclamation mark or a lone carriage return is dropped unless it goes on, and it can only at the end.
+            return Viability.DEAD, 0
+        is_sound = not (self._is_strict and pieces and pieces[-1].kind.startswith("DROPPED"))
+        with DEEP_STACK.parse():
+            try:
+                return self._judge(pieces, tokens, is_sound=is_sound)
+            except RecursionError:
+                DEEP_STACK.deepen()
+                return self._judge(pieces, tokens, is_sound=is_sound)
+
+    def _judge(self, pieces: tuple[Piece, ...], tokens: list[Token], *, is_sound: bool) -> tuple[Viability, int]:
+        ending, first = self._parse(tokens)
+        settled = _start_of(pieces, first) if first else 0
+        if ending is _Parse.ACCEPTED and is_sound:
+            return Viability.COMPLETE, settled
+        return (Viability.OPEN if self._is_open(pieces, tokens, ending) else Viability.DEAD), settled
+
+    def _is_open(self, pieces: tuple[Piece, ...], tokens: list[Token], ending: _Parse) -> bool:
+        """Whether any continuation of a text that is no program is one."""
+        last = pieces[-1] if pieces else None
+        if last is None or not goes_on(last):
+            return self._leads_on(tokens, ending)
+        is_comment = last.kind == "COMMENT"
+        if is_comment or not last.kind.startswith("DROPPED"):
+            more: list[Token] = [("NL", "\n")] if is_comment else []
+            if self._leads_on([*tokens, *more], None if more else ending):
+                return True
+        return any(self._leads_on(variant) for variant in _variants(pieces, is_strict=self._is_strict))
+
+    def _leads_on(self, tokens: list[Token], ending: _Parse | None = None, depth: int = 0) -> bool:
+        """Whether tokens that are what they are begin a program.
+
+        Args:
+            tokens: The tokens.
+            ending: How their parse ends, where that is known.
+            depth: How many of the last ones are tried.
+        """
+        ending = self._parse(tokens)[0] if ending is None else ending
+        if ending is not _Parse.AFTER_LOOK:
+            return ending is not _Parse.FAILED
+        return depth < _LOOKAHEAD and any(self._leads_on([*tokens, token], None, depth + 1) for token in NEXT)
+
+    def _parse(self, tokens: list[Token]) -> tuple[_Parse, int]:
+        """How the parse ends, and the index of the token that begins what is not settled."""
+        parser = Probe(stream_of(tokens), self.mode)
+        starts = []
+        try:
+            while parser.skip_newlines() != "EOF":
+                starts.append(parser.pos)
+                parser.item()
+        except ParseError as error:
+            ending = self._ending(tokens, starts, error)
+        else:
+            ending = _Parse.ACCEPTED
+        settled = [start for start in starts if start + _LOOKAHEAD < len(tokens)]
+        return ending, settled[-1] if settled else 0
+
+    def _ending(self, tokens: list[Token], starts: list[int], error: ParseError) -> _Parse:
+        if error.finding.code is Code.UNCLOSED_DELIMITER or error.finding.token >= len(tokens):
+            return _Parse.AT_END
+        parser = Probe(stream_of(tokens), self.mode)
+        # What was read before may have ended here because of how far it could look ahead.
+        parser.pos = starts[max(0, len(starts) - 2)]
+        watched = [_Watched(column) for column in (parser.kinds, parser.texts)]
+        for column in watched:
+            column.edge = len(tokens)
+        parser.kinds, parser.texts = watched
+        with contextlib.suppress(ParseError):
+            while True:
+                parser.skip_newlines()
+                parser.item()
+        return _Parse.AFTER_LOOK if any(column.is_touched for column in watched) else _Parse.FAILED
+
+
+def viable(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> Viability:
+    """Say whether a text is a program, can become one, or cannot.
+
+    Args:
+        text: Any text; its last word, number, operator or string may go on.
+        mode: How it is read.
+        is_strict: Whether what the lexer drops without a word counts as dead.
+
+    Returns:
+        DEAD exactly if no continuation is accepted by the front end.
+    """
+    return ViableText(mode, is_strict=is_strict).would_be(text)
+
+
+def has_tokens(text: str) -> bool:
+    """Whether there is anything beside blanks, line ends and comments in a text.
+
+    Args:
+        text: Any text.
+    """
+    return any(piece.kind not in _NOTHING for piece in tokenize(text))
+
+
+def kept(pieces: tuple[Piece, ...]) -> list[Token]:
+    """The tokens that the parser sees.
+
+    Args:
+        pieces: Of a text, those that it never sees included.
+    """
+    return [(piece.kind, piece.text) for piece in pieces if piece.kind not in TRIVIA]  # type: ignore[misc]
+
+
+def _start_of(pieces: tuple[Piece, ...], token: int) -> int:
+    """The offset of a token that the parser sees."""
+    return [piece.start for piece in pieces if piece.kind not in TRIVIA][token]
+
+
+def stream_of(tokens: list[Token]) -> TokenStream:
+    """Columns for the parser; it decides nothing by places, so each token counts as one character.
+
+    Args:
+        tokens: The tokens.
+    """
+    count = len(tokens)
+    places = list(range(count + SENTINELS))
+    kinds: list[TokenKind] = [kind for kind, _ in tokens]
+    texts = [text for _, text in tokens]
+    return TokenStream("", kinds + ["EOF"] * SENTINELS, texts + [""] * SENTINELS, places, places, ())
+
+
+def goes_on(piece: Piece) -> bool:
+    """Whether a piece at the end of a text may become another one when the text goes on.
+
+    Args:
+        piece: The last one.
+    """
+    return piece.kind not in {"STRING", "SSTRING", "SPACE", "NL", "DECIMAL"}
+
+
+def _variants(pieces: tuple[Piece, ...], *, is_strict: bool) -> Iterator[list[Token]]:
+    """The tokens of a text whose last piece, or last two, became a longer one."""
+    last = pieces[-1]
+    before = kept(pieces[:-1])
+    for token in longer_tokens(last.text):
+        yield [*before, token]
+    if len(pieces) > 1 and (longer := _number_of(pieces[-2].text, last.text)) is not None:
+        yield [*kept(pieces[:-2]), longer]
+    if last.text == "/":
+        yield [*before, ("NL", "\n")]
+    if is_strict:
+        return
+    if last.kind == "DROPPED_STRING":
+        yield [*before, ("NL", "\n")]  # a backslash before a line end ends a string, which is dropped (L7)
+    elif last.kind.startswith("DROPPED") or last.kind == "INT":
+        yield before  # characters that mean nothing, or a number that becomes too large, are followed by anything
+
+
+def longer_tokens(text: str) -> Iterator[Token]:
+    """The tokens, other than the text itself, that it may be the beginning of.
+
+    Args:
+        text: The last piece of a text.
+    """
+    first = text[0]
+    if first in "\"'":
+        yield ("STRING", '"a"') if first == '"' else ("SSTRING", "'a'")
+    elif first in _DIGITS:
+        yield from (("FLOAT", "1.5"), ("DECIMAL", "1dec"))
+    elif first == "_" or (first.isascii() and first.isalpha()):
+        yield ("TYPEIDENT", text + "q0") if first.isupper() else ("IDENT", text + "q0")
+        yield from _spelled(WORDS, text)
+    elif first == "\r":
+        yield ("NL", "\r\n")
+    else:
+        yield from _spelled(SYMBOLS | DECORATORS, text)
+
+
+def _spelled(spellings: frozenset[Any], text: str) -> Iterator[Token]:
+    for spelling in sorted(spellings):
+        if spelling.startswith(text) and spelling != text:
+            yield ("IDENT" if spelling not in KEYWORDS | SYMBOLS | DECORATORS else spelling), spelling
+
+
+def _number_of(number: str, tail: str) -> Token | None:
+    """What a number and the piece behind it may be the beginning of: `1.` of `1.5`, `1de` of `1dec`."""
+    if set(number) <= _DIGITS and tail == ".":
+        return "FLOAT", "1.5"
+    if number[0] in _DIGITS and not number.endswith("dec") and tail in {"d", "de"}:
+        return "DECIMAL", "1dec"
+    return None
+
+
+NEXT: Final[tuple[Token, ...]] = (
+    *(("IDENT", word) for word in ("q0", *sorted(CONTEXT_WORDS))),
+    *(("TYPEIDENT", "Q0"), ("STRING", '"a"'), ("SSTRING", "'a'"), ("INT", "1"), ("FLOAT", "1.5"), ("DECIMAL", "1dec")),
+    ("NL", "\n"),
+    *((spelling, spelling) for spelling in sorted(KEYWORDS | SYMBOLS | DECORATORS)),
+)
+"""One of each token that may follow."""

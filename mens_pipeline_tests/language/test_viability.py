@@ -1,0 +1,230 @@
+"""A prefix of a program is never dead, what is rejected dies, and what is open can be completed."""
+
+import ast
+import random
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.evaluation.benchmark import load_benchmark
+from mens_pipeline.language import Mode, analyze, mode_of, tokenize
+from mens_pipeline.language import parser as parser_package
+from mens_pipeline.language.completion import complete
+from mens_pipeline.language.viability import WORDS, Viability, ViableText, viable
+from mens_pipeline_tests.evaluation.benches import SHIPPED
+from mens_pipeline_tests.language.examples import Case, conformance_cases, golden_programs, reference_examples
+
+_SHORT = 300
+"""Characters of programs that the default tier reads; all others are read in the slow one."""
+_COMPLETED = 10_000
+_LOOKAHEAD = 40
+"""Characters behind an error, within which a text is dead."""
+
+
+@cache
+def _accepted() -> tuple[tuple[str, str, Mode], ...]:
+    """Every accepted program: its name, its text, and how it is read."""
+    cases = [(case.id, case.source, case.mode) for case in (*conformance_cases(), *reference_examples()) if case.ok]
+    golden = [(name, source, mode_of(name)) for name, source in golden_programs().items()]
+    benches = [
+        (task.id, task.solution, task.spec.mode)
+        for folder in (SHIPPED, SHIPPED / "humaneval_vox")
+        for task in load_benchmark(folder).tasks
+    ]
+    return (*cases, *golden, *benches)
+
+
+def _rejected() -> list[Case]:
+    return [case for case in (*conformance_cases(), *reference_examples()) if not case.ok]
+
+
+def _dead_prefix(pieces: Iterable[str], mode: Mode) -> str | None:
+    """The shortest prefix that is found dead, piece by piece; None for none."""
+    text, read = ViableText(mode), ""
+    for piece in pieces:
+        read += piece
+        if text.append(piece) is Viability.DEAD:
+            return read
+    return None
+
+
+def test_no_prefix_of_a_short_program_is_dead() -> None:
+    """Of conformance cases, golden programs and solutions of both benchmarks."""
+    programs = [program for program in _accepted() if len(program[1]) <= _SHORT]
+    dead = {name: prefix for name, source, mode in programs if (prefix := _dead_prefix(source, mode)) is not None}
+
+    assert len(programs) > 400
+    assert dead == {}
+
+
+@pytest.mark.slow
+def test_no_prefix_of_a_long_program_is_dead() -> None:
+    """The others token by token, and every twentieth of them character by character."""
+    programs = [program for program in _accepted() if len(program[1]) > _SHORT]
+    dead = {}
+    for number, (name, source, mode) in enumerate(programs):
+        pieces = list(source) if number % 20 == 0 else [token.text for token in tokenize(source)]
+        if (prefix := _dead_prefix(pieces, mode)) is not None:
+            dead[name] = prefix
+
+    assert len(programs) > 1000
+    assert dead == {}
+
+
+def test_a_program_is_complete_exactly_if_it_is_accepted() -> None:
+    """Rejected texts are open or dead."""
+    wrong = [case.id for case in _rejected() if viable(case.source, case.mode) is Viability.COMPLETE]
+    unfinished = [name for name, source, mode in _accepted() if viable(source, mode) is not Viability.COMPLETE]
+
+    assert (wrong, unfinished) == ([], [])
+
+
+def test_a_rejected_text_is_dead_soon_after_its_error() -> None:
+    """Where something comes behind the error; unless the text may still end well, as an open string does."""
+    late = []
+    for case in _rejected():
+        first = analyze(case.source, case.mode).errors[0]
+        text = case.source[: first.end.offset + _LOOKAHEAD]
+        is_alive = len(text) < len(case.source) and viable(text, case.mode) is not Viability.DEAD
+        if is_alive and complete(text, case.mode) is None:
+            late.append(case.id)
+
+    assert len(_rejected()) > 2000
+    assert late == []
+
+
+@pytest.mark.slow
+def test_every_open_prefix_is_completed() -> None:
+    """Ten thousand prefixes that end anywhere, each by what the parser asks for."""
+    drawn = random.Random(0)  # noqa: S311 - reproducible, no secret
+    programs = [program for program in _accepted() if len(program[1]) <= 2 * _SHORT]
+    failed = []
+    for _ in range(_COMPLETED):
+        name, source, mode = drawn.choice(programs)
+        prefix = source[: drawn.randrange(len(source) + 1)]
+        rest = complete(prefix, mode)
+        if rest is None or not analyze(prefix + rest, mode).ok:
+            failed.append((name, prefix[-60:], rest))
+
+    assert failed == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", Viability.COMPLETE),
+        ("fn", Viability.OPEN),
+        ("fx", Viability.DEAD),
+        ("// fx", Viability.COMPLETE),
+        ("fn f(a int", Viability.DEAD),
+        ("fn f(a", Viability.OPEN),
+        ("fn f() { let x = (a, 1) =>", Viability.DEAD),
+        ("fn f() { (a, 1) =", Viability.OPEN),
+        ("fn f() { (a, 1) =>", Viability.DEAD),
+        ("fn f() { if a && b ", Viability.DEAD),
+        ("fn f() { return a +\n", Viability.DEAD),
+        ("fn f() { return a +", Viability.OPEN),
+        ("fn f() { return 1", Viability.OPEN),
+        ("fn f() {} }", Viability.DEAD),
+        ("@endpoint(kind: qu", Viability.OPEN),
+        ("@endpoint(kind: qi", Viability.DEAD),
+        ("@mcp.tool", Viability.OPEN),
+        ("@mcp.tool fx", Viability.DEAD),
+        ("pub partial", Viability.OPEN),
+        ("pub partial type", Viability.DEAD),
+        ("fn f() {\n    import", Viability.OPEN),
+        ("fn f() {\n    import ", Viability.DEAD),
+        ('fn f() { workflow.version("a", 1', Viability.OPEN),
+        ('fn f() { workflow.version("a" +', Viability.DEAD),
+        ("fn f() { workflow.vex", Viability.DEAD),
+        ("type A = | B(", Viability.OPEN),
+        ("type A { x: int", Viability.COMPLETE),
+    ],
+)
+def test_what_becomes_of_a_text(text: str, expected: Viability) -> None:
+    """The last piece counts as unfinished."""
+    assert viable(text) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("fn ~f() {}", Viability.DEAD),
+        ("fn f() { return 1 !", Viability.OPEN),
+        ("fn f() { return 1 ! ", Viability.DEAD),
+        ("fn f() { @nothing", Viability.DEAD),
+        ("fn f() {}\n@mcp", Viability.OPEN),
+        ("fn f() {}\n@pur", Viability.OPEN),
+        ('fn f() { return "a', Viability.OPEN),
+        ("fn f() {}\r", Viability.OPEN),
+        ("fn f() {}\n~", Viability.DEAD),
+        ("importé", Viability.DEAD),
+        ("let a = ²", Viability.DEAD),
+        ("fn f() { return 99999999999999999999 ", Viability.DEAD),
+        ("fn f() {}", Viability.COMPLETE),
+    ],
+)
+def test_what_the_lexer_drops_is_dead_where_that_is_asked_for(text: str, expected: Viability) -> None:
+    """A model that writes it means something else."""
+    assert viable(text, is_strict=True) is expected
+    assert expected is not Viability.DEAD or viable(text) is not Viability.DEAD
+
+
+def test_reading_on_says_what_reading_anew_says() -> None:
+    """What is settled is not read again, in all modes."""
+    programs = [(source, mode) for _, source, mode in _accepted() if 400 < len(source) < 900][:40]
+    for source, mode in programs:
+        text = ViableText(mode)
+        for start in range(0, len(source), 7):
+            assert text.append(source[start : start + 7]) is viable(source[: start + 7], mode)
+
+
+def test_the_cost_of_a_piece_does_not_grow_with_the_text() -> None:
+    """Only the last declarations are kept."""
+    text = ViableText()
+    for number in range(200):
+        text.append(f"fn f{number}(a: int) to int {{\n    return a + {number}\n}}\n\n")
+
+    assert len(text.unsettled) < 200
+
+
+def test_all_words_that_the_parser_knows_are_tried() -> None:
+    """A word that only some place accepts would otherwise be taken for dead before it ends."""
+    assert set(_words_of_the_parser()) - WORDS == set()
+
+
+def _words_of_the_parser() -> Iterator[str]:
+    """The words that the parser compares texts with, in calls of `at_word` and in comparisons."""
+    for path in sorted(Path(parser_package.__file__).parent.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            parts: list[ast.expr] = []
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                parts = {"at_word": node.args, "expect_word": node.args[:1]}.get(node.func.attr, [])
+            elif isinstance(node, ast.Compare) and "texts" in ast.unparse(node.left):
+                parts = node.comparators
+            for part in parts:
+                yield from re.findall(r"'([a-z_]+)'", ast.unparse(part))
+
+
+def test_a_text_that_is_dead_is_not_completed() -> None:
+    """Nor one for which there is too little room."""
+    assert complete("fx ") is None
+    assert complete("fn f(", max_length=3) is None
+    assert complete("fn f() {}") == ""
+
+
+@pytest.mark.parametrize("text", ["fn f() {}\n@mcp", 'let a = "b', "fn f() {}\n/", "let a = 1d", "let a = 1 !"])
+def test_a_program_without_anything_dropped_is_completed_to(text: str) -> None:
+    """Where that is asked for, what would be dropped becomes something."""
+    rest = complete(text, is_strict=True)
+
+    assert rest is not None
+    assert (analyze(text + rest).ok, analyze(text + rest).warnings) == (True, ())
+
+
+def test_deep_texts_are_looked_at_as_well() -> None:
+    """Deeper than the recursion limit of Python is at first."""
+    assert viable("let a = " + "(" * 1_500) is Viability.OPEN
