@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
 _GRACE_SECONDS: Final = 20.0
 
 
+class Freedom(StrEnum):
+    """What a model may write."""
+
+    FREE = "free"
+    CONSTRAINED = "constrained"
+
+
 def eval_local(  # noqa: PLR0913 - one parameter an option
     *,
     run_dir: Annotated[
@@ -43,6 +51,9 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     temperature: Annotated[float | None, typer.Option(help="0: always the most likely token.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Tokens of an answer at most.")] = None,
     seed_base: Annotated[int | None, typer.Option(help="Start of sampling.")] = None,
+    decoding: Annotated[
+        Freedom | None, typer.Option(help="constrained: only what can still become a program is written.")
+    ] = None,
     trial: Annotated[
         bool, typer.Option("--trial", help="The adapter alone, on the benchmark alone: figures that no verdict uses.")
     ] = False,
@@ -77,7 +88,13 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
     tell(f"device {chosen.kind}: {chosen.name}")
     benchmark = None if no_bench else load_benchmark(bench or settings.benchmark_dir)
-    config = _config(num_samples=samples, temperature=temperature, max_new_tokens=max_tokens, seed=seed_base)
+    config = _config(
+        num_samples=samples,
+        temperature=temperature,
+        max_new_tokens=max_tokens,
+        seed=seed_base,
+        is_constrained=None if decoding is None else decoding is Freedom.CONSTRAINED,
+    )
     conditions = Conditions(config.decoding, chosen, settings.cache_root / f"{chosen.kind}.lock")
     store, fits = ArtifactStore(settings.store_root.resolve()), answer_fits(manifest, config.decoding)
     if trial:

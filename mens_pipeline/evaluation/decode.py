@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
+from mens_pipeline.evaluation.constraint import Constraint
 from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.kv_cache import Slots, reserved_cache, sees_everything, without
 from mens_pipeline.evaluation.sampling import Sampler
@@ -27,6 +28,7 @@ class Row:
         prompt: The ids that are given.
         tokens: The ids written so far.
         stopped: Whether the end of the turn was written.
+        constraint: What the answer may become; None for anything.
     """
 
     name: str
@@ -34,6 +36,11 @@ class Row:
     prompt: tuple[int, ...]
     tokens: list[int] = field(default_factory=list)
     stopped: bool = False
+    constraint: Constraint | None = None
+
+    def choose(self, scores: torch.Tensor, sampler: Sampler) -> int:
+        """The next token: any, or one that the program may go on with."""
+        return sampler.choose(scores) if self.constraint is None else self.constraint.choose(scores, sampler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +102,7 @@ def _decode_band(
 
     def takes(row: Row, sampler: Sampler, scores: torch.Tensor) -> bool:
         """Write the next token of a row; whether it goes on."""
-        row.tokens.append(sampler.choose(scores))
+        row.tokens.append(row.choose(scores, sampler))
         row.stopped = row.tokens[-1] in vocabulary.stop
         if row.stopped or len(row.tokens) >= decoding.max_new_tokens:
             done(row)
@@ -181,10 +188,9 @@ def _decode_batch(
             logits_to_keep=1,
         )
         scores = output.logits[:, -1].float()
-        chosen = [sampler.choose(row_scores) for sampler, row_scores in zip(samplers, scores, strict=True)]
-        for row, token in zip(rows, chosen, strict=True):
-            row.tokens.append(token)
-            row.stopped = token in vocabulary.stop
+        for row, sampler, row_scores in zip(rows, samplers, scores, strict=True):
+            row.tokens.append(row.choose(row_scores, sampler))
+            row.stopped = row.tokens[-1] in vocabulary.stop
         gone = [n for n, row in enumerate(rows) if row.stopped or len(row.tokens) >= decoding.max_new_tokens]
         for n in gone:
             done(rows[n])

@@ -8,8 +8,9 @@ import torch
 from transformers import AutoTokenizer
 
 from mens_pipeline.corpus.jsonl import write_jsonl
+from mens_pipeline.evaluation.constraint import Constraint
 from mens_pipeline.evaluation.decode import Row, Vocabulary, decode
-from mens_pipeline.evaluation.generation import ANSWERS, PROGRESS, Answer, GenerationJob
+from mens_pipeline.evaluation.generation import ANSWERS, PROGRESS, Answer, GenerationJob, Request
 from mens_pipeline.evaluation.model import load_judged
 from mens_pipeline.evaluation.packed_linear import pack_linear
 from mens_pipeline.training.chat import IM_END, encode_prompt
@@ -31,14 +32,26 @@ def generate(job: GenerationJob, listen: Callable[[dict[str, Any]], None]) -> No
     tokenizer = AutoTokenizer.from_pretrained(job.base_path, trust_remote_code=False)
     model = load_judged(job)
     pack_linear(model)
+    vocabulary, decoding = vocabulary_of(tokenizer, model), job.decoding
+
+    def constraint(request: Request) -> Constraint | None:
+        if not decoding.is_constrained:
+            return None
+        return Constraint(tokenizer, vocabulary.stop, request.mode, decoding.max_new_tokens)
+
     rows = [
-        Row(request.task, sample, encode_prompt(tokenizer, job.system_prompt, request.prompt))
+        Row(
+            request.task,
+            sample,
+            encode_prompt(tokenizer, job.system_prompt, request.prompt),
+            constraint=constraint(request),
+        )
         for request in job.requests
         for sample in range(job.decoding.num_samples)
     ]
     log = TelemetryLog(job.run_dir / PROGRESS, listen)
     report = _Report(len(rows), log)
-    decode(model, rows, vocabulary_of(tokenizer, model), job.decoding, report.done)
+    decode(model, rows, vocabulary, decoding, report.done)
     answers = (
         Answer(
             task=row.name,
@@ -46,6 +59,7 @@ def generate(job: GenerationJob, listen: Callable[[dict[str, Any]], None]) -> No
             text=tokenizer.decode(row.tokens[:-1] if row.stopped else row.tokens, skip_special_tokens=True),
             num_tokens=len(row.tokens),
             stopped=row.stopped,
+            forced=row.constraint is not None and row.constraint.is_forced,
         )
         for row in rows
     )

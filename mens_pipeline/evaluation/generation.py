@@ -5,6 +5,8 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from mens_pipeline.language import Mode
+
 MODULE: Final = "mens_pipeline.evaluation.child"
 """What runs in the generation process."""
 
@@ -25,6 +27,9 @@ class Decoding(BaseModel):
     temperature: float = Field(default=0.0, ge=0, le=2, description="0: always the most likely token.")
     top_p: float = Field(default=0.95, gt=0, le=1, description="Share of probability that is sampled from.")
     seed: int = Field(default=1337, ge=0, description="Start of sampling.")
+    is_constrained: bool = Field(
+        default=False, description="Whether only tokens are written after which the answer can still become a program."
+    )
     batch_tokens: int = Field(default=12_288, ge=256, description="Positions held at once; does not change answers.")
 
     @model_validator(mode="after")
@@ -40,10 +45,10 @@ class EvaluationConfig(Decoding):
     """`config/evaluation.yaml`: how models answer, and what is asked beside the exam."""
 
     base_tasks: int | None = Field(
-        default=96, ge=1, description="Tasks that the base is asked, all with hidden tests among them; null: all."
+        default=48, ge=1, description="Tasks that the base is asked, all with hidden tests among them; null: all."
     )
     few_shot_tasks: int | None = Field(
-        default=24, ge=0, description="Tasks that the base is asked with examples in its prompt; null: all, 0: none."
+        default=16, ge=0, description="Tasks that the base is asked with examples in its prompt; null: all, 0: none."
     )
     family_tasks: int = Field(
         default=24, ge=0, description="Synthetic tasks of each group that the adapter is asked; 0: none."
@@ -62,6 +67,7 @@ class Request(BaseModel):
 
     task: str
     prompt: str
+    mode: Mode = Field(default=Mode.SOURCE, description="How a program in the answer is read.")
 
 
 class Answer(BaseModel):
@@ -74,6 +80,7 @@ class Answer(BaseModel):
     text: str
     num_tokens: int = Field(ge=0, description="Tokens written, the end of the turn included.")
     stopped: bool = Field(description="Whether the model ended its turn, rather than running into the limit.")
+    forced: bool = Field(default=False, description="Whether it was ended by the shortest way to a program.")
 
 
 class JudgedModel(BaseModel):

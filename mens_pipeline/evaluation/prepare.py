@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import mens_pipeline.language
 import mens_pipeline.training
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of, key_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.generation import ANSWERS, Decoding, GenerationJob, JudgedModel, Request
 from mens_pipeline.evaluation.tasks import Task
-from mens_pipeline.language.fingerprint import rules_fingerprint
+from mens_pipeline.language.fingerprint import GRAMMAR_FILES, rules_fingerprint
 from mens_pipeline.training.base_model import recorded_base
 from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.devices import Device
@@ -28,7 +29,8 @@ WEIGHTS: Final = "adapter_model.safetensors"
 CONFIGURATION: Final = "adapter_config.json"
 
 _MAKERS: Final = (
-    *("decode.py", "generate.py", "generation.py", "kv_cache.py", "model.py", "packed_linear.py", "sampling.py"),
+    *("constraint.py", "decode.py", "generate.py", "generation.py", "kv_cache.py", "model.py", "packed_linear.py"),
+    "sampling.py",
 )
 """The files that decide what a model answers."""
 
@@ -93,7 +95,7 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the answers
     Raises:
         RefusedError: The run is not complete, the base is gone or is another one, or the adapter has no weights.
     """
-    requests = tuple(Request(task=task.id, prompt=task.prompt) for task in tasks)
+    requests = tuple(Request(task=task.id, prompt=task.prompt, mode=task.mode) for task in tasks)
     prepared = prepare_requests(model, run, Asked(requests, system_prompt), conditions, run_dir)
     return replace(prepared, label=label or model)
 
@@ -134,10 +136,11 @@ def prepare_requests(
         "adapter_sha256": adapter_digest(run) if model == "adapter" else None,
         "quantization": [judged.quantization, judged.double_quant, judged.trained_in],
         "system_prompt": system_prompt,
-        "requests": [request.model_dump() for request in requests],
+        "requests": [request.model_dump(mode="json") for request in requests],
         "decoding": decoding.model_dump(exclude={"batch_tokens"}),
         "computed_on": [judged.device, judged.compute_dtype],
         "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
+        "language": _language() if decoding.is_constrained else None,
         "form": rules_fingerprint(Path(mens_pipeline.training.__file__).parent, ("chat.py",)),
         "libraries": library_versions(),
     }
@@ -154,6 +157,13 @@ def prepare_requests(
     job_path = run_dir.resolve() / JOB
     job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return PreparedGeneration(model, model, job, job_path, inputs)
+
+
+def _language() -> str:
+    """The fingerprint of what decides which tokens may follow."""
+    return rules_fingerprint(
+        Path(mens_pipeline.language.__file__).parent, (*GRAMMAR_FILES, "viability.py", "completion.py")
+    )
 
 
 def judged_model(model: Model, run: Path, device: Device) -> JudgedModel:

@@ -1,6 +1,7 @@
 """How a token is drawn from the scores that a model gives: the same way when it is judged and when it serves."""
 
 import hashlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -29,21 +30,28 @@ class Sampler:
         digest = hashlib.sha256(start.encode()).digest()
         self._generator.manual_seed(int.from_bytes(digest[:7], "big"))
 
-    def choose(self, scores: "torch.Tensor") -> int:
+    def choose(self, scores: "torch.Tensor", refused: Sequence[int] = ()) -> int:
         """The next token.
 
         Args:
             scores: Of every token, as float32.
+            refused: Tokens that may not be chosen. The draw is among the others of the most likely ones; where none of
+                these is left, the most likely token of all that are.
         """
         import torch
 
+        allowed = scores.index_fill(0, torch.tensor(refused, device=scores.device), -torch.inf) if refused else scores
         if self._temperature < _COLDEST:
-            return int(scores.argmax())
+            return int(allowed.argmax())
         share = torch.softmax(scores.cpu() / self._temperature, dim=-1)
         ordered, ids = share.sort(descending=True, stable=True)
         # The most likely tokens up to and with the one that reaches top_p (Holtzman et al. 2020).
         kept = ordered.cumsum(-1) - ordered < self._top_p
         # As float32 a tiny top_p is 0, and none would be left.
         kept[0] = True
+        if refused:
+            kept &= ~torch.isin(ids, torch.tensor(refused))
+            if not kept.any():
+                return int(allowed.argmax())
         drawn = torch.multinomial(ordered * kept, 1, generator=self._generator)
         return int(ids[drawn])
