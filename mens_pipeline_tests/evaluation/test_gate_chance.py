@@ -89,7 +89,7 @@ def test_an_undecided_rate_says_so_in_words() -> None:
 
 @pytest.mark.parametrize(
     ("attempt", "num_rounds", "required"),
-    [(1, 1, 0.9696), (1, 2, 0.9848), (2, 1, 0.9924), (3, 1, 0.9966), (30, 2, 0.999983)],
+    [(1, 1, 0.9696), (1, 2, 0.99662), (2, 1, 0.9924), (3, 1, 0.9966), (30, 2, 0.999996)],
 )
 def test_trying_again_is_paid_for(attempt: int, num_rounds: int, required: float) -> None:
     """And so is looking twice; nothing is ever asked that cannot be had."""
@@ -118,8 +118,8 @@ def test_a_late_try_is_not_told_as_certainty() -> None:
 
 def test_all_tries_together_take_no_more_than_the_stated_error() -> None:
     """However many there are, and however many rounds each has."""
-    tries = [Progress(attempt=n, round=1, num_rounds=2, num_reserve=0) for n in range(1, 2000)]
-    spent = sum(2 * allowed_chance(STRICT, progress) for progress in tries)
+    tries = [Progress(attempt=n, round=r, num_rounds=2, num_reserve=0) for n in range(1, 2000) for r in (1, 2)]
+    spent = sum(allowed_chance(STRICT, progress) for progress in tries)
 
     assert 0.049 < spent < 1 - STRICT.confidence
 
