@@ -6,7 +6,7 @@ from typing import Final
 
 from mens_pipeline.evaluation.results import EvalResults
 from mens_pipeline.evaluation.scores import Scores
-from mens_pipeline.evaluation.statistics import Rate
+from mens_pipeline.evaluation.statistics import Rate, rate_of
 
 _DIFFICULTIES: Final = ("easy", "medium", "hard")
 
@@ -116,7 +116,12 @@ def _rows(base: Mapping[str, Scores], adapter: Mapping[str, Scores], names: Iter
         PartRow(
             name,
             adapter[name].num_tasks,
-            (base[name].parse_rate, adapter[name].parse_rate, adapter[name].pass_at_1, adapter[name].test_rate),
+            (
+                base[name].parse_rate if name in base else rate_of(()),
+                adapter[name].parse_rate,
+                adapter[name].pass_at_1,
+                adapter[name].test_rate,
+            ),
         )
         for name in names
     )
