@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from mens_pipeline.corpus.raw_programs import RAW
 from mens_pipeline.corpus.split import group_of
@@ -14,6 +14,9 @@ from mens_pipeline.training.prompt_code import code_tokens
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.validation import is_validation_group
 from mens_pipeline.training.weights import row_weight
+
+OBSERVED: Final = "observed"
+"""The kind of rows that ask for a function of the workspace, with examples of what it was observed to do."""
 
 
 class NotShown(StrEnum):
@@ -36,7 +39,8 @@ class Example:
         difficulty: 1 to 10.
         category: Its construct or its task.
         weight: What its loss is multiplied by.
-        kind: What made it, the `task_family` of its row: `task`, `vox_codegen`, `mutation`.
+        kind: What made it, the `task_family` of its row: `task`, `vox_codegen`, `mutation`; `observed` where that is
+            `vox_codegen` and a function of the workspace whose behaviour was observed is asked for.
         code: Tokens of the prompt that show code and carry some of the loss too, half-open.
         code_weight: How much of it, beside the 1 of a token of the completion.
     """
@@ -154,6 +158,15 @@ def make_examples(pairs: Iterable[TrainingPair], recipe: Recipe, tokenizer: Toke
     return examples
 
 
+def kind_of(pair: TrainingPair) -> str:
+    """The kind of row that a pair is, for the shares of tokens.
+
+    Args:
+        pair: A row of the train set.
+    """
+    return OBSERVED if pair.task_family == "vox_codegen" and pair.tests is not None else pair.task_family
+
+
 def _example(pair: TrainingPair, recipe: Recipe, tokenizer: Tokenizer, system: str) -> Example | NotShown:
     if pair.rating < recipe.min_rating:
         return NotShown.LOW_RATING
@@ -171,7 +184,7 @@ def _example(pair: TrainingPair, recipe: Recipe, tokenizer: Tokenizer, system: s
         pair.difficulty,
         pair.category,
         row_weight(pair, recipe),
-        pair.task_family,
+        kind_of(pair),
         code_tokens(tokenizer, system, pair, encoded) if is_scored else (0, 0),
         recipe.prompt_code_weight,
     )

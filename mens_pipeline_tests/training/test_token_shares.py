@@ -49,7 +49,10 @@ def _counted(rows: list[Example], wanted: dict[str, float]) -> list[tuple[str, f
     return [(kind, share, counts[kind]) for kind, share in wanted.items()]
 
 
-_NAMED = st.dictionaries(st.sampled_from(("task", "repair", "raw")), st.floats(0, 0.33), max_size=3)
+# Training in the same process makes numbers next to zero zero.
+_NAMED = st.dictionaries(
+    st.sampled_from(("task", "repair", "raw")), st.floats(0, 0.33, allow_subnormal=False), max_size=3
+)
 
 
 @given(st.tuples(*[st.integers(150, 900)] * 4), _NAMED, st.integers(0, 99), st.booleans())
