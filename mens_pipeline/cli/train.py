@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from mens_pipeline.training.presets import ResolvedRecipe
 
 _GRACE_SECONDS: Final = 120.0
+_MIXED: Final = "validated_mixed.jsonl"
+"""What upstream's mix writes beside the rows that it mixes; those hold what it held out."""
 _PARTIAL: Final = (
     "All targeted layers are always trained: the loss passes through every one of them, so there is no partial stack "
     "to allow. Name layers with --target-modules to train fewer."
@@ -32,7 +34,9 @@ class Resume(StrEnum):
 
 def train(  # noqa: PLR0913 - one parameter an option
     *,
-    data_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where train.jsonl lies.")] = Path("build"),
+    data_dir: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where train.jsonl lies, or upstream's validated_mixed.jsonl.")
+    ] = Path("build"),
     output_dir: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the run.")] = Path("runs/latest"),
     preset: Annotated[
         str, typer.Option(metavar="NAME", help="A recipe of config/presets.yaml; `auto` picks by memory.")
@@ -196,7 +200,8 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
         vram_gb=device.memory_gb,
     )
     min_rows = load_gate_policy(GATE_POLICY).min_pairs
-    train_path = data_dir / "train.jsonl"
+    mixed = data_dir / _MIXED
+    train_path = mixed if mixed.is_file() else data_dir / "train.jsonl"
     run = prepare_run(
         resolved,
         train_path,

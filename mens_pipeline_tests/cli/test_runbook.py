@@ -211,7 +211,7 @@ def test_training_obeys_the_folders_and_the_processor(workspace: Path, folder: s
 
     assert (run / "adapter" / "adapter_model.safetensors").is_file()
     assert manifest["result"]["device"] == "cpu"
-    assert Path(manifest["train_file"]) == workspace / "target" / "dogfood" / "train.jsonl"
+    assert Path(manifest["train_file"]) == workspace / "target" / "dogfood" / "validated_mixed.jsonl"
 
 
 def test_the_adapter_is_judged_on_the_benchmark_that_was_named(workspace: Path) -> None:

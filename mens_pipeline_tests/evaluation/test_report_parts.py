@@ -220,3 +220,14 @@ def _tested_task() -> Task:
         reference="fn f() { }",
         tests="@test fn hidden() { assert(true) }",
     )
+
+
+def test_a_construct_that_the_base_was_not_asked_for_is_shown_without_its_rate() -> None:
+    """The base is asked a sample."""
+    results = evaluation().results
+    base = results.base.model_copy(update={"constructs": {}, "difficulties": {}})
+    rows = construct_rows(results.model_copy(update={"base": base}))
+
+    assert len(rows) == len(results.adapter.constructs)
+    assert {row.rates[0].value for row in rows} == {None}
+    assert difficulty_rows(results.model_copy(update={"base": base}))
