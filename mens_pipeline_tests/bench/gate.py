@@ -1,4 +1,4 @@
-"""How often the parse-rate gate refuses a good model and promotes a bad one, in simulation; prints docs/results.md.
+"""How often the parse-rate gate refuses a good model and promotes a bad one, in simulation; prints docs/gate.md.
 
 The gate that is simulated is the real one: its policy, its rounds, its statistics and its ledger of tries.
 """
@@ -118,7 +118,7 @@ def _percent(share: float) -> str:
 
 
 def main() -> None:
-    """Print docs/results.md."""
+    """Print docs/gate.md."""
     policy = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml")
     thresholds = policy.thresholds("ci").model_copy(update={"needs_test_gain": False})  # a gate of its own
     tasks = [task(100 * n + place, file=f"{n}.vox") for n, size in enumerate(_SIZES) for place in range(size)]
