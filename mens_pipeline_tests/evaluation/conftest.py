@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline_tests.evaluation.runs import trained
 from mens_pipeline_tests.evaluation.trainable import rows_that_may_train
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
@@ -19,3 +21,15 @@ def tiny_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trainable_rows(tmp_path_factory: pytest.TempPathFactory) -> list[TrainingPair]:
     """All that may train."""
     return rows_that_may_train(tmp_path_factory.mktemp("trainable"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArtifactStore:
+    """An empty store."""
+    return ArtifactStore(tmp_path / "store")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A trained run."""
+    return trained(tmp_path / "run")

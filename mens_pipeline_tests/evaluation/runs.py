@@ -233,3 +233,29 @@ def _answers(num_good: int) -> tuple[Answer, ...]:
         )
         for number in range(_NUM_TASKS)
     )
+
+
+def verdict_of(run: Path, store: ArtifactStore, num_good: int = 40, num_good_of_champion: int = 40) -> Artifact:
+    """Evaluate a run and judge it.
+
+    Args:
+        run: A trained run.
+        store: Where evaluation and verdict go.
+        num_good: Answers of the adapter that are good, of 40.
+        num_good_of_champion: Likewise of the champion, if there is one.
+    """
+    return judged(run, store, evaluated(run, store, num_good, num_good_of_champion))
+
+
+def promoted(run: Path, store: ArtifactStore, num_good: int = 40) -> str:
+    """Evaluate, judge and promote a run.
+
+    Args:
+        run: A trained run.
+        store: Where everything goes.
+        num_good: Answers of the adapter that are good, of 40.
+
+    Returns:
+        The key of the champion.
+    """
+    return promote(verdict_of(run, store, num_good), run, store, PRESENT, now=NOW).champion.key

@@ -16,12 +16,6 @@ from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged,
 _FILES = tuple(f"golden/{number}.vox" for number in range(20))
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> ArtifactStore:
-    """An empty store."""
-    return ArtifactStore(tmp_path / "store")
-
-
 def _try(adapter: str = "a", files: tuple[str, ...] = _FILES, rounds: int = 2, **decoding: Any) -> Try:
     return Try(
         adapter_sha256=adapter if len(adapter) == 64 else adapter * 64,

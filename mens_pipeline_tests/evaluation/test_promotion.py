@@ -26,29 +26,11 @@ from mens_pipeline_tests.evaluation.runs import (
     evaluated,
     judged,
     promote,
+    promoted,
     trained,
     training_manifest,
+    verdict_of,
 )
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> ArtifactStore:
-    """An empty store."""
-    return ArtifactStore(tmp_path / "store")
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    """A trained run."""
-    return trained(tmp_path / "run")
-
-
-def _verdict(run: Path, store: ArtifactStore, num_good: int = 40, num_good_of_champion: int = 40) -> Artifact:
-    return judged(run, store, evaluated(run, store, num_good, num_good_of_champion))
-
-
-def _promoted(run: Path, store: ArtifactStore, num_good: int = 40) -> str:
-    return promote(_verdict(run, store, num_good), run, store, PRESENT, now=NOW).champion.key
 
 
 def _override(run: Path, gate: Artifact) -> Override:
@@ -63,7 +45,7 @@ def _override(run: Path, gate: Artifact) -> Override:
 
 def test_a_passing_verdict_makes_the_adapter_the_champion(run: Path, store: ArtifactStore) -> None:
     """The folder of the champion holds the adapter and all that speaks for it."""
-    promotion = promote(_verdict(run, store), run, store, PRESENT, now=NOW)
+    promotion = promote(verdict_of(run, store), run, store, PRESENT, now=NOW)
 
     assert promotion.changed
     assert promotion.previous is None
@@ -75,7 +57,7 @@ def test_a_passing_verdict_makes_the_adapter_the_champion(run: Path, store: Arti
 
 def test_a_failing_verdict_changes_nothing(run: Path, store: ArtifactStore) -> None:
     """The message says which gates failed, by how much."""
-    gate = _verdict(run, store, num_good=20)
+    gate = verdict_of(run, store, num_good=20)
 
     with pytest.raises(RefusedError, match=r"The gate failed: parse_rate: .* 20/40 \(50.0 %.*floor 70.0 %: fails"):
         promote(gate, run, store, PRESENT, now=NOW)
@@ -140,7 +122,7 @@ def test_a_verdict_that_is_not_about_this_is_refused(
     run: Path, store: ArtifactStore, spoil: Callable[[Artifact, Path], None], message: str
 ) -> None:
     """Whatever was changed since: receipt, figures, adapter, manifest."""
-    gate = _verdict(run, store, num_good=20 if "receipt" in spoil.__name__ else 40)
+    gate = verdict_of(run, store, num_good=20 if "receipt" in spoil.__name__ else 40)
     spoil(gate, run)
 
     with pytest.raises(RefusedError, match=message):
@@ -174,7 +156,7 @@ def test_a_verdict_that_is_out_of_date_is_refused(
 ) -> None:
     """What it rested on is not what holds now."""
     with pytest.raises(RefusedError, match=message):
-        promote(_verdict(run, store), run, store, present, now=NOW)
+        promote(verdict_of(run, store), run, store, present, now=NOW)
 
 
 def test_a_verdict_about_another_base_is_refused(run: Path, store: ArtifactStore) -> None:
@@ -189,7 +171,7 @@ def test_a_verdict_about_another_base_is_refused(run: Path, store: ArtifactStore
 
 def test_a_verdict_from_before_a_worse_evaluation_is_refused(run: Path, store: ArtifactStore) -> None:
     """What was measured last is what counts."""
-    gate = _verdict(run, store)
+    gate = verdict_of(run, store)
     worse = evaluated(run, store, num_good=20).manifest["outputs"][RESULTS]["sha256"]
 
     with pytest.raises(RefusedError, match="It was evaluated again since the verdict; run the gate again"):
@@ -199,7 +181,7 @@ def test_a_verdict_from_before_a_worse_evaluation_is_refused(run: Path, store: A
 
 def test_a_signed_record_stands_for_a_held_out_set_that_cannot_be_told(run: Path, store: ArtifactStore) -> None:
     """A run whose train set is gone can be vouched for by a person."""
-    gate = _verdict(run, store)
+    gate = verdict_of(run, store)
     unknown = replace(PRESENT, heldout_sha256=None, heldout_problem="train.jsonl: gone.")
 
     assert promote(gate, run, store, unknown, now=NOW, override=_override(run, gate)).changed
@@ -216,8 +198,8 @@ def test_a_verdict_that_asked_for_more_of_the_benchmark_holds(run: Path, store: 
 def test_a_verdict_from_before_another_promotion_is_refused(tmp_path: Path, store: ArtifactStore) -> None:
     """It compared with nothing; now there is a champion."""
     first, second = trained(tmp_path / "first", "1"), trained(tmp_path / "second", "2")
-    early = _verdict(second, store)
-    _promoted(first, store)
+    early = verdict_of(second, store)
+    promoted(first, store)
 
     with pytest.raises(RefusedError, match="Another champion is in use than the one it was compared with"):
         promote(early, second, store, PRESENT, now=NOW)
@@ -225,9 +207,9 @@ def test_a_verdict_from_before_another_promotion_is_refused(tmp_path: Path, stor
 
 def test_the_champion_is_promoted_once(run: Path, store: ArtifactStore) -> None:
     """The same verdict again changes nothing and adds nothing to the history."""
-    gate = _verdict(run, store)
+    gate = verdict_of(run, store)
     first = promote(gate, run, store, PRESENT, now=NOW)
-    again = promote(_verdict(run, store), run, store, PRESENT, now=NOW + 1)
+    again = promote(verdict_of(run, store), run, store, PRESENT, now=NOW + 1)
 
     assert not again.changed
     assert again.champion.key == first.champion.key
@@ -236,18 +218,18 @@ def test_the_champion_is_promoted_once(run: Path, store: ArtifactStore) -> None:
 
 def test_a_worse_adapter_does_not_replace_the_champion(tmp_path: Path, store: ArtifactStore) -> None:
     """32 of 40 may pass the bar of 70 %, yet the champion does all 40."""
-    champion = _promoted(trained(tmp_path / "first", "1"), store)
+    champion = promoted(trained(tmp_path / "first", "1"), store)
     worse = trained(tmp_path / "second", "2")
 
     with pytest.raises(RefusedError, match=r"regression: -20.0 points against the champion on 40 tasks \(p = 0.008\)"):
-        promote(_verdict(worse, store, num_good=32), worse, store, PRESENT, now=NOW)
+        promote(verdict_of(worse, store, num_good=32), worse, store, PRESENT, now=NOW)
 
     assert champion_key(store) == champion
 
 
 def test_a_rollback_brings_the_adapter_before_back(tmp_path: Path, store: ArtifactStore) -> None:
     """And a second one the one before that, not the one just left."""
-    keys = [_promoted(trained(tmp_path / name, name), store) for name in ("first", "second", "third")]
+    keys = [promoted(trained(tmp_path / name, name), store) for name in ("first", "second", "third")]
 
     back = [roll_back(store, now=NOW, reason="it writes nonsense").champion.key for _ in range(2)]
 
@@ -261,7 +243,7 @@ def test_a_rollback_brings_the_adapter_before_back(tmp_path: Path, store: Artifa
 def test_a_rollback_passes_over_what_was_withdrawn(tmp_path: Path, store: ArtifactStore) -> None:
     """Promoted twice and rolled back once, an adapter does not come back through its first promotion."""
     first, second = trained(tmp_path / "first", "1"), trained(tmp_path / "second", "2")
-    keys = [_promoted(run, store) for run in (first, second, first)]
+    keys = [promoted(run, store) for run in (first, second, first)]
     back = roll_back(store, now=NOW, reason="it writes nonsense").champion.key
 
     assert len(set(keys)) == 3
@@ -274,9 +256,9 @@ def test_a_rollback_passes_over_what_was_withdrawn(tmp_path: Path, store: Artifa
 def test_a_rollback_passes_over_the_weights_in_use(tmp_path: Path, store: ArtifactStore) -> None:
     """To take them out of use and to bring them back are not one thing."""
     first, second = trained(tmp_path / "first", "1"), trained(tmp_path / "second", "2")
-    keys = [_promoted(first, store), _promoted(second, store)]
+    keys = [promoted(first, store), promoted(second, store)]
     roll_back(store, now=NOW, reason="it writes nonsense")
-    gate = _verdict(second, store)
+    gate = verdict_of(second, store)
     again = promote(gate, second, store, PRESENT, now=NOW, override=_override(second, gate)).champion
     roll_back(store, now=NOW, reason="it still does")
 
@@ -285,11 +267,11 @@ def test_a_rollback_passes_over_the_weights_in_use(tmp_path: Path, store: Artifa
     assert champion_key(store) == keys[0]
 
 
-def test_an_adapter_that_changes_while_it_is_copied_is_not_promoted(
+def test_an_adapter_that_changes_while_it_is_copied_is_notpromoted(
     run: Path, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What lies in the store is what was judged, or nothing does."""
-    gate = _verdict(run, store)
+    gate = verdict_of(run, store)
     copytree = shutil.copytree
 
     def written_at_the_same_time(source: Path, target: Path, *, symlinks: bool) -> None:
@@ -306,11 +288,11 @@ def test_an_adapter_that_changes_while_it_is_copied_is_not_promoted(
 
 def test_what_was_rolled_back_is_not_promoted_again_by_itself(tmp_path: Path, store: ArtifactStore) -> None:
     """The next night would judge it well again; only a signed record brings it back."""
-    first = _promoted(trained(tmp_path / "first", "1"), store)
+    first = promoted(trained(tmp_path / "first", "1"), store)
     second = trained(tmp_path / "second", "2")
-    _promoted(second, store)
+    promoted(second, store)
     roll_back(store, now=NOW, reason="it writes nonsense")
-    gate = _verdict(second, store)
+    gate = verdict_of(second, store)
 
     with pytest.raises(RefusedError, match="taken out of use by a rollback; sign an override to promote it again"):
         promote(gate, second, store, PRESENT, now=NOW)
@@ -327,9 +309,9 @@ def test_a_rollback_without_a_champion_is_refused(store: ArtifactStore) -> None:
         roll_back(store, now=NOW, reason="")
 
 
-def test_a_signed_record_takes_the_place_of_a_passing_verdict(run: Path, store: ArtifactStore) -> None:
+def test_a_signed_record_takes_the_place_of_a_passingverdict_of(run: Path, store: ArtifactStore) -> None:
     """It stays beside the adapter, and in the history with its reason."""
-    gate = _verdict(run, store, num_good=20)
+    gate = verdict_of(run, store, num_good=20)
     promotion = promote(gate, run, store, PRESENT, now=NOW, override=_override(run, gate))
 
     assert (promotion.champion.path / "gate_override.json").is_file()
@@ -345,20 +327,20 @@ def test_a_signed_record_takes_the_place_of_a_passing_verdict(run: Path, store: 
         ({"receipt_sha256": "d" * 64}, "The override is for another verdict"),
     ],
 )
-def test_a_signed_record_holds_for_one_adapter_and_one_verdict(
+def test_a_signed_record_holds_for_one_adapter_and_oneverdict_of(
     run: Path, store: ArtifactStore, change: dict[str, str], message: str
 ) -> None:
     """Another one's record opens nothing."""
-    gate = _verdict(run, store, num_good=20)
+    gate = verdict_of(run, store, num_good=20)
     record = _override(run, gate).model_copy(update=change)
 
     with pytest.raises(RefusedError, match=message):
         promote(gate, run, store, PRESENT, now=NOW, override=record)
 
 
-def test_a_signed_record_does_not_mend_a_foreign_verdict(run: Path, store: ArtifactStore) -> None:
+def test_a_signed_record_does_not_mend_a_foreignverdict_of(run: Path, store: ArtifactStore) -> None:
     """It takes the place of a passing gate and of nothing else."""
-    gate = _verdict(run, store, num_good=20)
+    gate = verdict_of(run, store, num_good=20)
     record = _override(run, gate)
     _change_manifest(gate, run)
 
@@ -368,7 +350,7 @@ def test_a_signed_record_does_not_mend_a_foreign_verdict(run: Path, store: Artif
 
 def test_a_champion_that_is_gone_is_said(run: Path, store: ArtifactStore) -> None:
     """A pointer into nothing is no champion of zero."""
-    key = _promoted(run, store)
+    key = promoted(run, store)
     (store.root / "promoted_adapter" / key / "manifest.json").unlink()
 
     with pytest.raises(RefusedError, match=f"the champion {key[:12]} is gone. Restore it, or promote another one"):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.history import history_of
@@ -14,28 +14,9 @@ from mens_pipeline_tests.evaluation.runs import (
     evaluated,
     judged,
     promote,
-    trained,
+    promoted,
+    verdict_of,
 )
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> ArtifactStore:
-    """An empty store."""
-    return ArtifactStore(tmp_path / "store")
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    """A trained run."""
-    return trained(tmp_path / "run")
-
-
-def _verdict(run: Path, store: ArtifactStore, num_good: int = 40, num_good_of_champion: int = 40) -> Artifact:
-    return judged(run, store, evaluated(run, store, num_good, num_good_of_champion))
-
-
-def _promoted(run: Path, store: ArtifactStore, num_good: int = 40) -> str:
-    return promote(_verdict(run, store, num_good), run, store, PRESENT, now=NOW).champion.key
 
 
 @pytest.mark.parametrize(
@@ -64,12 +45,12 @@ def test_another_way_of_answering_is_another_exam(
 def test_an_undecided_verdict_does_not_promote(run: Path, store: ArtifactStore) -> None:
     """It says that it cannot tell, not that the adapter is bad."""
     with pytest.raises(RefusedError, match=r"The gate cannot tell yet: parse_rate: .* 31/40 \(77.5 %"):
-        promote(_verdict(run, store, num_good=31), run, store, PRESENT, now=NOW)
+        promote(verdict_of(run, store, num_good=31), run, store, PRESENT, now=NOW)
 
 
 def test_the_history_says_by_what_an_adapter_was_judged(run: Path, store: ArtifactStore) -> None:
     """Policy, which evaluation it was, and the parse rate."""
-    _promoted(run, store)
+    promoted(run, store)
     (event,) = history_of(store)
 
     assert event.reason.startswith("the gate passed: policy ci, first evaluation on this exam, parse rate on held-out ")
