@@ -28,7 +28,7 @@ _GRACE_SECONDS: Final = 20.0
 
 
 class Freedom(StrEnum):
-    """What a model may write."""
+    """How freely a model writes its answers."""
 
     FREE = "free"
     CONSTRAINED = "constrained"

@@ -33,7 +33,7 @@ def summary_of(results: "EvalResults", page: Path) -> str:
 
 
 def trial_summary_of(scores: "Scores", answers: Path) -> str:
-    """What the adapter alone did with a benchmark.
+    """Format the figures of an adapter that answered a benchmark alone.
 
     Args:
         scores: Its figures.

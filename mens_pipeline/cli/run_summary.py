@@ -10,7 +10,7 @@ Figures = Mapping[str, Mapping[str, Any]]
 """Asset -> its metadata, plain values only."""
 
 _FIGURES: Final = ("parse rate", "hidden tests")
-"""What is said of each suite, in metadata such as `heldout: parse rate`."""
+"""Figures of a suite that become metadata entries, such as `heldout: parse rate`."""
 
 
 def summary_of(figures: Figures, *, is_good: bool, command: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _GRACE_SECONDS: Final = 120.0
 _MIXED: Final = "validated_mixed.jsonl"
-"""What upstream's mix writes beside the rows that it mixes; those hold what it held out."""
+"""The train set of upstream's mix; `train.jsonl` beside it also contains the held-out rows."""
 _PARTIAL: Final = (
     "All targeted layers are always trained: the loss passes through every one of them, so there is no partial stack "
     "to allow. Name layers with --target-modules to train fewer."

@@ -21,7 +21,7 @@ _FLOATS: Final = (0.0, 1.0, -1.0, 0.5, 2.5, 10.0, -0.25, 99.5)
 _DECIMALS: Final = tuple(map(Decimal, ("0.00", "1.00", "-1.00", "0.50", "2.75", "10.00", "19.99", "100.00")))
 _WORDS: Final = ("", "a", "b", "abc", "Ann", "hello", "Vox", "level", "x1", "42", "hello world", " pad ", "A-b", "aab")
 _PIECES: Final = ("a", "b", "Ann", "x1", "1", "2", "7", "10", "42")
-"""What stands between separators of the code."""
+"""Words that are joined with separators of the code to inputs for functions that split text."""
 _LONGEST_SEPARATOR: Final = 2
 _MESSAGES: Final = ("bad input", "not found")
 _MOST_ELEMENTS: Final = 5
@@ -181,7 +181,7 @@ class Drawing:
 
 
 def _height(annotation: Type, heights: Mapping[str, float]) -> float:
-    """How many user types lie below one another in the smallest value; infinite where no value can be drawn."""
+    """Count the user types that are nested in the smallest value; infinity if no value can be drawn."""
     if isinstance(annotation, GenericType):
         inner = [_height(argument, heights) for argument in annotation.arguments]
         if annotation.name in _EMPTY_NAMES and len(inner) == 1:

@@ -65,7 +65,7 @@ _METHODS: Final = {
 """Methods that take and give the same kinds of value."""
 
 _Path = tuple[Any, Node, str, int | None] | None
-"""Where a node hangs: path of its parent, its parent, the field of the parent and the place in it."""
+"""A position in the tree: path of the parent, the parent, its field, and the index in that field."""
 
 
 def mutants_of(declaration: Declaration, most: int, seed: str) -> tuple[Declaration, ...]:

@@ -1,4 +1,4 @@
-"""What a function does, observed: examples for a prompt, and hidden tests that refuse other behaviour.
+"""Observe what a function does by running it: examples for its prompt, and hidden tests that refuse mutants.
 
 The function is called with drawn arguments. Of the calls that return, a few become hidden tests: every branch is
 reached that any call reaches, and every changed body (mutant) and every simple other function, such as one that hands
@@ -86,7 +86,7 @@ class NoBehaviour(StrEnum):
     TOO_FEW_INPUTS = "too_few_inputs"
     """Its parameters have too few values for examples and hidden tests."""
     ENTANGLED = "entangled"
-    """What it needs does not run without it, so it cannot be tested apart from that."""
+    """The declarations that it needs do not run without it, so that it cannot be tested separately."""
     STOPPED = "stopped"
     """The process that observed it had to be ended."""
 
@@ -113,7 +113,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What a function was observed to do.
+    """The observed behaviour of a function.
 
     Attributes:
         examples: 1 to 3 observations with short, different results, for the prompt.

@@ -1,4 +1,4 @@
-"""Which training rows do what a held-out or benchmark task asks for, whatever they look like."""
+"""Find training rows whose function passes the hidden tests of a held-out or benchmark task."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Which observed calls a prompt shows, and which become hidden tests."""
+"""Choose which observed calls become examples of the prompt, and which become hidden tests."""
 
 import math
 from collections import Counter
@@ -9,7 +9,7 @@ from typing import Final
 from mens_pipeline.language.interpreter.values import Value, Variant
 
 Goal = tuple[str, object]
-"""What a hidden test is good for: a branch reached, a mutant or another simple function refused, a result shown, or as
+"""What a hidden test covers: a branch reached, a mutant or another simple function refused, a result shown, or as
 many steps taken, to a power of two."""
 
 FEWEST_TESTS: Final = 5
@@ -72,7 +72,7 @@ def _oddity(value: Value) -> int:
 
 
 def rivals(arguments: Sequence[Value]) -> dict[str, Value]:
-    """What simple other functions give: each argument handed back, the maximum, the sum, the length and the like.
+    """Compute the results of simple rival functions: the maximum, the sum, the length, each argument as it is.
 
     Args:
         arguments: Those of one call.
@@ -103,7 +103,7 @@ def rivals(arguments: Sequence[Value]) -> dict[str, Value]:
 
 
 def goals_of(calls: Iterable[SeenCall]) -> set[Goal]:
-    """What calls are good for together.
+    """Unite what several calls cover.
 
     Args:
         calls: The calls.
