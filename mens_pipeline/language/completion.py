@@ -69,8 +69,9 @@ def complete(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False, ma
     state = grown.append(text)
     written = piece = ""
     while state is Viability.OPEN and len(written) <= max_length:
-        # Something always fits: what is open has a continuation, and every token is tried.
-        piece = next(piece for piece in _pieces(grown, piece.strip()) if grown.would_be(piece) is not Viability.DEAD)
+        fitting = (piece for piece in _pieces(grown, piece.strip()) if grown.would_be(piece) is not Viability.DEAD)
+        # Every token is tried; were none to fit, blanks beyond the limit would end the search, not the process.
+        piece = next(fitting, " " * (max_length + 1))
         written += piece
         state = grown.append(piece)
     return written if state is Viability.COMPLETE and len(written) <= max_length else None
