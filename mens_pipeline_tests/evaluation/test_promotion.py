@@ -327,7 +327,7 @@ def test_a_signed_record_takes_the_place_of_a_passingverdict_of(run: Path, store
         ({"receipt_sha256": "d" * 64}, "The override is for another verdict"),
     ],
 )
-def test_a_signed_record_holds_for_one_adapter_and_oneverdict_of(
+def test_a_signed_record_holds_for_one_adapter_and_one_verdict(
     run: Path, store: ArtifactStore, change: dict[str, str], message: str
 ) -> None:
     """Another one's record opens nothing."""
