@@ -309,7 +309,7 @@ def test_a_rollback_without_a_champion_is_refused(store: ArtifactStore) -> None:
         roll_back(store, now=NOW, reason="")
 
 
-def test_a_signed_record_takes_the_place_of_a_passingverdict_of(run: Path, store: ArtifactStore) -> None:
+def test_a_signed_record_takes_the_place_of_a_passing_verdict(run: Path, store: ArtifactStore) -> None:
     """It stays beside the adapter, and in the history with its reason."""
     gate = verdict_of(run, store, num_good=20)
     promotion = promote(gate, run, store, PRESENT, now=NOW, override=_override(run, gate))
@@ -338,7 +338,7 @@ def test_a_signed_record_holds_for_one_adapter_and_one_verdict(
         promote(gate, run, store, PRESENT, now=NOW, override=record)
 
 
-def test_a_signed_record_does_not_mend_a_foreignverdict_of(run: Path, store: ArtifactStore) -> None:
+def test_a_signed_record_does_not_mend_a_foreign_verdict(run: Path, store: ArtifactStore) -> None:
     """It takes the place of a passing gate and of nothing else."""
     gate = verdict_of(run, store, num_good=20)
     record = _override(run, gate)
