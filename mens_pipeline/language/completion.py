@@ -18,7 +18,6 @@ from mens_pipeline.language.viability import (
     goes_on,
     kept,
     longer_tokens,
-    stream_of,
 )
 
 _TEXT_OF: Final[dict[str, str]] = {
@@ -107,7 +106,7 @@ def _asked(tokens: list[Token], mode: Mode) -> str | None:
     """The token that the parser asks for behind these, if it is one."""
     demand = _Demand("EOF")
     demand.last = None
-    parser = Probe(stream_of(tokens), mode)
+    parser = Probe(tokens, mode)
     parser.kinds = [*parser.kinds[: len(tokens)], *[demand] * SENTINELS]  # type: ignore[list-item]
     with contextlib.suppress(ParseError):
         while parser.skip_newlines() != "EOF":

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Final, SupportsIndex
 
+from mens_pipeline.language.ast.statements import Statement
 from mens_pipeline.language.decorator_keys import KEYED_DECORATORS
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.front_end import DEEP_STACK
@@ -69,7 +70,30 @@ class _Watched(list[Any]):
 
 
 class Probe(ModuleParser):
-    """A parser that writes no messages: they would look at tokens that decided nothing."""
+    """A parser that writes no messages, which would look at tokens that decided nothing, and knows its open blocks."""
+
+    def __init__(self, tokens: list[Token], mode: Mode) -> None:
+        """Begin before the first token.
+
+        Args:
+            tokens: What is read.
+            mode: How it is read.
+        """
+        super().__init__(stream_of(tokens), mode)
+        self.open_blocks: list[list[int]] = []
+        """The tokens that the statements of each block begin with, outermost block first."""
+
+    def block(self) -> tuple[Statement, ...]:
+        """`'{' Block` (G30)."""
+        self.open_blocks.append([])
+        statements = super().block()
+        self.open_blocks.pop()
+        return statements
+
+    def statement_of_block(self) -> Statement:
+        """`Stmt` directly in a block (G30)."""
+        self.open_blocks[-1].append(self.pos)
+        return super().statement_of_block()
 
     def found(self) -> str:
         """Say nothing of the next token."""
@@ -82,8 +106,8 @@ class Probe(ModuleParser):
 class ViableText:
     """A text that grows piece by piece, and of which it is known after each whether it can become a program.
 
-    The cost of a piece does not grow with the text, but with the declaration that it stands in (in a script, with the
-    statement): what is complete before that is not read again.
+    The cost of a piece does not grow with the text: declarations before the last one are not read again, nor are, in a
+    block that is open, the statements between the first and the last ones.
     """
 
     def __init__(self, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> None:
@@ -98,7 +122,8 @@ class ViableText:
         self._is_strict = is_strict
         self._text = ""
         self._is_settled = False
-        self.viability = self._look(self._text)[0]
+        self._last_look: tuple[str, tuple[Viability, list[slice]]] | None = None
+        self.viability = self._look("")[0]
 
     @property
     def has_tokens(self) -> bool:
@@ -116,7 +141,7 @@ class ViableText:
         Args:
             piece: Any text.
         """
-        return self._look(self._text + piece)[0]
+        return self._look(piece)[0]
 
     def append(self, piece: str) -> Viability:
         """Take a piece in.
@@ -127,33 +152,44 @@ class ViableText:
         Returns:
             What the text is now.
         """
-        text = self._text + piece
-        self.viability, settled = self._look(text)
-        self._is_settled = self._is_settled or settled > 0
-        self._text = text[settled:]
+        looked_at = self._last_look
+        self.viability, settled = looked_at[1] if looked_at and looked_at[0] == piece else self._look(piece)
+        self._last_look = None
+        self._text += piece
+        for part in reversed(settled):
+            self._is_settled = self._is_settled or part.start == 0
+            self._text = self._text[: part.start] + self._text[part.stop :]
         return self.viability
 
-    def _look(self, text: str) -> tuple[Viability, int]:
-        """The viability of what is not settled yet, and how many of its characters are."""
-        pieces = tokenize(text)
+    def _look(self, piece: str) -> tuple[Viability, list[slice]]:
+        """What the text would be with a piece, and which parts of what is not settled yet would be."""
+        pieces = tokenize(self._text + piece)
         tokens = kept(pieces)
         if self._is_strict and any(piece.kind.startswith("DROPPED") for piece in pieces[:-1]):
             # An exclamation mark or a lone carriage return is dropped unless it goes on, and it can only at the end.
-            return Viability.DEAD, 0
+            return Viability.DEAD, []
         is_sound = not (self._is_strict and pieces and pieces[-1].kind.startswith("DROPPED"))
         with DEEP_STACK.parse():
             try:
-                return self._judge(pieces, tokens, is_sound=is_sound)
+                found = self._judge(pieces, tokens, is_sound=is_sound)
             except RecursionError:
                 DEEP_STACK.deepen()
-                return self._judge(pieces, tokens, is_sound=is_sound)
+                found = self._judge(pieces, tokens, is_sound=is_sound)
+        self._last_look = (piece, found)
+        return found
 
-    def _judge(self, pieces: tuple[Piece, ...], tokens: list[Token], *, is_sound: bool) -> tuple[Viability, int]:
-        ending, first = self._parse(tokens)
-        settled = _start_of(pieces, first) if first else 0
+    def _judge(
+        self, pieces: tuple[Piece, ...], tokens: list[Token], *, is_sound: bool
+    ) -> tuple[Viability, list[slice]]:
+        ending, settled = self._parse(tokens)
         if ending is _Parse.ACCEPTED and is_sound:
-            return Viability.COMPLETE, settled
-        return (Viability.OPEN if self._is_open(pieces, tokens, ending) else Viability.DEAD), settled
+            viability = Viability.COMPLETE
+        else:
+            viability = Viability.OPEN if self._is_open(pieces, tokens, ending) else Viability.DEAD
+        if not settled or viability is Viability.DEAD:
+            return viability, []
+        starts = [piece.start for piece in pieces if piece.kind not in TRIVIA]
+        return viability, [slice(starts[part.start] if part.start else 0, starts[part.stop]) for part in settled]
 
     def _is_open(self, pieces: tuple[Piece, ...], tokens: list[Token], ending: _Parse) -> bool:
         """Whether any continuation of a text that is no program is one."""
@@ -180,9 +216,9 @@ class ViableText:
             return ending is not _Parse.FAILED
         return depth < _LOOKAHEAD and any(self._leads_on([*tokens, token], None, depth + 1) for token in NEXT)
 
-    def _parse(self, tokens: list[Token]) -> tuple[_Parse, int]:
-        """How the parse ends, and the index of the token that begins what is not settled."""
-        parser = Probe(stream_of(tokens), self.mode)
+    def _parse(self, tokens: list[Token]) -> tuple[_Parse, list[slice]]:
+        """How the parse ends, and which tokens are settled."""
+        parser = Probe(tokens, self.mode)
         starts = []
         try:
             while parser.skip_newlines() != "EOF":
@@ -192,13 +228,12 @@ class ViableText:
             ending = self._ending(tokens, starts, error)
         else:
             ending = _Parse.ACCEPTED
-        settled = [start for start in starts if start + _LOOKAHEAD < len(tokens)]
-        return ending, settled[-1] if settled else 0
+        return ending, list(_settled(tokens, starts, parser.open_blocks))
 
     def _ending(self, tokens: list[Token], starts: list[int], error: ParseError) -> _Parse:
         if error.finding.code is Code.UNCLOSED_DELIMITER or error.finding.token >= len(tokens):
             return _Parse.AT_END
-        parser = Probe(stream_of(tokens), self.mode)
+        parser = Probe(tokens, self.mode)
         # What was read before may have ended here because of how far it could look ahead.
         parser.pos = starts[max(0, len(starts) - 2)]
         watched = [_Watched(column) for column in (parser.kinds, parser.texts)]
@@ -244,9 +279,32 @@ def kept(pieces: tuple[Piece, ...]) -> list[Token]:
     return [(piece.kind, piece.text) for piece in pieces if piece.kind not in TRIVIA]  # type: ignore[misc]
 
 
-def _start_of(pieces: tuple[Piece, ...], token: int) -> int:
-    """The offset of a token that the parser sees."""
-    return [piece.start for piece in pieces if piece.kind not in TRIVIA][token]
+def _settled(tokens: list[Token], items: list[int], blocks: list[list[int]]) -> Iterator[slice]:
+    """The tokens without which what follows is read just the same.
+
+    Of a block the first statement stays, by which a block is told from an object (G37). What is left out stands behind
+    a line end, and that behind a statement that ends there: an `if` without `else` goes on in the next line (N8).
+
+    Args:
+        tokens: What was read.
+        items: The tokens that declarations begin with, or statements of a script.
+        blocks: Those that statements begin with, of each open block.
+    """
+    certain = len(tokens) - _LOOKAHEAD
+    if first := max((start for start in items if start < certain), default=0):
+        yield slice(0, first)
+    for starts in blocks:
+        inner = [start for start in starts[1:] if start > first and tokens[start - 1][0] == "NL"]
+        ended = [start for start in inner if _ends_line(tokens, start)]
+        last = max((start for start in inner if start < certain), default=0)
+        if ended and ended[0] < last:
+            yield slice(ended[0], last)
+
+
+def _ends_line(tokens: list[Token], start: int) -> bool:
+    """Whether the statement before a token ends with its line, whatever follows."""
+    before = next(kind for kind, _ in reversed(tokens[:start]) if kind != "NL")
+    return before != "}"
 
 
 def stream_of(tokens: list[Token]) -> TokenStream:

@@ -42,10 +42,14 @@ class StatementParser(BraceParser):
         while self.skip_newlines() != "}":
             if self.pos >= self.last:
                 self.expect_closer("}", opener, "the block")
-            statements.append(self.statement())
+            statements.append(self.statement_of_block())
         self.pos += 1
         self.depth = depth
         return tuple(statements)
+
+    def statement_of_block(self) -> Statement:
+        """`Stmt` directly in a block (G30)."""
+        return self.statement()
 
     def statement(self) -> Statement:
         """`Stmt` (G30)."""
