@@ -2,13 +2,15 @@
 
 The most likely token is tried; if the text with it is dead, the next one. So the result is that of a mask over the
 whole vocabulary, while hardly more than one token is ever looked at. Towards the limit a token also has to leave room
-for what closes the program, so that every answer ends as one.
+for what closes the program, so that every answer ends as one; and no token ends the third statement in a row that is
+the same, since small models repeat themselves until they are cut.
 """
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from mens_pipeline.evaluation.sampling import Sampler
-from mens_pipeline.language import Mode
+from mens_pipeline.language import Mode, tokenize
 from mens_pipeline.language.completion import complete
 from mens_pipeline.language.viability import Viability, ViableText, has_tokens
 
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
     import torch
 
 _CLOSING: Final = 96
-"""Tokens before the limit from where on each token has to leave room for the end of the program."""
+"""Tokens before the limit from where on tokens have to leave room for the end of the program."""
+_OPENED: Final = 40
+"""Tokens by which one token lengthens the way to the end at most; `workflow` does by 34, as it may begin a version."""
 _MOST_TRIES: Final = 256
 """Tokens that are tried at most; then the shortest way to the end of a program is taken."""
 _REPLACEMENT: Final = "\ufffd"
@@ -25,8 +29,61 @@ _LETTER: Final = "\u00e9"
 """Stands for any such character."""
 _SHORTEST: Final = "\nimport q"
 """A program behind blanks and comments, which declare nothing."""
+_CLOSED_BY: Final = {"(": ")", "[": "]", "{": "}"}
+_ENDS_ENTRY: Final = frozenset(",}\n")
+_MOST_ALIKE: Final = 2
+"""Times that a statement, a field or an entry of another block may stand in a row."""
+_MOST_ELEMENTS: Final = 8
+_LONGEST_TURN: Final = 3
+"""Entries that are repeated in turn."""
 _FENCE: Final = "```"
 """What stands between two of them would be taken for the program."""
+
+
+def repeats_itself(text: str) -> bool:
+    """Whether a text ends with a statement, field or other entry that has stood there too often in a row.
+
+    Three times, alone or with up to two others in turn; what stands in parentheses and brackets nine times, since lists
+    of equal elements are common, and one-token entries never.
+
+    Args:
+        text: A program, or what is to become one.
+
+    Source:
+        Repetition in generated code is structural: RPG, ACL 2025.
+    """
+    blocks: list[tuple[str, list[tuple[str, ...]]]] = [("{", [])]
+    entry: list[str] = []
+    begun: list[list[str]] = []
+    ended = ""
+    for token in tokenize(text):
+        if token.is_trivia:
+            continue
+        word, ended = token.text, ""
+        if word in _CLOSED_BY:
+            begun.append([*entry, word])
+            blocks.append((word, []))
+            entry = []
+        elif len(blocks) > 1 and word == _CLOSED_BY[blocks[-1][0]]:
+            opener, entries = blocks.pop()
+            entry = [*begun.pop(), *chain.from_iterable(entries), *entry, word]
+            ended = opener if opener == "{" else ""
+        elif (token.kind == "NL" and blocks[-1][0] == "{") or word == ",":
+            ended = blocks[-1][0]
+        elif token.kind != "NL":
+            entry.append(word)
+        if ended and entry and (word != "}" or blocks[-1][0] == "{"):
+            blocks[-1][1].append(tuple(entry))
+            entry = []
+    most, entries = (_MOST_ALIKE if blocks[-1][0] == "{" else _MOST_ELEMENTS), blocks[-1][1]
+    return bool(ended) and any(_ends_alike(entries, period, most + 1) for period in range(1, _LONGEST_TURN + 1))
+
+
+def _ends_alike(entries: list[tuple[str, ...]], period: int, times: int) -> bool:
+    """Whether the last entries are the same ones `times` times over, none of them of one token."""
+    last = entries[-period * times :]
+    turn = last[:period]
+    return len(last) == period * times and last == turn * times and all(len(entry) > 1 for entry in turn)
 
 
 class Constraint:
@@ -45,7 +102,9 @@ class Constraint:
         self._stop = stop
         self._mode = mode
         self._left = max_new_tokens
-        self._tokens: list[int] = []
+        self._room_from = _CLOSING
+        self._window: list[int] = []
+        self._read = ""
         self._text = ""
         self._viable = ViableText(mode, is_strict=True)
         self._closing: list[int] | None = None
@@ -71,7 +130,7 @@ class Constraint:
                 return token
             refused.append(token)
         self.is_forced = True
-        self._closing = self._closing_of(self._text)
+        self._closing = self._closing_of(self._viable.unsettled)
         return self._forced()
 
     def _forced(self) -> int:
@@ -84,18 +143,25 @@ class Constraint:
         if token in self._stop:
             return self._is_whole and self._is_program()
         text = self._decoded(token)
-        piece = text.removeprefix(self._text)
-        if not text.startswith(self._text) or not piece or _FENCE in text:
+        piece = text.removeprefix(self._read)
+        if not text.startswith(self._read) or not piece or _FENCE in self._text[1 - len(_FENCE) :] + piece:
             return False
         # The bytes of half a character give one replacement, bytes that are no character give more.
         piece = piece.removesuffix(_REPLACEMENT) + (_LETTER if piece.endswith(_REPLACEMENT) else "")
         if _REPLACEMENT in piece or self._viable.would_be(piece) is Viability.DEAD:
             return False
-        if self._left > _CLOSING:
-            return True
-        closing = self._closing_of(self._text + piece)
+        if not _ENDS_ENTRY.isdisjoint(piece) and repeats_itself(self._text + piece):
+            return False
+        return self._left > self._room_from or self._leaves_room(piece)
+
+    def _leaves_room(self, piece: str) -> bool:
+        """Whether the program can be ended behind a piece; until when that is certain of what may follow as well."""
+        closing = self._closing_of(self._viable.unsettled + piece)
         # The token itself and the one that ends the answer need room as well.
-        return closing is not None and len(closing) + 2 <= self._left
+        if closing is None or len(closing) + 2 > self._left:
+            return False
+        self._room_from = (len(closing) + 2 + _OPENED * self._left) // (_OPENED + 1)
+        return True
 
     def _is_program(self) -> bool:
         return self._viable.viability is Viability.COMPLETE and self._viable.has_tokens
@@ -107,17 +173,27 @@ class Constraint:
         text = self._decoded(token)
         self._is_whole = not text.endswith(_REPLACEMENT)
         text = text.rstrip(_REPLACEMENT)
-        self._tokens.append(token)
-        self._viable.append(text.removeprefix(self._text))
-        self._text = text
+        piece = text.removeprefix(self._read)
+        self._viable.append(piece)
+        self._text += piece
+        self._window, self._read = [*self._window, token], text
+        if self._is_whole and _REPLACEMENT not in (alone := self._decode([token])):
+            # The token before goes with the next one, as decoders may ask.
+            self._window, self._read = [token], alone
 
     def _decoded(self, token: int) -> str:
-        text: str = self._tokenizer.decode([*self._tokens, token], skip_special_tokens=True)
+        """The text of the newest tokens, behind which a further one stands."""
+        return self._decode([*self._window, token])
+
+    def _decode(self, tokens: list[int]) -> str:
+        text: str = self._tokenizer.decode(tokens, skip_special_tokens=True)
         return text
 
     def _closing_of(self, text: str) -> list[int] | None:
-        """The tokens that make a program of a text; None where none are found."""
+        """The tokens that make a program of what is not settled; None where none are found."""
         rest = complete(text, self._mode, is_strict=True)
-        if rest == "" and not has_tokens(text):
-            rest = _SHORTEST
-        return None if rest is None else list(self._tokenizer.encode(rest, add_special_tokens=False))
+        if rest is None:
+            return None
+        if not (self._viable.has_tokens or has_tokens(text + rest)):
+            rest += _SHORTEST
+        return list(self._tokenizer.encode(rest, add_special_tokens=False))
