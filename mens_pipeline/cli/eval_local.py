@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -15,6 +14,7 @@ from mens_pipeline.cli.eval_summary import summary_of, trial_summary_of
 from mens_pipeline.cli.progress import show_answers
 from mens_pipeline.cli.terminal import INTERRUPTED, say, tell
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.training.devices import DeviceChoice
 
 if TYPE_CHECKING:
@@ -25,13 +25,6 @@ if TYPE_CHECKING:
     from mens_pipeline.evaluation.prepare import Conditions, PreparedGeneration
 
 _GRACE_SECONDS: Final = 20.0
-
-
-class Freedom(StrEnum):
-    """How freely a model writes its answers."""
-
-    FREE = "free"
-    CONSTRAINED = "constrained"
 
 
 def eval_local(  # noqa: PLR0913 - one parameter an option
@@ -52,7 +45,10 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     max_tokens: Annotated[int | None, typer.Option(help="Tokens of an answer at most.")] = None,
     seed_base: Annotated[int | None, typer.Option(help="Start of sampling.")] = None,
     decoding: Annotated[
-        Freedom | None, typer.Option(help="constrained: only what can still become a program is written.")
+        Syntax | None,
+        typer.Option(
+            help="constrained: only what can still become a program is written; fallback: where an answer is none."
+        ),
     ] = None,
     trial: Annotated[
         bool, typer.Option("--trial", help="The adapter alone, on the benchmark alone: figures that no verdict uses.")
@@ -93,7 +89,7 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
         temperature=temperature,
         max_new_tokens=max_tokens,
         seed=seed_base,
-        is_constrained=None if decoding is None else decoding is Freedom.CONSTRAINED,
+        syntax=decoding,
     )
     conditions = Conditions(config.decoding, chosen, settings.cache_root / f"{chosen.kind}.lock")
     store, fits = ArtifactStore(settings.store_root.resolve()), answer_fits(manifest, config.decoding)
@@ -199,7 +195,7 @@ def _put_into(run_dir: Path, evaluation: "Artifact") -> None:
     remember(run_dir, evaluation)
 
 
-def _config(**changes: float | None) -> "EvaluationConfig":
+def _config(**changes: float | Syntax | None) -> "EvaluationConfig":
     from pydantic import ValidationError  # noqa: PLC0415 - only a real run needs these
 
     from mens_pipeline.corpus.mistakes import mistakes_in  # noqa: PLC0415 - likewise

@@ -1,4 +1,4 @@
-"""The last lines of `mens eval-local`: base, base with examples, and adapter beside one another."""
+"""The last lines of `mens eval-local`: base, base with examples, adapter, and adapter with the fallback."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from mens_pipeline.evaluation.scores import Scores
     from mens_pipeline.evaluation.statistics import Rate
 
-_COLUMNS: Final = ("base", "few-shot", "adapter")
+_COLUMNS: Final = ("base", "few-shot", "adapter", "fallback")
 
 
 def summary_of(results: "EvalResults", page: Path) -> str:
@@ -19,14 +19,15 @@ def summary_of(results: "EvalResults", page: Path) -> str:
         results: All figures.
         page: The report, for the rest.
     """
-    few_shot = results.few_shot.scores.suites if results.few_shot is not None else {}
-    rows: list[tuple[str, ...]] = [("suite", "figure", *_COLUMNS)]
+    others = {"few-shot": results.few_shot, "fallback": results.fallback}
+    asked = {name: other.scores.suites for name, other in others.items() if other is not None}
+    models = {"base": results.base.suites, **asked, "adapter": results.adapter.suites}
+    columns = [name for name in _COLUMNS if name in models]
+    rows: list[tuple[str, ...]] = [("suite", "figure", *columns)]
     for suite, adapter in results.adapter.suites.items():
-        rows += _rows(suite, [results.base.suites[suite], few_shot.get(suite), adapter])
+        rows += _rows(suite, [models[name].get(suite) for name in columns], adapter)
     for suite, adapter in results.families.items():
-        rows += _rows(suite, [None, None, adapter])
-    if results.few_shot is None:
-        rows = [(*row[:3], row[4]) for row in rows]
+        rows += _rows(suite, [adapter if name == "adapter" else None for name in columns], adapter)
     coverage = results.adapter.overall.coverage
     found = f"{len(coverage.present)}/{len(coverage.present) + len(coverage.missing)}"
     return "\n".join([*_table(rows), f"constructs in accepted answers: {found}", f"report {page}"])
@@ -39,14 +40,12 @@ def trial_summary_of(scores: "Scores", answers: Path) -> str:
         scores: Its figures.
         answers: Where its answers stand.
     """
-    rows = [("suite", "figure", "adapter"), *_rows("benchmark", [scores])]
+    rows = [("suite", "figure", "adapter"), *_rows("benchmark", [scores], scores)]
     return "\n".join([*_table(rows), f"answers {answers}", "a trial: no verdict rests on it"])
 
 
-def _rows(suite: str, models: "Sequence[Scores | None]") -> Iterator[tuple[str, ...]]:
+def _rows(suite: str, models: "Sequence[Scores | None]", adapter: "Scores") -> Iterator[tuple[str, ...]]:
     """What is shown of a suite; hidden tests where there are any."""
-    adapter = models[-1]
-    assert adapter is not None, "the adapter is always asked"  # noqa: S101 - our own impossibility
     figures: dict[str, list[Rate | None]] = {
         "parse rate": [model.parse_rate if model is not None else None for model in models]
     }

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from mens_pipeline.language import tokenize
+from mens_pipeline.language import Mode, analyze, tokenize
 
 _FENCE: Final = re.compile(
     r"^[ \t]*(?P<fence>(?P<mark>[`~])(?P=mark){2,})[^`\n]*\n"
@@ -34,6 +34,17 @@ def program_in(answer: str) -> str:
     """
     blocks = [match["program"] for match in _FENCE.finditer(answer)]
     return max(blocks, key=len) if blocks else answer
+
+
+def is_program(answer: str, mode: Mode) -> bool:
+    """Whether the program of an answer is accepted by the front end, and declares something.
+
+    Args:
+        answer: What a model wrote.
+        mode: How it is read.
+    """
+    module = analyze(program_in(answer), mode).module
+    return module is not None and bool(module.declarations)
 
 
 def is_refusal(answer: str) -> bool:

@@ -3,7 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from mens_pipeline.evaluation.evaluate import (
     with_sound_tests,
 )
 from mens_pipeline.evaluation.few_shot import FewShot
-from mens_pipeline.evaluation.generation import ANSWERS, Answer
+from mens_pipeline.evaluation.generation import ANSWERS, Answer, as_served
 from mens_pipeline.evaluation.history import rival_of
 from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.prepare import KIND as GENERATIONS
@@ -47,6 +47,7 @@ from mens_pipeline.evaluation.results import (
     Progress,
     Subject,
 )
+from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.evaluation.scores import Scores, scores_of_model
 from mens_pipeline.evaluation.tasks import Suite, Task, benchmark_tasks, family_tasks, heldout_tasks, sample_with_tests
 from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
@@ -183,13 +184,17 @@ def prepare_generations(
     Raises:
         RefusedError: The run is not complete, or its base is not what it was trained on.
     """
+    has_fallback = conditions.decoding.syntax is Syntax.FALLBACK
+    free = conditions.decoding.model_copy(update={"syntax": Syntax.FREE}) if has_fallback else conditions.decoding
 
     def prepared(
         role: str, model: Model, folder: Path, tasks: Sequence[Task], system_prompt: str | None = None
     ) -> PreparedGeneration:
         run_dir = store.root / GENERATIONS / f".work-{work}-{role}"
+        # What is compared is compared free; a second try is what the adapter alone is asked for.
+        under = conditions if role == "adapter" else replace(conditions, decoding=free)
         return prepare_generation(
-            model, folder, tasks, conditions, run_dir, label=role.replace("_", " "), system_prompt=system_prompt
+            model, folder, tasks, under, run_dir, label=role.replace("_", " "), system_prompt=system_prompt
         )
 
     adapter = prepared("adapter", "adapter", run, exam.tasks)
@@ -312,7 +317,7 @@ def try_adapter(  # noqa: PLR0913 - what a trial is made from
         raise RefusedError(f"{benchmark.folder}: no reference answer fits the limit. Raise --max-tokens.")
     work = store.root / GENERATIONS / f".work-{time.time_ns()}-trial"
     prepared = prepare_generation("adapter", run, tasks, conditions, work)
-    judged = judge_all(tasks, _answers_of([generated(prepared, store, launch)[0]]))
+    judged = judge_all(tasks, as_served(_answers_of([generated(prepared, store, launch)[0]])))
     by_id = {task.id: task for task in tasks}
     answers = tuple(_judged_answer("adapter", by_id[judgement.task], judgement) for judgement in judged)
     return scores_of_model(tasks, judged).overall, answers, len(every) - len(tasks)
@@ -362,7 +367,7 @@ def write_documents(folder: Path, evaluation: Evaluation, bench: str) -> None:
 
 
 def judged_answers(evaluation: Evaluation) -> Iterator[JudgedAnswer]:
-    """Every judged answer with what was asked: of the base, of the base with examples, of the adapter.
+    """Every judged answer with what was asked: of the base, of the base with examples, of the adapter, free and not.
 
     Args:
         evaluation: What was judged.
@@ -372,6 +377,7 @@ def judged_answers(evaluation: Evaluation) -> Iterator[JudgedAnswer]:
         ("base", evaluation.base),
         ("few_shot", evaluation.few_shot),
         ("adapter", evaluation.adapter),
+        ("fallback", evaluation.fallback),
     )
     for model, judgements in models:
         for judgement in judgements:

@@ -12,6 +12,7 @@ from mens_pipeline.evaluation.results import (
     CategoryStats,
     ChampionComparison,
     EvalResults,
+    FallbackComparison,
     FewShotComparison,
     LocalReport,
     PassAtK,
@@ -19,6 +20,7 @@ from mens_pipeline.evaluation.results import (
     Subject,
     TaskResult,
 )
+from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.evaluation.scores import Scores, scores_of_model
 from mens_pipeline.evaluation.statistics import Paired, paired
 from mens_pipeline.evaluation.tasks import Suite, Task
@@ -46,7 +48,7 @@ class Answers:
 
     Attributes:
         base: The base model alone, to some of the tasks.
-        adapter: With the adapter that is judged.
+        adapter: With the adapter that is judged; second tries, constrained by the parser, come behind all others.
         champion: With the adapter that is in use, if there is one.
         few_shot: The base with examples in its prompt, to a sample of the tasks.
         families: With the adapter, to synthetic tasks.
@@ -68,6 +70,7 @@ class Evaluation:
         base: The judged answers of the base to some of the tasks, in their order.
         few_shot: Those of the base with examples in its prompt, to some of the tasks.
         adapter: Those of the adapter.
+        fallback: Its second tries, constrained by the parser.
         results: The figures.
     """
 
@@ -75,6 +78,7 @@ class Evaluation:
     base: tuple[Judgement, ...]
     few_shot: tuple[Judgement, ...]
     adapter: tuple[Judgement, ...]
+    fallback: tuple[Judgement, ...]
     results: EvalResults
 
 
@@ -103,7 +107,10 @@ def evaluate_answers(  # noqa: PLR0913 - all that the figures are made from
         few_shot: What the base was asked with examples in its prompt; None where it was not.
         families: The synthetic tasks that the adapter was asked.
     """
-    judged_base, judged_adapter = judge_all(tasks, answers.base), judge_all(tasks, answers.adapter)
+    has_fallback = decoding.syntax is Syntax.FALLBACK
+    second = [answer for answer in answers.adapter if has_fallback and answer.constrained]
+    first = [answer for answer in answers.adapter if not (has_fallback and answer.constrained)]
+    judged_base, judged_adapter, judged_second = (judge_all(tasks, some) for some in (answers.base, first, second))
     judged_few_shot, judged_families = judge_all(tasks, answers.few_shot), judge_all(families, answers.families)
     of_base = {answer.task for answer in answers.base}
     base_tasks = [task for task in tasks if task.id in of_base]
@@ -131,10 +138,11 @@ def evaluate_answers(  # noqa: PLR0913 - all that the figures are made from
         **_differences(base_tasks, judged_base, [judged for judged in judged_adapter if judged.task in of_base]),
         champion=_champion(tasks, answers.champion, judged_adapter) if answers.champion else None,
         few_shot=_few_shot(few_shot, judged_few_shot, judged_adapter) if few_shot is not None else None,
+        fallback=_fallback(tasks, judged_adapter, judged_second, second) if has_fallback else None,
         families=scores_of_model(families, judged_families).suites,
     )
     asked, of_adapter = (*tasks, *families), (*judged_adapter, *judged_families)
-    return Evaluation(asked, judged_base, judged_few_shot, of_adapter, results)
+    return Evaluation(asked, judged_base, judged_few_shot, of_adapter, judged_second, results)
 
 
 def _champion(tasks: Sequence[Task], champion: ChampionAnswers, adapter: Iterable[Judgement]) -> ChampionComparison:
@@ -153,6 +161,20 @@ def _few_shot(asked: FewShot, judged: Sequence[Judgement], adapter: Iterable[Jud
         prompt=asked.prompt,
         scores=scores_of_model(asked.tasks, judged),
         **_differences(asked.tasks, judged, [judgement for judgement in adapter if judgement.task in names]),
+    )
+
+
+def _fallback(
+    tasks: Sequence[Task], free: Sequence[Judgement], second: Sequence[Judgement], answers: Sequence[Answer]
+) -> FallbackComparison:
+    """What the adapter writes when its second tries stand in the place of the first ones."""
+    by_place = {(judgement.task, judgement.sample): judgement for judgement in second}
+    served = [by_place.get((judgement.task, judgement.sample), judgement) for judgement in free]
+    return FallbackComparison(
+        scores=scores_of_model(tasks, served),
+        num_constrained=len(answers),
+        num_forced=sum(answer.forced for answer in answers),
+        **_differences(tasks, free, served),
     )
 
 

@@ -204,6 +204,19 @@ def _parse_rate(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     return GateStatus.FAILED if is_lost else GateStatus.UNDECIDED, rate.value, required, short
 
 
+def _fallback_parse_rate(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+    fallback, required = _results(inputs).fallback, thresholds.min_fallback_parse_rate
+    if not required:
+        return True, None, required, "parse rate with the fallback: nothing required"
+    if fallback is None:
+        raise _UnreadableError("answers have no fallback; set syntax: fallback in config/evaluation.yaml")
+    rate = fallback.scores.overall.parse_rate
+    if rate.value is None:
+        raise _UnreadableError("parse rate with the fallback: nothing was measured")
+    message = f"parse rate with the fallback {rate.short}, required {100 * required:.1f} %"
+    return rate.value >= required, rate.value, required, f"{message}; {fallback.num_constrained} written once more"
+
+
 def _exam_size(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     scores = _results(inputs).adapter.suites.get(Suite.HELDOUT)
     num_tasks = scores.num_tasks if scores is not None else 0
@@ -383,6 +396,7 @@ def _throughput(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
 
 _GATES: Final[dict[GateName, tuple[str, Callable[[GateInputs, Thresholds], _Measured]]]] = {
     GateName.PARSE_RATE: (RESULTS, _parse_rate),
+    GateName.FALLBACK_PARSE_RATE: (RESULTS, _fallback_parse_rate),
     GateName.EXAM_SIZE: (RESULTS, _exam_size),
     GateName.COVERAGE: (RESULTS, _coverage),
     GateName.BENCHMARK: (RESULTS, _benchmark),

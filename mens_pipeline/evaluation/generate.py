@@ -1,24 +1,26 @@
 """From a generation job to `answers.jsonl`. For a generation process alone."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from transformers import AutoTokenizer
 
 from mens_pipeline.corpus.jsonl import write_jsonl
+from mens_pipeline.evaluation.answer_code import is_program
 from mens_pipeline.evaluation.constraint import Constraint
 from mens_pipeline.evaluation.decode import Row, Vocabulary, decode
 from mens_pipeline.evaluation.generation import ANSWERS, PROGRESS, Answer, GenerationJob, Request
 from mens_pipeline.evaluation.model import load_judged
 from mens_pipeline.evaluation.packed_linear import pack_linear
+from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.training.chat import IM_END, encode_prompt
 from mens_pipeline.training.telemetry_log import TelemetryLog
 
 
 def generate(job: GenerationJob, listen: Callable[[dict[str, Any]], None]) -> None:
-    """Answer every request of a job, and write the answers in the order of the requests.
+    """Answer every request of a job, and write the answers in the order of the requests; a second try comes behind all.
 
     Args:
         job: Which model, which requests.
@@ -34,35 +36,45 @@ def generate(job: GenerationJob, listen: Callable[[dict[str, Any]], None]) -> No
     pack_linear(model)
     vocabulary, decoding = vocabulary_of(tokenizer, model), job.decoding
 
-    def constraint(request: Request) -> Constraint | None:
-        if not decoding.is_constrained:
-            return None
-        return Constraint(tokenizer, vocabulary.stop, request.mode, decoding.max_new_tokens)
+    def rows_of(requests: Iterable[tuple[Request, int]], *, is_constrained: bool) -> list[Row]:
+        return [
+            Row(
+                request.task,
+                sample,
+                encode_prompt(tokenizer, job.system_prompt, request.prompt),
+                constraint=Constraint(tokenizer, vocabulary.stop, request.mode, decoding.max_new_tokens)
+                if is_constrained
+                else None,
+            )
+            for request, sample in requests
+        ]
 
-    rows = [
-        Row(
-            request.task,
-            sample,
-            encode_prompt(tokenizer, job.system_prompt, request.prompt),
-            constraint=constraint(request),
-        )
-        for request in job.requests
-        for sample in range(job.decoding.num_samples)
-    ]
-    log = TelemetryLog(job.run_dir / PROGRESS, listen)
-    report = _Report(len(rows), log)
-    decode(model, rows, vocabulary, decoding, report.done)
-    answers = (
-        Answer(
+    def answer_of(row: Row) -> Answer:
+        return Answer(
             task=row.name,
             sample=row.sample,
             text=tokenizer.decode(row.tokens[:-1] if row.stopped else row.tokens, skip_special_tokens=True),
             num_tokens=len(row.tokens),
             stopped=row.stopped,
+            constrained=row.constraint is not None,
             forced=row.constraint is not None and row.constraint.is_forced,
         )
-        for row in rows
-    )
+
+    report = _Report(TelemetryLog(job.run_dir / PROGRESS, listen))
+
+    def answers_to(requests: list[tuple[Request, int]], *, is_constrained: bool) -> list[Answer]:
+        rows = rows_of(requests, is_constrained=is_constrained)
+        report.num_rows += len(rows)
+        decode(model, rows, vocabulary, decoding, report.done)
+        return list(map(answer_of, rows))
+
+    every = [(request, sample) for request in job.requests for sample in range(decoding.num_samples)]
+    answers = answers_to(every, is_constrained=decoding.syntax is Syntax.CONSTRAINED)
+    if decoding.syntax is Syntax.FALLBACK:
+        pairs = zip(every, answers, strict=True)
+        answers += answers_to(
+            [of for of, answer in pairs if not is_program(answer.text, of[0].mode)], is_constrained=True
+        )
     write_jsonl(job.run_dir / ANSWERS, answers)
 
 
@@ -82,9 +94,9 @@ def vocabulary_of(tokenizer: Any, model: Any) -> Vocabulary:
 class _Report:
     """Counts answers, and says so."""
 
-    def __init__(self, num_rows: int, log: TelemetryLog) -> None:
+    def __init__(self, log: TelemetryLog) -> None:
+        self.num_rows = 0
         self._log = log
-        self._num_rows = num_rows
         self._num_done = 0
         self._num_tokens = 0
         self._begin = time.monotonic()
@@ -94,7 +106,7 @@ class _Report:
         self._num_tokens += len(row.tokens)
         payload = {
             "num_done": self._num_done,
-            "num_answers": self._num_rows,
+            "num_answers": self.num_rows,
             "num_tokens": self._num_tokens,
             "seconds": time.monotonic() - self._begin,
         }

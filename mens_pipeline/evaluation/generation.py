@@ -1,10 +1,12 @@
 """What a model is asked, how it answers, and what it answered."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.language import Mode
 
 MODULE: Final = "mens_pipeline.evaluation.child"
@@ -27,9 +29,7 @@ class Decoding(BaseModel):
     temperature: float = Field(default=0.0, ge=0, le=2, description="0: always the most likely token.")
     top_p: float = Field(default=0.95, gt=0, le=1, description="Share of probability that is sampled from.")
     seed: int = Field(default=1337, ge=0, description="Start of sampling.")
-    is_constrained: bool = Field(
-        default=False, description="Whether only tokens are written after which the answer can still become a program."
-    )
+    syntax: Syntax = Field(default=Syntax.FREE, description="Whether the parser steers what is written.")
     batch_tokens: int = Field(default=12_288, ge=256, description="Positions held at once; does not change answers.")
 
     @model_validator(mode="after")
@@ -44,6 +44,7 @@ class Decoding(BaseModel):
 class EvaluationConfig(Decoding):
     """`config/evaluation.yaml`: how models answer, and what is asked beside the exam."""
 
+    syntax: Syntax = Field(default=Syntax.FALLBACK, description="Of the adapter; all others answer freely.")
     base_tasks: int | None = Field(
         default=48, ge=1, description="Tasks that the base is asked, all with hidden tests among them; null: all."
     )
@@ -80,7 +81,17 @@ class Answer(BaseModel):
     text: str
     num_tokens: int = Field(ge=0, description="Tokens written, the end of the turn included.")
     stopped: bool = Field(description="Whether the model ended its turn, rather than running into the limit.")
+    constrained: bool = Field(default=False, description="Whether the parser steered what was written.")
     forced: bool = Field(default=False, description="Whether it was ended by the shortest way to a program.")
+
+
+def as_served(answers: Iterable[Answer]) -> tuple[Answer, ...]:
+    """The answers with second tries in the place of the first ones.
+
+    Args:
+        answers: Of one model; second tries come behind all others.
+    """
+    return tuple({(answer.task, answer.sample): answer for answer in answers}.values())
 
 
 class JudgedModel(BaseModel):

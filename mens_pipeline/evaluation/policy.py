@@ -14,6 +14,7 @@ class GateName(StrEnum):
     """The gates, in the order of the receipt."""
 
     PARSE_RATE = "parse_rate"
+    FALLBACK_PARSE_RATE = "fallback_parse_rate"
     EXAM_SIZE = "exam_size"
     COVERAGE = "coverage"
     BENCHMARK = "benchmark"
@@ -49,6 +50,11 @@ class Thresholds(_Strict):
     min_heldout_files: int = Field(ge=2, description="Source files that those must come from.")
     min_parse_rate: float = Field(
         ge=0, le=1, description="Share of its answers to held-out requests that the front end must accept."
+    )
+    min_fallback_parse_rate: float = Field(
+        ge=0,
+        le=1,
+        description="The same share of what is served, over all requests: constrained where no program came; 0: none.",
     )
     parse_rate_floor: float = Field(
         ge=0, le=1, description="Below this the true rate must not be, with `confidence`; `min_parse_rate` at most."

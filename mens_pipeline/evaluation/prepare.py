@@ -12,6 +12,7 @@ import mens_pipeline.training
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of, key_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.generation import ANSWERS, Decoding, GenerationJob, JudgedModel, Request
+from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.language.fingerprint import GRAMMAR_FILES, rules_fingerprint
 from mens_pipeline.training.base_model import recorded_base
@@ -140,7 +141,7 @@ def prepare_requests(
         "decoding": decoding.model_dump(exclude={"batch_tokens"}),
         "computed_on": [judged.device, judged.compute_dtype],
         "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
-        "language": _language() if decoding.is_constrained else None,
+        "language": None if decoding.syntax is Syntax.FREE else _language(),
         "form": rules_fingerprint(Path(mens_pipeline.training.__file__).parent, ("chat.py",)),
         "libraries": library_versions(),
     }

@@ -14,8 +14,12 @@ LOCAL_REPORT: Final = "eval_local_report.json"
 PASS_AT_K: Final = "benchmark_passatk.json"  # noqa: S105 - a file name
 JUDGED_ANSWERS: Final = "judged_answers.jsonl"
 
-AnsweringModel = Literal["base", "few_shot", "adapter"]
-"""Whose answers are kept with their judgements; `few_shot` is the base with examples in its prompt."""
+AnsweringModel = Literal["base", "few_shot", "adapter", "fallback"]
+"""Whose answers are kept with their judgements.
+
+`few_shot` is the base with examples in its prompt; `fallback` is the adapter constrained by the parser, which is asked
+where what it wrote freely is no program.
+"""
 
 
 class _Document(BaseModel):
@@ -83,6 +87,17 @@ class FewShotComparison(Comparison):
     prompt: str = Field(description="What it was told before each request.")
 
 
+class FallbackComparison(_Document):
+    """The adapter as it is served: constrained by the parser where what it writes freely is no program."""
+
+    scores: ModelScores
+    num_constrained: int = Field(ge=0, description="Answers that were written once more, constrained.")
+    num_forced: int = Field(ge=0, description="Of these, ended by the shortest way to a program.")
+    parse_difference: Paired = Field(description="Free first, with the fallback second; first samples.")
+    pass_difference: Paired
+    test_difference: Paired = Field(description="Over the requests that have hidden tests.")
+
+
 class EvalResults(_Document):
     """What base and adapter write, side by side; the fields without a description are upstream's."""
 
@@ -115,6 +130,7 @@ class EvalResults(_Document):
     test_difference: Paired = Field(description="Over the requests that have hidden tests.")
     champion: ChampionComparison | None = Field(description="Null when there was none.")
     few_shot: FewShotComparison | None = Field(description="Null when it was not asked.")
+    fallback: FallbackComparison | None = Field(description="Null when it was not asked.")
     families: dict[str, Scores] = Field(
         description="Of the adapter on synthetic tasks, `new_constants` of a known one and `unknown_task`; not part of "
         "the other figures."

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -9,6 +10,17 @@ if TYPE_CHECKING:
 
 _COLDEST: Final = 1e-5
 """A temperature below it: scores divided by it are no numbers any more, and the most likely token wins anyway."""
+
+
+class Syntax(StrEnum):
+    """Whether the parser steers what a model writes."""
+
+    FREE = "free"
+    """It does not."""
+    CONSTRAINED = "constrained"
+    """Only tokens are written after which the answer can still become a program."""
+    FALLBACK = "fallback"
+    """What was written freely and is no program is written once more, constrained."""
 
 
 class Sampler:

@@ -8,7 +8,7 @@ from mens_pipeline.evaluation.evaluate import Answers, evaluate_answers
 from mens_pipeline.evaluation.few_shot import FewShot
 from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.tasks import Suite
-from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, PROGRESS, SUBJECT, answer, task
+from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, PROGRESS, SUBJECT, answer, evaluation, task
 
 _TESTS = "@test fn hidden() { assert(add(1, 2) is 3) }\n"
 
@@ -70,6 +70,17 @@ def test_examples_and_families_are_shown_where_they_were_asked() -> None:
     assert ["new_constants", "parse rate", "-", "-", "1/1"] in cells
     assert cells[10] == ["", "hidden tests", "-", "-", "0/1"]
     assert "0/1 (0.0 %) 0.0 to 85.3" in lines[1]
+
+
+def test_what_is_served_has_a_column_where_it_was_asked() -> None:
+    """Beside the free answers."""
+    results = evaluation(adapter=(GOOD, BROKEN, BROKEN), second=(None, GOOD, GOOD)).results
+    cells = [_cells(line) for line in summary_of(results, Path("report.html")).splitlines()]
+
+    assert cells[:2] == [
+        ["suite", "figure", "base", "adapter", "fallback"],
+        ["heldout", "parse rate", "1/2", "1/2", "2/2"],
+    ]
 
 
 def test_a_trial_says_that_it_is_one() -> None:

@@ -8,6 +8,7 @@ from mens_pipeline.evaluation.generation import Answer, Decoding
 from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.requirements import Requirement
 from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer, Progress, Subject
+from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.evaluation.scores import ModelScores, Scores
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.language import Mode
@@ -63,13 +64,20 @@ def evaluation(
     adapter: Sequence[str] = (GOOD, GOOD, BROKEN),
     champion: Sequence[str] | None = None,
     num_benchmark: int = 1,
+    second: Sequence[str | None] = (),
 ) -> Evaluation:
-    """One answer of each model to each task; the last tasks are those of a benchmark."""
+    """One answer of each model to each task; the last tasks are those of a benchmark.
+
+    `second` is what the adapter wrote at the second try, None for nothing; without it there is no fallback.
+    """
     num_heldout = len(base) - num_benchmark
     tasks = [task(n, Suite.HELDOUT if n < num_heldout else Suite.BENCHMARK) for n in range(len(base))]
     used = ChampionAnswers("c" * 64, "cc" * 32, answers_to(tasks, champion)) if champion is not None else None
-    answers = Answers(answers_to(tasks, base), answers_to(tasks, adapter), used)
-    return evaluate_answers(tasks, answers, SUBJECT, Decoding(), PROGRESS)
+    tries = (answer(text, to) for text, to in zip(second, tasks, strict=False) if text is not None)
+    again = tuple(a.model_copy(update={"constrained": True, "forced": n == 0}) for n, a in enumerate(tries))
+    answers = Answers(answers_to(tasks, base), (*answers_to(tasks, adapter), *again), used)
+    decoding = Decoding(syntax=Syntax.FALLBACK if second else Syntax.FREE)
+    return evaluate_answers(tasks, answers, SUBJECT, decoding, PROGRESS)
 
 
 def judged_answers(evaluated: Evaluation) -> tuple[JudgedAnswer, ...]:
@@ -79,6 +87,7 @@ def judged_answers(evaluated: Evaluation) -> tuple[JudgedAnswer, ...]:
         *(_judged("base", by_id[judgement.task], judgement) for judgement in evaluated.base),
         *(_judged("few_shot", by_id[judgement.task], judgement) for judgement in evaluated.few_shot),
         *(_judged("adapter", by_id[judgement.task], judgement) for judgement in evaluated.adapter),
+        *(_judged("fallback", by_id[judgement.task], judgement) for judgement in evaluated.fallback),
     )
 
 

@@ -39,6 +39,7 @@ THRESHOLDS = Thresholds(
     parse_rate_floor=0.7,
     min_coverage=0.05,
     min_benchmark=0.0,
+    min_fallback_parse_rate=0.0,
     min_test_rate=0.0,
     min_asked_share=0.75,
     min_gain_over_base=0.05,

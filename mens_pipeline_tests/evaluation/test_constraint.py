@@ -5,12 +5,16 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.evaluation.constraint import Constraint
+from mens_pipeline.corpus.jsonl import read_models
+from mens_pipeline.evaluation.answer_code import is_program
+from mens_pipeline.evaluation.constraint import Constraint, repeats_itself
 from mens_pipeline.evaluation.decode import Row, Vocabulary, decode
-from mens_pipeline.evaluation.generation import Decoding
-from mens_pipeline.evaluation.sampling import Sampler
+from mens_pipeline.evaluation.generate import generate
+from mens_pipeline.evaluation.generation import ANSWERS, Answer, Decoding, GenerationJob, Request, as_served
+from mens_pipeline.evaluation.sampling import Sampler, Syntax
 from mens_pipeline.language import Mode, analyze
 from mens_pipeline.language.viability import Viability, viable
+from mens_pipeline_tests.language.examples import golden_programs
 
 _PROMPTS = tuple(f"Write program {number}." for number in range(5))
 
@@ -32,7 +36,7 @@ def model(tiny_base: Path) -> Any:
 
 
 def _answered(model: Any, tokenizer: Any, mode: Mode, **changes: Any) -> list[Row]:
-    decoding, stop = Decoding(is_constrained=True, **changes), frozenset({tokenizer.eos_token_id})
+    decoding, stop = Decoding(syntax=Syntax.CONSTRAINED, **changes), frozenset({tokenizer.eos_token_id})
     rows = [
         Row(
             text,
@@ -88,6 +92,7 @@ def test_the_choice_is_that_of_a_full_mask(tokenizer: Any, temperature: float) -
             and (piece := tokenizer.decode([*ids, token])).startswith(text)
             and "\ufffd" not in piece
             and viable(piece, is_strict=True) is not Viability.DEAD
+            and not repeats_itself(piece)
         ]
         masked = torch.full_like(scores, -torch.inf)
         masked[alive] = scores[alive]
@@ -99,6 +104,89 @@ def test_the_choice_is_that_of_a_full_mask(tokenizer: Any, temperature: float) -
             assert chosen == int(masked.argmax())
         assert chosen in alive
         ids.append(chosen)
+
+
+def test_what_is_no_program_is_written_once_more(tiny_base: Path, tmp_path: Path) -> None:
+    """Behind the first tries, which stay as they are; served is the second one."""
+    job = GenerationJob(
+        base_path=tiny_base,
+        adapter_path=None,
+        quantization="none",
+        double_quant=False,
+        trained_in="float32",
+        device="cpu",
+        compute_dtype="float32",
+        system_prompt="",
+        decoding=Decoding(max_new_tokens=16, syntax=Syntax.FALLBACK),
+        requests=tuple(Request(task=prompt, prompt=prompt) for prompt in _PROMPTS),
+        run_dir=tmp_path,
+        lock_path=tmp_path / "lock",
+    )
+    events: list[dict[str, Any]] = []
+    generate(job, events.append)
+    answers = list(read_models(tmp_path / ANSWERS, Answer))
+    served = as_served(answers)
+
+    assert [(answer.task, answer.constrained) for answer in answers] == [
+        (prompt, constrained) for constrained in (False, True) for prompt in _PROMPTS
+    ]
+    assert not any(is_program(answer.text, Mode.SOURCE) for answer in answers[: len(_PROMPTS)])
+    assert [answer.task for answer in served] == list(_PROMPTS)
+    assert [answer for answer in served if not (is_program(answer.text, Mode.SOURCE) and answer.stopped)] == []
+    assert events[-1]["payload"]["num_answers"] == 2 * len(_PROMPTS)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("fn f() {\n    a = a + 1\n    a = a + 1\n", False),
+        ("fn f() {\n    a = a + 1\n    a = a + 1\n    a = a + 1\n", True),
+        ("fn f() {\n    a = a + 1\n    a = a + 1\n    // on\n    a  = a + 1\n", True),
+        ("fn f() {\n    a = a + 1\n    a = a + 1\n    a = a + 1", False),
+        ("fn f() {\n    a = a + 1\n    a = a + 2\n    a = a + 1\n", False),
+        ("if x {\n    a = 1\n}\nif x {\n    a = 1\n}\nif x {\n    a = 1\n}", True),
+        ("fn f() {\n    a(1)\n    b(2)\n    a(1)\n    b(2)\n    a(1)\n    b(2)\n", True),
+        ("fn f() {\n    a(1)\n    b(2)\n    a(1)\n    b(2)\n    a(1)\n", False),
+        ("type T {\n    a: int,\n    a: int,\n    a: int,", True),
+        ("let a = [" + "[0, 1], " * 8, False),
+        ("let a = [" + "[0, 1], " * 9, True),
+        ("let a = [" + "0, " * 30, False),
+        ("let a = f(" + "{ a: 1 }, " * 9, True),
+        ("fn f() {\n    a(1)\n    a(1)\n    a(1)\n    ", True),
+        ("}}} a\n a\n a\n", False),
+    ],
+)
+def test_what_repeats_itself(text: str, expected: bool) -> None:  # noqa: FBT001 - a table of texts
+    """Statements, fields and elements, alone or in turn, however they are spaced."""
+    assert repeats_itself(text) is expected
+
+
+def test_hardly_any_program_of_people_repeats_itself() -> None:
+    """One shows three placeholders that are the same."""
+    found = {
+        name
+        for name, source in golden_programs().items()
+        for place, sign in enumerate(source)
+        if sign in ",}\n" and repeats_itself(source[: place + 1])
+    }
+
+    assert found == {"app/loading_reef_gallery.vox"}
+
+
+def test_a_repeated_statement_is_not_ended(tokenizer: Any) -> None:
+    """Whatever the model would rather write: the line goes on in another way."""
+    import torch
+
+    stop = frozenset({tokenizer.eos_token_id})
+    constraint, scores = Constraint(tokenizer, stop, Mode.SOURCE, 10_000), torch.zeros(len(tokenizer))
+    for token in tokenizer.encode("fn f() {\n    a = a + 1\n    a = a + 1\n    a = a + 1"):
+        scores.zero_()
+        scores[token] = 1.0
+        assert constraint.choose(scores, Sampler(0.0, 1.0, "")) == token
+    (line_end,) = tokenizer.encode("\n")
+    scores[line_end] = 2.0
+
+    assert constraint.choose(scores, Sampler(0.0, 1.0, "")) != line_end
 
 
 def test_a_draw_among_refused_tokens_is_that_of_the_others() -> None:

@@ -52,6 +52,20 @@ def test_the_champion_is_compared_on_the_same_requests() -> None:
     assert results.champion.parse_difference.only_first == results.champion.pass_difference.only_first == 1
 
 
+def test_second_tries_stand_in_the_place_of_the_first_ones() -> None:
+    """For what is served; the figures of the adapter itself are free, and no other model has a second try."""
+    evaluated = evaluation(adapter=(GOOD, BROKEN, BROKEN), second=(None, GOOD, GOOD))
+    results, fallback = evaluated.results, evaluated.results.fallback
+
+    assert fallback is not None
+    assert results.adapter.overall.parse_rate.numerator == 1
+    assert fallback.scores.overall.parse_rate.numerator == 3
+    assert (fallback.num_constrained, fallback.num_forced) == (2, 1)
+    assert (fallback.parse_difference.only_first, fallback.parse_difference.only_second) == (0, 2)
+    assert [judgement.task for judgement in evaluated.fallback] == ["heldout/0001", "benchmark/0002"]
+    assert evaluation().results.fallback is None
+
+
 def _sampled() -> Evaluation:
     """Two samples each of two tasks of a benchmark, beside one held-out task."""
     tasks = [

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from mens_pipeline.evaluation.gate import GateInputs, GateStatus, decide, overall_status
-from mens_pipeline.evaluation.policy import GateName
+from mens_pipeline.evaluation.policy import GateName, Thresholds
 from mens_pipeline.evaluation.results import EvalResults
 from mens_pipeline.evaluation.statistics import Paired, paired
 from mens_pipeline.evaluation.tasks import Suite
-from mens_pipeline_tests.evaluation.judged import evaluation, with_overall, with_suite, without_suite
+from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, evaluation, with_overall, with_suite, without_suite
 from mens_pipeline_tests.evaluation.verdicts import (
     CHAMPION,
     FULL,
@@ -25,9 +25,9 @@ from mens_pipeline_tests.evaluation.verdicts import (
     rate,
 )
 
-_FROM_RESULTS = tuple(GateName)[:11]
+_FROM_RESULTS = tuple(GateName)[:12]
 _INDEPENDENT = " where tasks are independent"
-_FROM_MANIFEST = tuple(GateName)[11:]
+_FROM_MANIFEST = tuple(GateName)[12:]
 
 
 def _gain(gains: int, total: int = 200) -> EvalResults:
@@ -197,6 +197,34 @@ def test_a_manifest_that_does_not_say_fails_by_name(name: GateName, changes: dic
     assert (outcome.passed, outcome.measured) == (False, None)
     assert outcome.message.startswith("training_manifest.json: ")
     assert outcome.message.endswith(message)
+
+
+def test_all_that_is_served_must_be_vox() -> None:
+    """Not one answer may fail that the parser steered; a policy may ask for none of it."""
+    served = evaluation(base=(BROKEN,) * 4, adapter=(GOOD, BROKEN, GOOD, GOOD), second=(None, GOOD)).results
+    failed = evaluation(base=(BROKEN,) * 4, adapter=(GOOD, BROKEN, GOOD, GOOD), second=(None, BROKEN)).results
+    nothing = served.fallback.scores.model_copy(  # type: ignore[union-attr]
+        update={"overall": served.fallback.scores.overall.model_copy(update={"parse_rate": rate(0, 0)})}  # type: ignore[union-attr]
+    )
+    asks_for_none = STRICT.model_copy(update={"min_fallback_parse_rate": 0.0})
+
+    def outcome(results: EvalResults, thresholds: Thresholds = STRICT) -> tuple[bool, str]:
+        found = outcome_of(GateName.FALLBACK_PARSE_RATE, inputs(results), thresholds)
+        return found.passed, found.message
+
+    assert outcome(served) == (
+        True,
+        "parse rate with the fallback 4/4 (100.0 %), required 100.0 %; 1 written once more",
+    )
+    assert outcome(failed)[0] is False
+    assert outcome(RESULTS.model_copy(update={"fallback": None})) == (
+        False,
+        "eval_results.json: answers have no fallback; set syntax: fallback in config/evaluation.yaml",
+    )
+    assert outcome(
+        served.model_copy(update={"fallback": served.fallback.model_copy(update={"scores": nothing})})  # type: ignore[union-attr]
+    ) == (False, "eval_results.json: parse rate with the fallback: nothing was measured")
+    assert outcome(failed, asks_for_none)[0]
 
 
 def test_hidden_tests_that_are_not_required_have_no_say() -> None:

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from mens_pipeline.corpus.yaml_file import load_model
 from mens_pipeline.evaluation.generation import Decoding, EvaluationConfig, progress_of
+from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.settings import EVALUATION
 
 
@@ -19,7 +20,7 @@ def test_several_samples_need_a_temperature() -> None:
 def test_the_shipped_settings_are_greedy() -> None:
     """So that two evaluations of one model are one."""
     assert load_model(EVALUATION, EvaluationConfig) == EvaluationConfig()
-    assert EvaluationConfig(max_new_tokens=9).decoding == Decoding(max_new_tokens=9)
+    assert EvaluationConfig(max_new_tokens=9).decoding == Decoding(max_new_tokens=9, syntax=Syntax.FALLBACK)
 
 
 def test_progress_says_how_far_and_how_fast() -> None:

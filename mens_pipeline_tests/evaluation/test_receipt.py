@@ -53,7 +53,7 @@ _RESULT: dict[str, Any] = {
 def _judged(folder: Path) -> Judged:
     """Documents of a good adapter that trained too slowly."""
     judged = Judged(folder / RESULTS, folder / MANIFEST)
-    judged.results_path.write_text(evaluation(adapter=(GOOD,) * 3).results.model_dump_json())
+    judged.results_path.write_text(evaluation(adapter=(GOOD,) * 3, second=(None,)).results.model_dump_json())
     judged.manifest_path.write_text(json.dumps({"result": _RESULT}))
     return judged
 

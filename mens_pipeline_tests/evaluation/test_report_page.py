@@ -164,6 +164,16 @@ def test_the_base_with_examples_has_a_column_and_a_sentence() -> None:
     assert "Base with examples" not in _page()
 
 
+def test_what_is_served_has_a_column_and_a_sentence() -> None:
+    """And every second try stands with the first one."""
+    page = _page(evaluation(adapter=(GOOD, BROKEN, BROKEN), second=(None, GOOD, GOOD)))
+
+    assert '<th scope="col">Adapter</th><th scope="col">Adapter with fallback</th>' in page
+    assert "2 answers were no Vox and were written once more, constrained by the parser, 1 of them cut short" in page
+    assert page.count("<summary>Adapter once more, constrained by the parser passes</summary>") == 2
+    assert "fallback" not in _page()
+
+
 def test_synthetic_tasks_stand_apart() -> None:
     """They are part of no other figure, and their answers can be read."""
     tasks, known = [make_task(0)], make_task(1, Suite.NEW_CONSTANTS, tests=_TESTS)

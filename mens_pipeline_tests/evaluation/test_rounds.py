@@ -11,7 +11,7 @@ from mens_pipeline.evaluation.rounds import Demands, rounds_of, undecided_gates
 from mens_pipeline.evaluation.statistics import paired, rate_of
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline_tests.evaluation.judged import PROGRESS, evaluation, task, with_overall, with_suite
+from mens_pipeline_tests.evaluation.judged import GOOD, PROGRESS, evaluation, task, with_overall, with_suite
 
 _CI = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("ci")
 _BENCH = tuple(task(number, Suite.BENCHMARK) for number in range(5))
@@ -80,7 +80,8 @@ def _results(hits: int, total: int = 100, **overall: Any) -> EvalResults:
         **overall,
     }
     gain = paired([False] * 20, [True] * 20)
-    results = with_suite(with_overall(evaluation().results, **good), Suite.HELDOUT, parse_rate=rate, num_tasks=total)
+    served = evaluation(adapter=(GOOD,) * 3, second=(None,)).results
+    results = with_suite(with_overall(served, **good), Suite.HELDOUT, parse_rate=rate, num_tasks=total)
     progress = PROGRESS.model_copy(update={"num_rounds": 2, "num_reserve": 60})
     return results.model_copy(update={"parse_difference": gain, "test_difference": gain, "progress": progress})
 

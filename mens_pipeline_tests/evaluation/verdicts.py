@@ -26,7 +26,7 @@ def coverage_of(num_present: int) -> Coverage:
     )
 
 
-_GOOD = evaluation(base=(BROKEN,) * 4, adapter=(GOOD,) * 4, champion=(GOOD,) * 4).results
+_GOOD = evaluation(base=(BROKEN,) * 4, adapter=(GOOD,) * 4, champion=(GOOD,) * 4, second=(None,)).results
 NOTHING = paired([], [])
 SAME = paired([True] * 100, [True] * 100)
 _EIGHT = paired([False] * 8, [True] * 8)

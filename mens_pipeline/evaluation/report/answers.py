@@ -55,6 +55,7 @@ class TaskView:
         adapter: Of the adapter.
         base: Of the base; None when it was not asked.
         few_shot: Of the base with examples in its prompt; None when it was not asked.
+        fallback: Of the adapter, constrained by the parser; None where its first answer is a program.
     """
 
     id: str
@@ -66,6 +67,7 @@ class TaskView:
     adapter: AnswerView
     base: AnswerView | None
     few_shot: AnswerView | None
+    fallback: AnswerView | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,7 @@ def _task_view(task: str, models: Mapping[str, Sequence[JudgedAnswer]]) -> TaskV
         adapter=_answer_view(models["adapter"]),
         base=_answer_view(models["base"]) if "base" in models else None,
         few_shot=_answer_view(models["few_shot"]) if "few_shot" in models else None,
+        fallback=_answer_view(models["fallback"]) if "fallback" in models else None,
     )
 
 

@@ -119,14 +119,16 @@ def models_of(results: EvalResults) -> dict[str, ModelScores]:
         results: The figures.
 
     Returns:
-        What a column is called -> its figures: base, base with examples, adapter, champion; the second is of a sample
-        of the requests.
+        What a column is called -> its figures: base, base with examples, adapter, adapter with the fallback, champion;
+        the second is of a sample of the requests.
     """
     models = {"Base": results.base}
     if results.few_shot is not None:
         asked = results.few_shot.scores.overall.num_tasks
         models[f"Base with examples, {asked} requests"] = results.few_shot.scores
     models["Adapter"] = results.adapter
+    if results.fallback is not None:
+        models["Adapter with fallback"] = results.fallback.scores
     if results.champion is not None:
         models["Champion"] = results.champion.scores
     return models

@@ -11,6 +11,7 @@ from mens_pipeline.evaluation.results import EvalResults
 
 TITLES: Final = {
     GateName.PARSE_RATE: "Parse rate",
+    GateName.FALLBACK_PARSE_RATE: "All that is served is Vox",
     GateName.EXAM_SIZE: "The exam is large enough",
     GateName.COVERAGE: "Coverage of constructs",
     GateName.BENCHMARK: "Benchmark",

@@ -151,6 +151,11 @@ def figures_of(results: EvalResults) -> dict[str, Any]:
         rate, gain = results.few_shot.scores.overall.parse_rate, results.few_shot.parse_difference
         found = f"{100 * gain.difference:+.1f} points ({p_text(gain.p_value)})"
         figures["few_shot: parse rate"] = f"{rate} by the base with examples, adapter {found} on the same requests"
+    if results.fallback is not None:
+        again, passes = results.fallback, results.fallback.pass_difference
+        found = f"pass@1 {100 * passes.difference:+.1f} points ({p_text(passes.p_value)})"
+        written = f"{again.num_constrained} answers once more, constrained; {found}"
+        figures["fallback: parse rate"] = f"{again.scores.overall.parse_rate.short}, {written}"
     for suite, scores in results.families.items():
         figures[f"eval/{suite}/test_rate"] = scores.test_rate.value
         figures[f"{suite}: hidden tests"] = str(scores.test_rate)
