@@ -8,6 +8,7 @@ import typer
 
 from mens_pipeline.cli.terminal import tell
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.training.devices import DeviceChoice
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ def serve(  # noqa: PLR0913 - one parameter an option
     port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any that is free.")] = 8080,
     token_env: Annotated[str, typer.Option(metavar="NAME", help="The variable that holds the token.")] = _TOKEN,
     device: Annotated[DeviceChoice, typer.Option(help="Never another one in its place.")] = DeviceChoice.BEST,
+    decoding: Annotated[
+        Syntax, typer.Option(help="fallback: what is no Vox is written once more, by tokens that lead to a program.")
+    ] = Syntax.FALLBACK,
     max_concurrent: Annotated[int, typer.Option(min=1, max=1_024, help="Answers that are written at once.")] = 4,
     max_request_bytes: Annotated[int, typer.Option(min=256, help="Of the body of a request.")] = 1_048_576,
     timeout: Annotated[
@@ -69,7 +73,7 @@ def serve(  # noqa: PLR0913 - one parameter an option
     served = _served(run_dir, model, settings, chosen)
     tell(f"loading {served.name}, {served.fingerprint}, from {served.judged.adapter_path or served.judged.base_path}")
     limits = Limits(max_concurrent, max_request_bytes, timeout, max_new_tokens)
-    server.ModelServer(served, address, access, limits, tell).run()
+    server.ModelServer(served, address, access, limits, decoding, tell).run()
 
 
 def _served(run_dir: Path | None, folder: Path | None, settings: "Settings", device: "Device") -> "ServedModel":

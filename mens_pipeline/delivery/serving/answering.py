@@ -10,6 +10,7 @@ from fastapi import Request
 from mens_pipeline.delivery.serving.engine import Engine, Limits
 from mens_pipeline.delivery.serving.refusal import nobody_listens
 from mens_pipeline.delivery.serving.reply import Ended, Event, Failed, Piece, Reply
+from mens_pipeline.evaluation.sampling import Syntax
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Asked:
         seed: What the draws depend on.
         max_new_tokens: Tokens of an answer at most.
         stop: Texts that end an answer, and are no part of it.
+        syntax: Whether the parser steers it.
     """
 
     prompt: tuple[int, ...]
@@ -33,6 +35,7 @@ class Asked:
     seed: int
     max_new_tokens: int
     stop: tuple[str, ...]
+    syntax: Syntax
 
 
 @dataclass(slots=True)
@@ -79,6 +82,7 @@ class Answering:
                 stop=asked.stop,
                 deadline=deadline,
                 listen=listen,
+                syntax=asked.syntax,
             )
 
         self.replies: Sequence[Reply] = tuple(map(reply, range(asked.num_answers)))

@@ -21,6 +21,7 @@ from mens_pipeline.delivery.serving.ollama_shape import GenerateRequest, OllamaA
 from mens_pipeline.delivery.serving.openai_shape import ChatAnswer, ChatRequest, model_card
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 from mens_pipeline.delivery.serving.served_model import ServedModel
+from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.training.chat import Tokenizer
 
 _LAST_SECONDS: Final = 5.0
@@ -33,6 +34,7 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
     engine: Engine,
     limits: Limits,
     access: Access,
+    syntax: Syntax,
     say: Callable[[str], None],
 ) -> FastAPI:
     """The application of a server; it starts the engine, and awaits its end.
@@ -43,6 +45,7 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
         engine: Writes answers.
         limits: What is done at most.
         access: Who may ask.
+        syntax: Whether the parser steers answers to requests that say nothing of it.
         say: Takes a line for each request.
     """
 
@@ -58,7 +61,7 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
     app.add_middleware(AccessLog, say=say)
     app.add_exception_handler(RequestRefusedError, _refused)
     app.add_exception_handler(HTTPException, _not_found)
-    asker = Asker(served, tokenizer, limits)
+    asker = Asker(served, tokenizer, limits, syntax)
     _add_state(app, engine)
     _add_openai(app, served, engine, asker, limits)
     _add_ollama(app, served, engine, asker, limits)

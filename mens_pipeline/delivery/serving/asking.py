@@ -12,6 +12,7 @@ from mens_pipeline.delivery.serving.answering import Asked
 from mens_pipeline.delivery.serving.engine import Limits
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 from mens_pipeline.delivery.serving.served_model import ServedModel
+from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.training.chat import Tokenizer
 from mens_pipeline.training.conversation import Turn, encode_turns
 
@@ -38,6 +39,7 @@ class Wish:
         seed: What the draws depend on.
         max_tokens: Tokens of an answer at most.
         stop: Texts that end an answer.
+        syntax: Whether the parser steers them; None for what the server does by default.
         token_field: What the request calls `max_tokens`, for messages.
     """
 
@@ -49,20 +51,23 @@ class Wish:
     seed: int | None
     max_tokens: int | None
     stop: tuple[str, ...]
+    syntax: Syntax | None = None
     token_field: str = "max_tokens"  # noqa: S105 - the name of a field
 
 
 class Asker:
     """Makes questions to one model of what requests say."""
 
-    def __init__(self, served: ServedModel, tokenizer: Tokenizer, limits: Limits) -> None:
+    def __init__(self, served: ServedModel, tokenizer: Tokenizer, limits: Limits, syntax: Syntax) -> None:
         """Ask a model.
 
         Args:
             served: The model.
             tokenizer: Its own.
             limits: What it does at most.
+            syntax: Whether the parser steers answers to requests that say nothing of it.
         """
+        self._syntax = syntax
         self._served = served
         self._tokenizer = tokenizer
         self._limits = limits
@@ -92,6 +97,7 @@ class Asker:
             seed=secrets.randbits(_SEED_BITS) if wish.seed is None else wish.seed,
             max_new_tokens=self._room(wish, len(prompt)),
             stop=wish.stop,
+            syntax=self._syntax if wish.syntax is None else wish.syntax,
         )
 
     def check_name(self, name: str) -> None:

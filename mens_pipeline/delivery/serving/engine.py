@@ -13,7 +13,10 @@ from mens_pipeline.delivery.serving.refusal import RequestRefusedError, not_read
 from mens_pipeline.delivery.serving.reply import Ended, Failed, Piece, Reply
 from mens_pipeline.delivery.serving.text_stream import TextStream
 from mens_pipeline.errors import MensError
-from mens_pipeline.evaluation.sampling import Sampler
+from mens_pipeline.evaluation.answer_code import is_program
+from mens_pipeline.evaluation.constraint import Constraint
+from mens_pipeline.evaluation.sampling import Sampler, Syntax
+from mens_pipeline.language import Mode
 
 if TYPE_CHECKING:
     import torch
@@ -40,12 +43,21 @@ class Loaded:
     Attributes:
         model: A causal language model in evaluation mode.
         stop: Any of these ids ends a turn.
-        decode: The text of some tokens.
+        tokenizer: Its own.
     """
 
     model: Any
     stop: frozenset[int]
-    decode: Callable[[Sequence[int]], str]
+    tokenizer: Any
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of some tokens.
+
+        Args:
+            tokens: Control tokens among them have none.
+        """
+        text: str = self.tokenizer.decode(tokens, skip_special_tokens=True)
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +84,16 @@ class Limits:
 
 @dataclass(eq=False, slots=True)
 class _Seat:
-    """A reply that has a place."""
+    """A reply that has a place; what is held back is given when it is a program."""
 
     reply: Reply
     prompt: Prompt
     sampler: Sampler
     text: TextStream
     begun: float
+    constraint: Constraint | None
+    num_before: int = 0
+    held: list[str] = field(default_factory=list)
     written: float = 0.0
     tokens: list[int] = field(default_factory=list)
 
@@ -198,10 +213,7 @@ class Engine:
                 return False
             while self._waiting and len(self._reading) + len(self._writing) < self._places:
                 reply = self._waiting.popleft()
-                sampler = Sampler(reply.temperature, reply.top_p, reply.start)
-                text = TextStream(loaded.decode, reply.stop)
-                prompt = Prompt(loaded.model, reply.prompt)
-                self._reading.append(_Seat(reply, prompt, sampler, text, time.monotonic()))
+                self._reading.append(_seat(loaded, reply, is_constrained=reply.syntax is Syntax.CONSTRAINED))
         return True
 
     def _let_go(self, batch: Batch) -> None:
@@ -249,21 +261,35 @@ class Engine:
 
     def _goes_on(self, seat: _Seat, scores: "torch.Tensor", loaded: Loaded) -> bool:
         """Draw a token, and say what it comes to."""
-        token = seat.sampler.choose(scores)
+        constraint = seat.constraint
+        token = seat.sampler.choose(scores) if constraint is None else constraint.choose(scores, seat.sampler)
         seat.tokens.append(token)
         reply, ends_turn = seat.reply, token in loaded.stop
         piece = "" if ends_turn else seat.text.feed(token)
         is_full = len(seat.tokens) >= reply.max_new_tokens
         if ends_turn or is_full:
             piece += seat.text.end()
-        if piece:
+        is_first_try = reply.syntax is Syntax.FALLBACK and constraint is None
+        if is_first_try:
+            seat.held.append(piece)
+        elif piece:
             reply.listen(Piece(piece))
         if not (ends_turn or seat.text.is_stopped or is_full):
             return True
         now = time.monotonic()
+        if is_first_try:
+            first = "".join(seat.held)
+            if not is_program(first, Mode.SOURCE):
+                second = _seat(loaded, reply, is_constrained=True)
+                second.num_before = len(seat.tokens)
+                self._reading.append(second)
+                return False
+            reply.listen(Piece(first))
         self._usual_seconds += _NEWEST * (now - seat.begun - self._usual_seconds)
         reason: Literal["stop", "length"] = "stop" if ends_turn or seat.text.is_stopped else "length"
-        reply.listen(Ended(reason, len(seat.tokens), seat.written - seat.begun, now - seat.written))
+        num_tokens = seat.num_before + len(seat.tokens)
+        is_constrained = constraint is not None
+        reply.listen(Ended(reason, num_tokens, seat.written - seat.begun, now - seat.written, is_constrained))
         return False
 
     def _fail_seated(self, error: RuntimeError) -> None:
@@ -282,3 +308,14 @@ class Engine:
     def _open(self) -> Iterator[Reply]:
         yield from self._waiting
         yield from (seat.reply for seat in (*self._reading, *self._writing))
+
+
+def _seat(loaded: Loaded, reply: Reply, *, is_constrained: bool) -> _Seat:
+    return _Seat(
+        reply,
+        Prompt(loaded.model, reply.prompt),
+        Sampler(reply.temperature, reply.top_p, reply.start),
+        TextStream(loaded.decode, reply.stop),
+        time.monotonic(),
+        Constraint(loaded.tokenizer, loaded.stop, Mode.SOURCE, reply.max_new_tokens) if is_constrained else None,
+    )

@@ -2,7 +2,6 @@
 
 import logging
 import warnings
-from collections.abc import Sequence
 
 from mens_pipeline.delivery.serving.engine import Loaded
 from mens_pipeline.delivery.serving.served_model import ServedModel
@@ -35,11 +34,7 @@ def load(served: ServedModel) -> Loaded:
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise RefusedError(f"{path}: cannot be loaded ({str(error)[:300]}). Write the model again.") from error
 
-    def decode(tokens: Sequence[int]) -> str:
-        text: str = tokenizer.decode(tokens, skip_special_tokens=True)
-        return text
-
-    return Loaded(model, vocabulary_of(tokenizer, model).stop, decode)
+    return Loaded(model, vocabulary_of(tokenizer, model).stop, tokenizer)
 
 
 def _quieten() -> None:

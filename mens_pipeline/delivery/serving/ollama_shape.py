@@ -166,6 +166,7 @@ class OllamaAnswer:
             **document,
             "done": True,
             "done_reason": ended.reason,
+            "decoding": "constrained" if ended.is_constrained else "free",
             "total_duration": int((time.monotonic() - self._begun) * _NANOSECONDS),
             "load_duration": 0,
             "prompt_eval_count": self._num_prompt,

@@ -15,6 +15,7 @@ from mens_pipeline.delivery.serving.body import without_idle
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 from mens_pipeline.delivery.serving.reply import Ended, Piece
 from mens_pipeline.delivery.serving.served_model import ServedModel
+from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.training.conversation import Turn
 
 PATH: Final = "/v1/chat/completions"
@@ -108,6 +109,9 @@ class ChatRequest(BaseModel):
     stream_options: _StreamOptions | None = None
     user: str | None = Field(default=None, description="Who asks; does not matter here.")
     metadata: dict[str, str] | None = Field(default=None, description="Likewise.")
+    decoding: Literal["free", "constrained", "fallback"] | None = Field(
+        default=None, description="Ours: whether the parser steers the answer."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -153,6 +157,7 @@ class ChatRequest(BaseModel):
             seed=self.seed,
             max_tokens=self.max_tokens or self.max_completion_tokens,
             stop=self.stops,
+            syntax=None if self.decoding is None else Syntax(self.decoding),
             token_field="max_completion_tokens" if self.max_completion_tokens else "max_tokens",
         )
 
@@ -187,6 +192,7 @@ class ChatAnswer:
                 "message": {"role": "assistant", "content": "".join(outcome.texts), "refusal": None},
                 "logprobs": None,
                 "finish_reason": outcome.ended.reason if outcome.ended else None,
+                **_steered(outcome.ended),
             }
             for number, outcome in enumerate(outcomes)
         ]
@@ -220,7 +226,8 @@ class ChatAnswer:
         yield format_sse_event(data_str="[DONE]")
 
     def _chunk(self, number: int, delta: dict[str, str], ended: Ended | None, extra: dict[str, Any]) -> bytes:
-        choice = {"index": number, "delta": delta, "logprobs": None, "finish_reason": ended.reason if ended else None}
+        reason = ended.reason if ended else None
+        choice = {"index": number, "delta": delta, "logprobs": None, "finish_reason": reason, **_steered(ended)}
         return _event({**self._head, "object": "chat.completion.chunk", "choices": [choice], **extra})
 
     def _usage(self, num_written: int) -> dict[str, int]:
@@ -230,6 +237,11 @@ class ChatAnswer:
             "completion_tokens": num_written,
             "total_tokens": num_prompt + num_written,
         }
+
+
+def _steered(ended: Ended | None) -> dict[str, str]:
+    """Whether the parser steered an answer, which OpenAI's shape has no word for."""
+    return {} if ended is None else {"decoding": "constrained" if ended.is_constrained else "free"}
 
 
 def model_card(served: ServedModel, name: str) -> dict[str, Any]:

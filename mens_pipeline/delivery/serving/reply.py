@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
+from mens_pipeline.evaluation.sampling import Syntax
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +24,14 @@ class Ended:
         num_tokens: Tokens written, the end of the turn included.
         prompt_seconds: From when it was begun until its first token.
         seconds: From its first token to its last.
+        is_constrained: Whether the parser steered what was written.
     """
 
     reason: Literal["stop", "length"]
     num_tokens: int
     prompt_seconds: float
     seconds: float
+    is_constrained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class Reply:
         stop: Texts that end it, and are no part of it.
         deadline: When it must have ended, on the monotonic clock.
         listen: Takes what becomes of it, in the thread that writes answers; the last event is `Ended` or `Failed`.
+        syntax: Whether the parser steers it. With a fallback no piece comes before the first try has ended.
         is_gone: Set when nobody waits for it any more.
     """
 
@@ -65,4 +69,5 @@ class Reply:
     stop: tuple[str, ...]
     deadline: float
     listen: Callable[[Event], None]
+    syntax: Syntax = Syntax.FREE
     is_gone: bool = False

@@ -16,6 +16,7 @@ from mens_pipeline.delivery.serving.guard import LOCAL_NAMES, Access
 from mens_pipeline.delivery.serving.load import load
 from mens_pipeline.delivery.serving.served_model import ServedModel
 from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.training.tokenizer_file import FileTokenizer
 
 _GRACE_SECONDS: Final = 20.0
@@ -89,8 +90,14 @@ def access_to(address: Address, token: SecretStr | None, variable: str) -> Acces
 class ModelServer:
     """A model at an address; the address is taken at once, the model is loaded when it runs."""
 
-    def __init__(
-        self, served: ServedModel, address: Address, access: Access, limits: Limits, say: Callable[[str], None]
+    def __init__(  # noqa: PLR0913, PLR0917 - all that a server is made of
+        self,
+        served: ServedModel,
+        address: Address,
+        access: Access,
+        limits: Limits,
+        syntax: Syntax,
+        say: Callable[[str], None],
     ) -> None:
         """Take the address.
 
@@ -99,6 +106,7 @@ class ModelServer:
             address: Where it listens.
             access: Who may ask.
             limits: What is done at most.
+            syntax: Whether the parser steers answers to requests that say nothing of it.
             say: Takes a line for each request, and one when the model is ready.
 
         Raises:
@@ -109,7 +117,7 @@ class ModelServer:
         self._socket = _listen(address)
         self.url = address.url(self._socket.getsockname()[1])
         self._engine = Engine(lambda: load(served), limits, self._changed)
-        app = application(served, FileTokenizer(served.judged.base_path), self._engine, limits, access, say)
+        app = application(served, FileTokenizer(served.judged.base_path), self._engine, limits, access, syntax, say)
         config = uvicorn.Config(
             app,
             # What a client sends is read by the same code on every machine, whatever else is installed.

@@ -16,6 +16,7 @@ from mens_pipeline.delivery.serving.engine import Limits
 from mens_pipeline.delivery.serving.guard import LOCAL_NAMES, Access
 from mens_pipeline.delivery.serving.served_model import ServedModel, merged_model, run_model
 from mens_pipeline.delivery.serving.server import ModelServer, address_of
+from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.manifest import MANIFEST
 
@@ -60,18 +61,19 @@ class Running:
 
 
 @contextmanager
-def running(folder: Path, limits: Limits, token: str | None = None) -> Iterator[Running]:
+def running(folder: Path, limits: Limits, token: str | None = None, syntax: Syntax = Syntax.FREE) -> Iterator[Running]:
     """A server that is ready, and ends with the block.
 
     Args:
         folder: A merged model, or a run.
         limits: What it does at most.
         token: What it wants.
+        syntax: Whether the parser steers answers by default.
     """
     served = run_model(folder, CPU) if (folder / MANIFEST).is_file() else merged_model(folder, CPU)
     lines: list[str] = []
     access = Access(SecretStr(token) if token else None, LOCAL_NAMES)
-    server = ModelServer(served, address_of("127.0.0.1", 0), access, limits, lines.append)
+    server = ModelServer(served, address_of("127.0.0.1", 0), access, limits, syntax, lines.append)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

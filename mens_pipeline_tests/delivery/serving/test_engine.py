@@ -12,6 +12,7 @@ from mens_pipeline.delivery.serving.engine import Engine, Limits, Loaded, State
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 from mens_pipeline.delivery.serving.reply import Ended, Event, Failed, Piece, Reply
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
 
 _LIMITS = Limits(2, 1_000, 60.0, 100)
@@ -37,12 +38,26 @@ class _Asked:
         return self.events[-1]
 
 
-def _bytes(tokens: Any) -> str:
-    return bytes(min(token, 255) for token in tokens).decode("latin-1")
+class _Bytes:
+    """A tokenizer of bytes."""
+
+    @staticmethod
+    def decode(tokens: Any, **_options: Any) -> str:
+        """The text of some tokens."""
+        return bytes(min(token, 255) for token in tokens).decode("latin-1")
+
+
+class _Imports:
+    """A tokenizer all of whose tokens are declarations."""
+
+    @staticmethod
+    def decode(tokens: Any, **_options: Any) -> str:
+        """The text of some tokens."""
+        return "import a\n" * len(tokens)
 
 
 def _load() -> Loaded:
-    return Loaded(hybrid_model(), frozenset(), _bytes)
+    return Loaded(hybrid_model(), frozenset(), _Bytes())
 
 
 @contextmanager
@@ -163,7 +178,7 @@ def test_a_model_that_fails_is_asked_again_for_the_next() -> None:
                 raise RuntimeError("out of memory")
             return model(**inputs)
 
-    with _engine(lambda: Loaded(Model(), loaded.stop, loaded.decode)) as (engine, _):
+    with _engine(lambda: Loaded(Model(), loaded.stop, loaded.tokenizer)) as (engine, _):
         is_full.set()
         failing = _Asked()
         engine.submit([failing.reply])
@@ -175,6 +190,19 @@ def test_a_model_that_fails_is_asked_again_for_the_next() -> None:
         assert isinstance(other.end(), Ended)
     assert isinstance(end, Failed)
     assert (end.why.status, str(end.why)) == (500, "The model could not go on: out of memory.")
+
+
+def test_a_first_try_that_is_a_program_is_the_answer() -> None:
+    """Held back until it has ended, and then given whole."""
+    with _engine(lambda: Loaded(hybrid_model(), frozenset(), _Imports())) as (engine, _):
+        asked = _Asked()
+        asked.reply.syntax = Syntax.FALLBACK
+        engine.submit([asked.reply])
+        end = asked.end()
+
+    assert asked.events[:-1] == [Piece("import a\n" * 5)]
+    assert isinstance(end, Ended)
+    assert (end.num_tokens, end.is_constrained) == (5, False)
 
 
 def test_answers_in_the_making_are_ended_first() -> None:

@@ -1,0 +1,90 @@
+"""What the parser makes of the answers that are served."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai.types.chat.chat_completion import Choice
+
+from mens_pipeline.delivery.serving.engine import Limits
+from mens_pipeline.evaluation.answer_code import is_program
+from mens_pipeline.evaluation.sampling import Syntax
+from mens_pipeline.language import Mode
+from mens_pipeline_tests.delivery.serving.running import Running, running
+
+
+@pytest.fixture(scope="module")
+def steering(merged: Path) -> Iterator[Running]:
+    """A server that writes once more what is no program."""
+    with running(merged, Limits(4, 20_000, 300.0, 400), syntax=Syntax.FALLBACK) as server:
+        yield server
+
+
+def _choice(server: Running, request: str = "Write a function.", **options: Any) -> Choice:
+    extra = {"decoding": options.pop("decoding")} if "decoding" in options else {}
+    completion = server.openai().chat.completions.create(
+        model="mens", messages=[{"role": "user", "content": request}], extra_body=extra, **{"max_tokens": 16, **options}
+    )
+    choice: Choice = completion.choices[0]
+    return choice
+
+
+def _said(choice: Choice) -> str:
+    return str((choice.model_extra or {})["decoding"])
+
+
+def test_fifty_requests_get_fifty_programs(steering: Running) -> None:
+    """Of a model that knows nothing of Vox, some at a temperature, several at once."""
+    options = [{"temperature": 0.8, "seed": number} if number % 2 else {} for number in range(50)]
+
+    def asked(number: int) -> Choice:
+        return _choice(steering, f"Write program {number}.", **options[number])
+
+    with ThreadPoolExecutor(4) as pool:
+        choices = list(pool.map(asked, range(50)))
+    texts = [choice.message.content or "" for choice in choices]
+
+    assert [text for text in texts if not is_program(text, Mode.SOURCE)] == []
+    assert {_said(choice) for choice in choices} == {"constrained"}
+    assert {choice.finish_reason for choice in choices} == {"stop"}
+
+
+def test_a_request_may_ask_for_another_way(steering: Running) -> None:
+    """Free: what the model would rather write, the noise of its random weights."""
+    free = _choice(steering, decoding="free")
+    constrained = _choice(steering, decoding="constrained")
+
+    assert (_said(free), _said(constrained)) == ("free", "constrained")
+    assert not is_program(free.message.content or "", Mode.SOURCE)
+    assert constrained.message.content == _choice(steering).message.content
+
+
+def test_what_both_tries_took_is_counted(steering: Running) -> None:
+    """In the usage; the text is that of the second."""
+    completion = steering.openai().chat.completions.create(
+        model="mens", messages=[{"role": "user", "content": "Write a function."}], max_tokens=16
+    )
+
+    assert completion.usage is not None
+    assert 16 < completion.usage.completion_tokens <= 32
+
+
+def test_ollamas_shape_says_it_as_well(steering: Running) -> None:
+    """In the document of the whole answer."""
+    body = {"model": "mens", "prompt": "Write a function.", "stream": False, "options": {"num_predict": 16}}
+    with steering.http() as client:
+        answer = client.post("/api/generate", json=body).json()
+
+    assert (answer["response"], answer["decoding"]) == (_choice(steering).message.content, "constrained")
+
+
+def test_another_word_is_refused(steering: Running) -> None:
+    """With the words that there are."""
+    with steering.http() as client:
+        body = {"model": "mens", "messages": [{"role": "user", "content": "x"}], "decoding": "strict"}
+        answer = client.post("/v1/chat/completions", json=body)
+
+    assert answer.status_code == 400
+    assert "'free', 'constrained' or 'fallback'" in answer.json()["error"]["message"]
