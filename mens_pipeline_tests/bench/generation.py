@@ -1,5 +1,7 @@
 """Tokens a second of generation, ours beside a plain four-bit `generate`: same model, prompts, device, greedy.
 
+And what it costs to let the parser steer: the same requests once more, constrained.
+
 Run it as `python -m mens_pipeline_tests.bench.generation HELDOUT.jsonl [--run RUN] [--device cuda]`; HELDOUT holds
 held-out pairs, RUN is a folder of `mens train`. Without a run the base answers alone.
 """
@@ -9,14 +11,18 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from mens_pipeline.corpus.jsonl import read_pairs
+from mens_pipeline.evaluation.constraint import Constraint
 from mens_pipeline.evaluation.decode import Row, decode
 from mens_pipeline.evaluation.generate import vocabulary_of
 from mens_pipeline.evaluation.generation import Decoding, GenerationJob
 from mens_pipeline.evaluation.model import load_judged
 from mens_pipeline.evaluation.packed_linear import pack_linear
+from mens_pipeline.evaluation.sampling import Sampler
+from mens_pipeline.language import Mode
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.settings import load_settings
 from mens_pipeline.training.base_model import find_base_model
@@ -35,10 +41,12 @@ class Outcome:
     Attributes:
         answers: Ids of each answer, in the order of the prompts.
         seconds: Without loading.
+        steering: Seconds that the parser took for each token; empty where it had no say.
     """
 
     answers: list[list[int]]
     seconds: float
+    steering: tuple[float, ...] = ()
 
     @property
     def rate(self) -> float:
@@ -68,6 +76,13 @@ def main() -> None:
     same = sum(a == b for a, b in zip(plain.answers, ours.answers, strict=True))
     print(f"dense, packed, batched, rows leave when done: {ours.rate:.1f} tokens/s, {ours.rate / plain.rate:.1f} times")
     print(f"the same answer, token by token: {same}/{len(prompts)}")
+    steered = _ours(
+        base.path, adapter, prompts, options.max_new_tokens, device.kind, dtype, tokenizer, is_constrained=True
+    )
+    in_order = sorted(1000 * seconds for seconds in steered.steering)
+    share = sum(steered.steering) / steered.seconds
+    print(f"the same, constrained by the parser: {steered.rate:.1f} tokens/s, {100 * share:.1f} % of the time its own")
+    print(f"a token of it: median {median(in_order):.2f} ms, p99 {in_order[int(0.99 * len(in_order))]:.2f} ms")
 
 
 def _options() -> Any:
@@ -111,8 +126,30 @@ def _plain(  # noqa: PLR0913, PLR0917 - all that both ways share
     return Outcome(answers, time.monotonic() - begin)
 
 
+class _Timed(Constraint):
+    """A constraint that measures what it takes."""
+
+    def __init__(self, seconds: list[float], *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._seconds = seconds
+
+    def choose(self, scores: Any, sampler: Sampler) -> int:
+        begin = time.perf_counter()
+        token = super().choose(scores, sampler)
+        self._seconds.append(time.perf_counter() - begin)
+        return token
+
+
 def _ours(  # noqa: PLR0913, PLR0917 - all that both ways share
-    base: Path, adapter: Path | None, prompts: list[Any], limit: int, device: str, dtype: str, tokenizer: Any
+    base: Path,
+    adapter: Path | None,
+    prompts: list[Any],
+    limit: int,
+    device: str,
+    dtype: str,
+    tokenizer: Any,
+    *,
+    is_constrained: bool = False,
 ) -> Outcome:
     decoding = Decoding(max_new_tokens=limit)
     with tempfile.TemporaryDirectory() as folder:
@@ -132,10 +169,16 @@ def _ours(  # noqa: PLR0913, PLR0917 - all that both ways share
         )
         model = load_judged(job)
     pack_linear(model)
-    rows = [Row(str(number), 0, prompt) for number, prompt in enumerate(prompts)]
+    vocabulary = vocabulary_of(tokenizer, model)
+    steering: list[float] = []
+
+    def constraint() -> Constraint | None:
+        return _Timed(steering, tokenizer, vocabulary.stop, Mode.SOURCE, limit) if is_constrained else None
+
+    rows = [Row(str(number), 0, prompt, constraint=constraint()) for number, prompt in enumerate(prompts)]
     begin = time.monotonic()
-    decode(model, rows, vocabulary_of(tokenizer, model), decoding, lambda _row: None)
-    return Outcome([row.tokens for row in rows], time.monotonic() - begin)
+    decode(model, rows, vocabulary, decoding, lambda _row: None)
+    return Outcome([row.tokens for row in rows], time.monotonic() - begin, tuple(steering))
 
 
 if __name__ == "__main__":
