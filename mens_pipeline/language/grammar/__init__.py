@@ -1,0 +1,1 @@
+"""A grammar file of Vox for engines that decode by one, such as vLLM and llama.cpp."""

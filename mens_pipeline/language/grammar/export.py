@@ -1,0 +1,140 @@
+"""The grammar file, in the dialect of Lark that llguidance reads, and the same rules as GBNF for llama.cpp.
+
+`vox.lark` is written by hand, but for its fingerprint and for the rules below the last heading, which come from the
+tables of the front end: `python -m mens_pipeline.language.grammar.export` writes both anew. The two notations differ in
+spelling alone, because regular expressions are classes of characters with a repetition, and nothing else.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Set
+from enum import StrEnum
+from pathlib import Path
+from string import ascii_lowercase
+from typing import Final
+
+from mens_pipeline.language.decorator_keys import KEYED_DECORATORS, KeyTable, Separator
+from mens_pipeline.language.fingerprint import grammar_fingerprint
+from mens_pipeline.language.vocabulary import KEYWORDS, LLM_DECORATORS, NAME_KINDS, VIEW_TAGS, TokenKind
+
+GRAMMAR_FILE: Final = Path(__file__).with_name("vox.lark")
+
+_FINGERPRINT: Final = "// Grammar fingerprint: "
+_TABLES: Final = "// Made from the tables of the front end.\n"
+_KEY_VALUES: Final = {"[": "loose_list", **{kind: kind for kind in ("STRING", "INT", "FLOAT", "IDENT", "TYPEIDENT")}}
+_PIECE: Final = re.compile(
+    r'//(?P<comment>.*)|/(?P<classes>(?:[^/\\]|\\.)+)/|(?P<rule>\w+):|(?P<name>\w+)|(?P<repetition>[*+?])|"(?:[^"\\]|\\.)*"|[|()]'
+)
+
+
+class GrammarFormat(StrEnum):
+    """A notation for grammars; `lark` is that of llguidance and xgrammar, `gbnf` that of llama.cpp."""
+
+    LARK = "lark"
+    GBNF = "gbnf"
+
+
+def grammar_text(notation: GrammarFormat) -> str:
+    """The grammar: every text it accepts is accepted by the front end in mode `source`.
+
+    Args:
+        notation: How it is written.
+    """
+    text = GRAMMAR_FILE.read_text(encoding="utf-8")
+    return text if notation is GrammarFormat.LARK else as_gbnf(text)
+
+
+def as_gbnf(lark: str) -> str:
+    """Rewrite the grammar in the notation of llama.cpp: one line a rule, the first one named `root`.
+
+    Args:
+        lark: The text of `vox.lark`.
+    """
+    lines: list[str] = []
+    for piece in _PIECE.finditer(lark):
+        match piece.lastgroup:
+            case "comment":
+                lines.append("#" + piece["comment"])
+            case "rule":
+                lines.append(_gbnf_name(piece["rule"]) + " ::=")
+            case "name":
+                lines[-1] += " " + _gbnf_name(piece["name"])
+            case "repetition":
+                lines[-1] += piece[0]
+            case _:
+                lines[-1] += " " + (piece["classes"] or piece[0])
+    return "\n".join(lines) + "\n"
+
+
+def _gbnf_name(name: str) -> str:
+    return "root" if name == "start" else name.replace("_", "-")
+
+
+def renewed(lark: str) -> str:
+    """Write the fingerprint and the rules from tables anew.
+
+    Args:
+        lark: The text of `vox.lark`.
+    """
+    by_hand = lark.partition(_TABLES)[0]
+    stamped = re.sub(f"(?<={_FINGERPRINT}).*", grammar_fingerprint(), by_hand)
+    return stamped + _TABLES + "".join(f"{name}: {alternatives}\n" for name, alternatives in _table_rules())
+
+
+def _table_rules() -> Iterator[tuple[str, str]]:
+    yield "keyed_decorator", _alternatives(_keyed(name) for name in KEYED_DECORATORS if name not in LLM_DECORATORS)
+    yield "llm_decorator", _alternatives(_keyed(name) for name in KEYED_DECORATORS if name in LLM_DECORATORS)
+    for name, table in KEYED_DECORATORS.items():
+        yield _rule_of(name), _alternatives(_key(table, key, kinds) for key, kinds in table.values.items())
+    soft = sorted(NAME_KINDS & KEYWORDS)
+    yield "NAME", f"IDENT | TYPEIDENT | {_alternatives(map(_quoted, soft))}"
+    yield "VIEW_TAG", _alternatives(map(_quoted, sorted(VIEW_TAGS)))
+    yield "IDENT", _identifier_but(KEYWORDS | {"_"})
+    # What a path to select from and a call before a block begin with (G6, G41).
+    yield "PLAIN", _identifier_but(KEYWORDS | VIEW_TAGS | {"_", "rust"})
+
+
+def _keyed(name: str) -> str:
+    key = _rule_of(name)
+    return f'"{name}" ("(" (NL? {key} (COMMA NL? {key})* (COMMA NL?)?)? ")")?'
+
+
+def _rule_of(decorator: str) -> str:
+    return decorator.removeprefix("@") + "_key"
+
+
+def _key(table: KeyTable, key: str, kinds: frozenset[TokenKind]) -> str:
+    sign = "EQ" if table.separator is Separator.OPTIONAL_EQUALS else "COLON"
+    values = _alternatives(_KEY_VALUES.get(kind) or _quoted(kind) for kind in sorted(kinds))
+    return f'"{key}" {sign} {f"({values})" if len(kinds) > 1 else values}'
+
+
+def _alternatives(patterns: Iterable[str]) -> str:
+    return " | ".join(patterns)
+
+
+def _quoted(word: str) -> str:
+    return f'"{word}"'
+
+
+def _identifier_but(words: Set[str]) -> str:
+    """A pattern for the identifiers that are none of these words: neither notation can subtract."""
+    return _branches(words, "")[1:-1]
+
+
+def _tails_but(tails: set[str]) -> str:
+    """A pattern for what may follow the beginning of some words, when these tails would complete one."""
+    if tails == {""}:
+        return "/[A-Za-z0-9_]+/"
+    return _branches(tails - {""}, "A-Z0-9") + ("" if "" in tails else "?")
+
+
+def _branches(words: Set[str], others: str) -> str:
+    firsts = sorted({word[0] for word in words})
+    runs = re.split(f"[{''.join(firsts)}]", ascii_lowercase)
+    others += "".join(f"{run[0]}-{run[-1]}" if run else "" for run in runs) + ("" if "_" in firsts else "_")
+    leads = (f'"{first}" {_tails_but({word[1:] for word in words if word[0] == first})}' for first in firsts)
+    return f"(/[{others}][A-Za-z0-9_]*/ | {_alternatives(leads)})"
+
+
+if __name__ == "__main__":
+    GRAMMAR_FILE.write_text(renewed(GRAMMAR_FILE.read_text(encoding="utf-8")), encoding="utf-8")
