@@ -53,10 +53,11 @@ $(DAGSTER_HOME)/dagster.yaml:
 	@mkdir -p $(DAGSTER_HOME)
 	@ln -sfn $(CURDIR)/dagster.yaml $@
 
-bench: install  ## Measure front end, interpreter, tokenizer, corpus (also SOURCE=DIR), training and generation on build.
+bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (also SOURCE=DIR), training and generation on build.
 	$(BIN)/python -m mens_pipeline_tests.bench.front_end
 	$(BIN)/python -m mens_pipeline_tests.bench.interpreter
 	$(BIN)/python -m mens_pipeline_tests.bench.vox_tokenizer
+	$(BIN)/python -m mens_pipeline_tests.bench.grammar
 	$(BIN)/python -m mens_pipeline_tests.bench.corpus $(SOURCE)
 	@test -f build/train.jsonl || echo "No build/train.jsonl: training is not measured. See README, from a workspace to a train set."
 	@test ! -f build/train.jsonl || $(BIN)/python -m mens_pipeline_tests.bench.training build/train.jsonl --updates 8 $(if $(BASE),--base $(BASE)) $(if $(DEVICE),--device $(DEVICE))

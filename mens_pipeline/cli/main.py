@@ -10,6 +10,7 @@ from mens_pipeline.cli.check import check
 from mens_pipeline.cli.eval_local import eval_local
 from mens_pipeline.cli.gate import gate
 from mens_pipeline.cli.generate_data import generate_data
+from mens_pipeline.cli.grammar import grammar
 from mens_pipeline.cli.merge import merge
 from mens_pipeline.cli.merge_weights import merge_weights
 from mens_pipeline.cli.promote import override, promote
@@ -58,6 +59,7 @@ app.command(name="generate-data")(generate_data)
 app.command(cls=TrainCommand)(train)
 app.command(name="eval-local")(eval_local)
 app.command()(gate)
+app.command()(grammar)
 app.command()(override)
 app.command()(promote)
 app.command()(merge)

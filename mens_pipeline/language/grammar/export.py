@@ -33,13 +33,16 @@ class GrammarFormat(StrEnum):
     GBNF = "gbnf"
 
 
-def grammar_text(notation: GrammarFormat) -> str:
-    """The grammar: every text it accepts is accepted by the front end in mode `source`.
+def grammar_text(notation: GrammarFormat, *, is_ui: bool = False) -> str:
+    """The grammar; the front end accepts every text it accepts, up to the nesting that the parser follows.
 
     Args:
         notation: How it is written.
+        is_ui: Whether it is for `.vox.ui` files, where reactive members stand among the declarations (M5).
     """
     text = GRAMMAR_FILE.read_text(encoding="utf-8")
+    if is_ui:
+        text = text.replace("\ndecl: ", "\ndecl: reactive | ").replace("mode `source`", "mode `ui`")
     return text if notation is GrammarFormat.LARK else as_gbnf(text)
 
 

@@ -1,0 +1,50 @@
+"""How long masks of the exported grammar take, on the golden programs, token by token, on one core.
+
+`python -m mens_pipeline_tests.bench.grammar`
+"""
+
+from time import perf_counter
+
+import numpy as np
+from llguidance import LLMatcher, LLTokenizer
+
+from mens_pipeline.language import Mode, mode_of
+from mens_pipeline.language.grammar.export import GrammarFormat, grammar_text
+from mens_pipeline.settings import load_settings
+from mens_pipeline.training.base_model import find_base_model
+from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
+from mens_pipeline_tests.bench.machine import machine_name
+from mens_pipeline_tests.language.examples import golden_programs
+
+
+def main() -> None:
+    """Measure and print; a token that the grammar refuses ends its program."""
+    base = find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models")
+    tokenizer = LLTokenizer((base.path / "tokenizer.json").read_text(encoding="utf-8"))
+    before = perf_counter()
+    matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(grammar_text(GrammarFormat.LARK)))
+    compiling = perf_counter() - before
+    programs = [source for name, source in golden_programs().items() if mode_of(name) is Mode.SOURCE]
+    times: list[float] = []
+    num_whole = sum(_follow(matcher, tokenizer.tokenize_str(source), times) for source in programs)
+    median, high, most = np.percentile(times, (50, 99, 100)) * 1e6
+    print(f"{machine_name()}, one core; llguidance, {tokenizer.vocab_size:,} tokens; grammar read in {compiling:.2f} s")
+    print(f"{num_whole}/{len(programs)} golden programs followed to their end, {len(times):,} masks")
+    print(f"{'microseconds a mask':<28}{'median':>10}{'p99':>10}{'most':>10}")
+    print(f"{'':<28}{median:>10,.0f}{high:>10,.0f}{most:>10,.0f}")
+
+
+def _follow(matcher: LLMatcher, tokens: list[int], times: list[float]) -> bool:
+    """Whether the grammar takes all tokens; the time of the mask before each is added."""
+    matcher.reset()
+    for token in tokens:
+        before = perf_counter()
+        matcher.compute_bitmask()
+        times.append(perf_counter() - before)
+        if not matcher.consume_token(token):
+            return False
+    return matcher.is_accepting()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Random texts of a GBNF grammar: what the export is judged by."""
+
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)+\]|[\w-]+(?: ::=)?|[()|*+?]|\{\d+,\d+\}|#.*')
+_REPEATS: Final = {"*": (0, 4), "+": (1, 4), "?": (0, 1)}
+_ANY: Final = (*map(chr, range(32, 127)), "\t", "\n", "\r", "\u00e9", "\u4e2d", "\U0001f600", "\u2028", "\x85")
+"""What a negated class draws from."""
+_MORE: Final = 0.6
+"""How often what may be repeated is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Alternatives, each a sequence of parts."""
+
+    branches: tuple[tuple["Part", ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A part, so many times at least and at most."""
+
+    part: "Part"
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What stands behind a name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Characters:
+    """One character out of these."""
+
+    members: tuple[str, ...]
+
+
+Part = str | Characters | Rule | Repeat | Choice
+
+
+class Grammar:
+    """A grammar that texts can be drawn from."""
+
+    def __init__(self, gbnf: str) -> None:
+        """Read the rules.
+
+        Args:
+            gbnf: The grammar; `root` is where a text begins.
+        """
+        self.rules: dict[str, Choice] = {}
+        tokens = [token for token in _TOKEN.findall(gbnf) if token[0] != "#"][::-1]
+        while tokens:
+            name = tokens.pop().removesuffix(" ::=")
+            self.rules[name] = _choice(tokens)
+        self._heights = dict.fromkeys(self.rules, 1000)
+        while any(self._lower(name) for name in self.rules):
+            pass
+
+    def draw(self, rng: random.Random) -> str:
+        """A text, of a depth that varies.
+
+        Args:
+            rng: Draws.
+        """
+        return "".join(self._walk(Rule("root"), rng, rng.randint(8, 18)))
+
+    def _lower(self, name: str) -> bool:
+        before, self._heights[name] = self._heights[name], self._height(self.rules[name])
+        return self._heights[name] < before
+
+    def _height(self, part: Part) -> int:
+        """How many rules stand in one another at least."""
+        match part:
+            case Rule(name):
+                return 1 + self._heights[name]
+            case Repeat(inner, least, _):
+                return self._height(inner) if least else 0
+            case Choice(branches):
+                return min(map(self._tallest, branches))
+            case _:
+                return 0
+
+    def _tallest(self, parts: tuple[Part, ...]) -> int:
+        return max(map(self._height, parts), default=0)
+
+    def _walk(self, part: Part, rng: random.Random, budget: int) -> Iterator[str]:
+        match part:
+            case str():
+                yield part
+            case Characters(members):
+                yield rng.choice(members)
+            case Rule(name):
+                yield from self._walk(self.rules[name], rng, budget - 1)
+            case Repeat(inner, least, most):
+                more = most - least if self._height(inner) < budget else 0
+                while more and rng.random() < _MORE:
+                    more, least = more - 1, least + 1
+                for _ in range(least):
+                    yield from self._walk(inner, rng, budget)
+            case Choice(branches):
+                fitting = [parts for parts in branches if self._tallest(parts) < budget]
+                for inner in rng.choice(fitting) if fitting else min(branches, key=self._tallest):
+                    yield from self._walk(inner, rng, budget)
+
+
+def _choice(tokens: list[str]) -> Choice:
+    """The alternatives up to a closing parenthesis, the next rule, or the end; tokens stand backwards."""
+    branches: list[list[Part]] = [[]]
+    while tokens and not tokens[-1].endswith("::="):
+        token = tokens.pop()
+        if token == ")":
+            break
+        if token == "|":
+            branches.append([])
+        elif token in _REPEATS:
+            branches[-1].append(Repeat(branches[-1].pop(), *_REPEATS[token]))
+        elif token[0] == "{":
+            branches[-1].append(Repeat(branches[-1].pop(), *map(int, token[1:-1].split(","))))
+        elif token == "(":
+            branches[-1].append(_choice(tokens))
+        else:
+            branches[-1].append(_leaf(token))
+    return Choice(tuple(map(tuple, branches)))
+
+
+def _leaf(token: str) -> Part:
+    if token[0] == '"':
+        return token[1:-1].encode().decode("unicode_escape")
+    if token[0] == "[":
+        pattern = re.compile(token)
+        return Characters(tuple(filter(pattern.fullmatch, _ANY)))
+    return Rule(token)

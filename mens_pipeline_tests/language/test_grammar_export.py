@@ -1,0 +1,100 @@
+"""The exported grammar accepts nothing but Vox, and nearly all of it that people write."""
+
+import random
+from functools import cache
+from typing import Final
+
+import pytest
+from llguidance import LLMatcher, LLTokenizer
+from llguidance.gbnf_to_lark import gbnf_to_lark
+
+from mens_pipeline.language import Mode, analyze, mode_of
+from mens_pipeline.language.fingerprint import grammar_fingerprint
+from mens_pipeline.language.grammar.export import GRAMMAR_FILE, GrammarFormat, grammar_text, renewed
+from mens_pipeline_tests.language.examples import conformance_cases, golden_programs, reference_examples
+from mens_pipeline_tests.language.grammar_walks import Grammar
+
+_EXCLUDED: Final[dict[str, str]] = {}
+"""Golden program -> why the grammar does not accept it."""
+
+
+@cache
+def _bytes() -> LLTokenizer:
+    return LLTokenizer("byte")
+
+
+class Engine:
+    """llguidance on one grammar, byte by byte."""
+
+    def __init__(self, lark: str) -> None:
+        self._matcher = LLMatcher(_bytes(), LLMatcher.grammar_from_lark(lark))
+        assert self._matcher.get_error() == ""
+
+    def accepts(self, text: str) -> bool:
+        """Whether the grammar derives a text."""
+        matcher = self._matcher.deep_copy()
+        tokens = _bytes().tokenize_bytes(text.encode())
+        return matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()
+
+
+@cache
+def _engine(mode: Mode) -> Engine:
+    return Engine(grammar_text(GrammarFormat.LARK, is_ui=mode is Mode.UI))
+
+
+def _rejected_walks(seeds: range, *, is_ui: bool) -> list[str]:
+    """Those of the walks that the front end does not accept."""
+    grammar = Grammar(grammar_text(GrammarFormat.GBNF, is_ui=is_ui))
+    mode = Mode.UI if is_ui else Mode.SOURCE
+    texts = (grammar.draw(random.Random(seed)) for seed in seeds)  # noqa: S311 - reproducible, no secret
+    return [text for text in texts if not analyze(text, mode).ok]
+
+
+@pytest.mark.parametrize("is_ui", [False, True], ids=["source", "ui"])
+def test_what_the_grammar_derives_is_accepted(is_ui: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """A thousand random texts of each mode are programs."""
+    assert _rejected_walks(range(1000), is_ui=is_ui) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_ui", [False, True], ids=["source", "ui"])
+def test_what_the_grammar_derives_is_accepted_at_length(is_ui: bool) -> None:  # noqa: FBT001 - likewise
+    """Of a hundred thousand, none is rejected."""
+    assert _rejected_walks(range(1000, 51_000), is_ui=is_ui) == []
+
+
+def test_golden_programs_are_derived_but_for_those_listed() -> None:
+    """At least 99 of 100, and each one that is not with its reason."""
+    programs = golden_programs()
+    left_out = {name for name, source in programs.items() if not _engine(mode_of(name)).accepts(source)}
+
+    assert left_out == _EXCLUDED.keys()
+    assert len(left_out) <= 0.01 * len(programs)
+
+
+def test_no_rejected_case_is_derived() -> None:
+    """The mutants that the reference compiler rejects are rejected by the grammar too."""
+    cases = [case for case in (*conformance_cases(), *reference_examples()) if case.mode is not Mode.SCRIPT]
+    derived = [case for case in cases if _engine(case.mode).accepts(case.source)]
+
+    assert [case.id for case in derived if not case.ok] == []
+    assert len(derived) >= 1000
+
+
+def test_the_committed_file_is_current() -> None:
+    """A syntax that changed makes the grammar stale: `python -m mens_pipeline.language.grammar.export` renews it."""
+    text = GRAMMAR_FILE.read_text(encoding="utf-8")
+
+    assert renewed(text) == text
+    assert grammar_fingerprint() in text.partition("start:")[0]
+
+
+@pytest.mark.parametrize("is_ui", [False, True], ids=["source", "ui"])
+def test_gbnf_says_the_same(is_ui: bool) -> None:  # noqa: FBT001 - likewise
+    """A reader of GBNF that is not ours makes a grammar of it that derives the same golden programs and cases."""
+    gbnf, mode = grammar_text(GrammarFormat.GBNF, is_ui=is_ui), Mode.UI if is_ui else Mode.SOURCE
+    ours, theirs = _engine(mode), Engine(gbnf_to_lark(gbnf))
+    texts = [*(case.source for case in reference_examples()), *golden_programs().values()]
+
+    assert [text for text in texts if ours.accepts(text) != theirs.accepts(text)] == []
+    assert f"# Grammar fingerprint: {grammar_fingerprint()}" in gbnf
