@@ -8,6 +8,7 @@ spelling alone, because regular expressions are classes of characters with a rep
 import re
 from collections.abc import Iterable, Iterator, Set
 from enum import StrEnum
+from os.path import commonprefix
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Final
@@ -121,22 +122,34 @@ def _quoted(word: str) -> str:
 
 def _identifier_but(words: Set[str]) -> str:
     """A pattern for the identifiers that are none of these words: neither notation can subtract."""
-    return _branches(words, "")[1:-1]
+    return _alternatives(_branches(words, ""))
 
 
-def _tails_but(tails: set[str]) -> str:
-    """A pattern for what may follow the beginning of some words, when these tails would complete one."""
-    if tails == {""}:
-        return "/[A-Za-z0-9_]+/"
-    return _branches(tails - {""}, "A-Z0-9") + ("" if "" in tails else "?")
+def _branches(tails: Set[str], others: str) -> Iterator[str]:
+    """What may follow the beginning of some words, when these tails would complete one.
+
+    Beginnings that several words share are written once, so that parentheses hardly stand in one another: engines
+    follow only so many.
+    """
+    firsts = sorted({tail[0] for tail in tails})
+    yield _other_than(firsts, others)
+    for first in firsts:
+        alike = [tail for tail in tails if tail[0] == first]
+        stem = commonprefix(alike)
+        for end in range(1, len(stem)):
+            yield f'"{stem[:end]}" ({_other_than([stem[end]], "A-Z0-9")})?'
+        ends = {tail.removeprefix(stem) for tail in alike}
+        if ends == {""}:
+            yield f'"{stem}" /[A-Za-z0-9_]+/'
+        else:
+            yield f'"{stem}" ({_alternatives(_branches(ends - {""}, "A-Z0-9"))})' + ("" if "" in ends else "?")
 
 
-def _branches(words: Set[str], others: str) -> str:
-    firsts = sorted({word[0] for word in words})
+def _other_than(firsts: Iterable[str], others: str) -> str:
+    """A pattern for words that begin neither with these nor with what is no letter of theirs."""
     runs = re.split(f"[{''.join(firsts)}]", ascii_lowercase)
-    others += "".join(f"{run[0]}-{run[-1]}" if run else "" for run in runs) + ("" if "_" in firsts else "_")
-    leads = (f'"{first}" {_tails_but({word[1:] for word in words if word[0] == first})}' for first in firsts)
-    return f"(/[{others}][A-Za-z0-9_]*/ | {_alternatives(leads)})"
+    others += "".join(f"{run[0]}-{run[-1]}" for run in runs if run) + ("" if "_" in firsts else "_")
+    return f"/[{others}][A-Za-z0-9_]*/"
 
 
 if __name__ == "__main__":
