@@ -20,8 +20,8 @@ def grammar(
 ) -> None:
     """Print a grammar of Vox for engines that let a model write only what a grammar allows.
 
-    What it accepts, `mens check` accepts. Of what `mens check` accepts, it leaves out what formatted programs do not need;
-    the head of the grammar says what that is.
+    What it accepts, `mens check` accepts, but not the other way round: it knows programs as a formatter writes them,
+    and its head says what is left out.
 
     Exit code 0: done. 2: the command was misused.
     """

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)+\]|[\w-]+(?: ::=)?|[()|*+?]|\{\d+,\d+\}|#.*')
+_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)+\]|[\w-]+(?: ::=)?|[()|*+?]|\{\d+,\d+\}|#.*')
 _REPEATS: Final = {"*": (0, 4), "+": (1, 4), "?": (0, 1)}
 _ANY: Final = (*map(chr, range(32, 127)), "\t", "\n", "\r", "\u00e9", "\u4e2d", "\U0001f600", "\u2028", "\x85")
 """What a negated class draws from."""
@@ -57,13 +57,14 @@ class Grammar:
             gbnf: The grammar; `root` is where a text begins.
         """
         self.rules: dict[str, Choice] = {}
-        tokens = [token for token in _TOKEN.findall(gbnf) if token[0] != "#"][::-1]
-        while tokens:
-            name = tokens.pop().removesuffix(" ::=")
-            self.rules[name] = _choice(tokens)
+        pieces = [piece for piece in _PIECE.findall(gbnf) if piece[0] != "#"][::-1]
+        while pieces:
+            name = pieces.pop().removesuffix(" ::=")
+            self.rules[name] = _choice(pieces)
         self._heights = dict.fromkeys(self.rules, 1000)
+        self._known: dict[int, int] = {}
         while any(self._lower(name) for name in self.rules):
-            pass
+            self._known.clear()
 
     def draw(self, rng: random.Random) -> str:
         """A text, of a depth that varies.
@@ -90,7 +91,9 @@ class Grammar:
                 return 0
 
     def _tallest(self, parts: tuple[Part, ...]) -> int:
-        return max(map(self._height, parts), default=0)
+        if id(parts) not in self._known:
+            self._known[id(parts)] = max(map(self._height, parts), default=0)
+        return self._known[id(parts)]
 
     def _walk(self, part: Part, rng: random.Random, budget: int) -> Iterator[str]:
         match part:
@@ -112,30 +115,30 @@ class Grammar:
                     yield from self._walk(inner, rng, budget)
 
 
-def _choice(tokens: list[str]) -> Choice:
-    """The alternatives up to a closing parenthesis, the next rule, or the end; tokens stand backwards."""
+def _choice(pieces: list[str]) -> Choice:
+    """The alternatives up to a closing parenthesis, the next rule, or the end; pieces stand backwards."""
     branches: list[list[Part]] = [[]]
-    while tokens and not tokens[-1].endswith("::="):
-        token = tokens.pop()
-        if token == ")":
+    while pieces and not pieces[-1].endswith("::="):
+        piece = pieces.pop()
+        if piece == ")":
             break
-        if token == "|":
+        if piece == "|":
             branches.append([])
-        elif token in _REPEATS:
-            branches[-1].append(Repeat(branches[-1].pop(), *_REPEATS[token]))
-        elif token[0] == "{":
-            branches[-1].append(Repeat(branches[-1].pop(), *map(int, token[1:-1].split(","))))
-        elif token == "(":
-            branches[-1].append(_choice(tokens))
+        elif piece in _REPEATS:
+            branches[-1].append(Repeat(branches[-1].pop(), *_REPEATS[piece]))
+        elif piece[0] == "{":
+            branches[-1].append(Repeat(branches[-1].pop(), *map(int, piece[1:-1].split(","))))
+        elif piece == "(":
+            branches[-1].append(_choice(pieces))
         else:
-            branches[-1].append(_leaf(token))
+            branches[-1].append(_leaf(piece))
     return Choice(tuple(map(tuple, branches)))
 
 
-def _leaf(token: str) -> Part:
-    if token[0] == '"':
-        return token[1:-1].encode().decode("unicode_escape")
-    if token[0] == "[":
-        pattern = re.compile(token)
+def _leaf(piece: str) -> Part:
+    if piece[0] == '"':
+        return piece[1:-1].encode().decode("unicode_escape")
+    if piece[0] == "[":
+        pattern = re.compile(piece)
         return Characters(tuple(filter(pattern.fullmatch, _ANY)))
-    return Rule(token)
+    return Rule(piece)

@@ -1,8 +1,8 @@
 """The exported grammar accepts nothing but Vox, and nearly all of it that people write."""
 
 import random
+import runpy
 from functools import cache
-from typing import Final
 
 import pytest
 from llguidance import LLMatcher, LLTokenizer
@@ -10,12 +10,10 @@ from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from mens_pipeline.language import Mode, analyze, mode_of
 from mens_pipeline.language.fingerprint import grammar_fingerprint
-from mens_pipeline.language.grammar.export import GRAMMAR_FILE, GrammarFormat, grammar_text, renewed
+from mens_pipeline.language.grammar import export
+from mens_pipeline.language.grammar.export import GRAMMAR_FILE, GrammarFormat, grammar_text
 from mens_pipeline_tests.language.examples import conformance_cases, golden_programs, reference_examples
 from mens_pipeline_tests.language.grammar_walks import Grammar
-
-_EXCLUDED: Final[dict[str, str]] = {}
-"""Golden program -> why the grammar does not accept it."""
 
 
 @cache
@@ -32,9 +30,9 @@ class Engine:
 
     def accepts(self, text: str) -> bool:
         """Whether the grammar derives a text."""
-        matcher = self._matcher.deep_copy()
+        self._matcher.reset()
         tokens = _bytes().tokenize_bytes(text.encode())
-        return matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()
+        return self._matcher.try_consume_tokens(tokens) == len(tokens) and self._matcher.is_accepting()
 
 
 @cache
@@ -63,30 +61,32 @@ def test_what_the_grammar_derives_is_accepted_at_length(is_ui: bool) -> None:  #
     assert _rejected_walks(range(1000, 51_000), is_ui=is_ui) == []
 
 
-def test_golden_programs_are_derived_but_for_those_listed() -> None:
-    """At least 99 of 100, and each one that is not with its reason."""
-    programs = golden_programs()
-    left_out = {name for name, source in programs.items() if not _engine(mode_of(name)).accepts(source)}
+def test_every_golden_program_is_derived() -> None:
+    """Programs written with care need nothing that the grammar leaves out."""
+    left_out = [name for name, text in golden_programs().items() if not _engine(mode_of(name)).accepts(text)]
 
-    assert left_out == _EXCLUDED.keys()
-    assert len(left_out) <= 0.01 * len(programs)
+    assert left_out == []
 
 
 def test_no_rejected_case_is_derived() -> None:
-    """The mutants that the reference compiler rejects are rejected by the grammar too."""
+    """Most mutants that the reference compiler accepts are derived, and none that it rejects.
+
+    Why the others are not is said in the head of the grammar; hardly any mutant is formatted.
+    """
     cases = [case for case in (*conformance_cases(), *reference_examples()) if case.mode is not Mode.SCRIPT]
     derived = [case for case in cases if _engine(case.mode).accepts(case.source)]
 
     assert [case.id for case in derived if not case.ok] == []
-    assert len(derived) >= 1000
+    assert len(derived) >= 0.7 * sum(case.ok for case in cases)
 
 
-def test_the_committed_file_is_current() -> None:
-    """A syntax that changed makes the grammar stale: `python -m mens_pipeline.language.grammar.export` renews it."""
+def test_the_committed_file_is_current(capsys: pytest.CaptureFixture[str]) -> None:
+    """A syntax that changed makes the grammar stale: look at its rules again, then let the module write it anew."""
     text = GRAMMAR_FILE.read_text(encoding="utf-8")
+    runpy.run_path(export.__file__, run_name="__main__")
 
-    assert renewed(text) == text
-    assert grammar_fingerprint() in text.partition("start:")[0]
+    assert capsys.readouterr().out == text
+    assert f"// Grammar fingerprint: {grammar_fingerprint()}\n" in text
 
 
 @pytest.mark.parametrize("is_ui", [False, True], ids=["source", "ui"])

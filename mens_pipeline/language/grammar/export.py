@@ -1,12 +1,14 @@
 """The grammar file, in the dialect of Lark that llguidance reads, and the same rules as GBNF for llama.cpp.
 
 `vox.lark` is written by hand, but for its fingerprint and for the rules below the last heading, which come from the
-tables of the front end: `python -m mens_pipeline.language.grammar.export` writes both anew. The two notations differ in
-spelling alone, because regular expressions are classes of characters with a repetition, and nothing else.
+tables of the front end: `python -m mens_pipeline.language.grammar.export > new.lark` writes it with both anew, to be
+moved into its place. The two notations differ in spelling alone, because regular expressions are classes of characters
+with a repetition, and nothing else.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Set
+import sys
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from os.path import commonprefix
 from pathlib import Path
@@ -120,12 +122,12 @@ def _quoted(word: str) -> str:
     return f'"{word}"'
 
 
-def _identifier_but(words: Set[str]) -> str:
+def _identifier_but(words: Iterable[str]) -> str:
     """A pattern for the identifiers that are none of these words: neither notation can subtract."""
-    return _alternatives(_branches(words, ""))
+    return _alternatives(_branches(set(words), ""))
 
 
-def _branches(tails: Set[str], others: str) -> Iterator[str]:
+def _branches(tails: set[str], others: str) -> Iterator[str]:
     """What may follow the beginning of some words, when these tails would complete one.
 
     Beginnings that several words share are written once, so that parentheses hardly stand in one another: engines
@@ -135,7 +137,7 @@ def _branches(tails: Set[str], others: str) -> Iterator[str]:
     yield _other_than(firsts, others)
     for first in firsts:
         alike = [tail for tail in tails if tail[0] == first]
-        stem = commonprefix(alike)
+        stem = commonprefix(alike)  # noqa: RUF071 - of words, not of paths
         for end in range(1, len(stem)):
             yield f'"{stem[:end]}" ({_other_than([stem[end]], "A-Z0-9")})?'
         ends = {tail.removeprefix(stem) for tail in alike}
@@ -153,4 +155,4 @@ def _other_than(firsts: Iterable[str], others: str) -> str:
 
 
 if __name__ == "__main__":
-    GRAMMAR_FILE.write_text(renewed(GRAMMAR_FILE.read_text(encoding="utf-8")), encoding="utf-8")
+    sys.stdout.write(renewed(GRAMMAR_FILE.read_text(encoding="utf-8")))
