@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from mens_pipeline.language import Mode, analyze
+from mens_pipeline.language.grammar.export import GrammarFormat, grammar_text
+
 _PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)+\]|[\w-]+(?: ::=)?|[()|*+?]|\{\d+,\d+\}|#.*')
 _REPEATS: Final = {"*": (0, 4), "+": (1, 4), "?": (0, 1)}
 _ANY: Final = (*map(chr, range(32, 127)), "\t", "\n", "\r", "\u00e9", "\u4e2d", "\U0001f600", "\u2028", "\x85")
@@ -113,6 +116,19 @@ class Grammar:
                 fitting = [parts for parts in branches if self._tallest(parts) < budget]
                 for inner in rng.choice(fitting) if fitting else min(branches, key=self._tallest):
                     yield from self._walk(inner, rng, budget)
+
+
+def rejected_walks(seeds: range, *, is_ui: bool) -> list[str]:
+    """Random texts of the exported grammar that the front end does not accept.
+
+    Args:
+        seeds: One a text.
+        is_ui: Whether the grammar is that of `.vox.ui` files.
+    """
+    grammar = Grammar(grammar_text(GrammarFormat.GBNF, is_ui=is_ui))
+    mode = Mode.UI if is_ui else Mode.SOURCE
+    texts = (grammar.draw(random.Random(seed)) for seed in seeds)  # noqa: S311 - reproducible, no secret
+    return [text for text in texts if not analyze(text, mode).ok]
 
 
 def _choice(pieces: list[str]) -> Choice:
