@@ -1,21 +1,25 @@
-"""How fast the front end is, on one core, as one table."""
+"""How fast the front end is, on one core, as one table; and what a token costs where the parser steers a model."""
 
 import ast
 import sys
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 
 import mens_pipeline
 from mens_pipeline.language import Mode, analyze, mode_of
-from mens_pipeline.language.lexer import scan
+from mens_pipeline.language.lexer import scan, tokenize
+from mens_pipeline.language.viability import ViableText
 from mens_pipeline_tests.bench.machine import machine_name
 from mens_pipeline_tests.language.examples import golden_programs
 
 _SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 _SECONDS_A_ROW = 2.0
 _MOST_REPEATS = 30
+_LONG = 200
+"""Tokens at both ends of the longest program that are compared."""
 
 
 def main() -> None:
@@ -30,6 +34,29 @@ def main() -> None:
     _row("golden programs, each", programs, yardstick)
     for size in _SIZES:
         _row(f"golden programs, {size:,} B", [_text_of(programs, size)], yardstick)
+    _viability(programs)
+
+
+def _viability(programs: list[str]) -> None:
+    """What it costs to say after each token whether a text can still become a program."""
+    costs = [_growing(source) for source in programs]
+    every = sorted(cost for some in costs for cost in some)
+    longest = max(costs, key=len)
+    print()
+    print(f"can it become a program, token by token, {len(every):,} tokens:", end=" ")
+    print(f"median {median(every):.3f} ms, p99 {every[int(0.99 * len(every))]:.3f} ms;", end=" ")
+    print(f"of the longest program the first {_LONG} {median(longest[:_LONG]):.3f} ms,", end=" ")
+    print(f"the last {_LONG} {median(longest[-_LONG:]):.3f} ms")
+
+
+def _growing(source: str) -> list[float]:
+    """Milliseconds of each token."""
+    text, costs = ViableText(is_strict=True), []
+    for token in tokenize(source):
+        before = perf_counter()
+        text.append(token.text)
+        costs.append(1000 * (perf_counter() - before))
+    return costs
 
 
 def _row(name: str, sources: list[str], yardstick: float) -> None:
