@@ -28,7 +28,7 @@ RETENTION: Final = PROJECT_ROOT / "config" / "retention.yaml"
 
 
 def _num_processors() -> int:
-    """The processors that this process may use."""
+    """The CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -62,7 +62,7 @@ class Settings(BaseSettings):
         description="Where base models are kept.",
     )
     backend: Literal["cpu"] | None = Field(
-        default=None, validation_alias="VOX_BACKEND", description="`cpu`: never train on anything but the processor."
+        default=None, validation_alias="VOX_BACKEND", description="`cpu`: never train on anything but the CPU."
     )
     vcs_sha: str | None = Field(
         default=None,
@@ -279,7 +279,7 @@ def training_environment() -> dict[str, str]:
         # more on a quiet one.
         "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
         "TRANSFORMERS_VERBOSITY": "error",
-        # One card: with more of them in sight, the trainer would split each micro-batch over all, which four-bit bases
+        # One GPU: with more of them in sight, the trainer would split each micro-batch over all, which four-bit bases
         # cannot do.
         "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",", maxsplit=1)[0],
         # One arithmetic on one machine, whatever a library prefers.

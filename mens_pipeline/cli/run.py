@@ -24,7 +24,7 @@ def run(  # noqa: PLR0913 - one parameter an option
         typer.Option(help="The Vox workspace to learn from [default: MENS_SOURCE_ROOT, else this repository's data]."),
     ] = None,
     preset: Annotated[
-        str, typer.Option(metavar="NAME", help="A recipe of config/presets.yaml; `auto` picks by the card's memory.")
+        str, typer.Option(metavar="NAME", help="A recipe of config/presets.yaml; `auto` picks by the GPU's memory.")
     ] = "auto",
     domain: Annotated[str | None, typer.Option(metavar="NAME", help="Which rows; config/domains.yaml.")] = None,
     force_train: Annotated[bool, typer.Option("--force-train", help="Train although nothing has changed.")] = False,

@@ -51,7 +51,7 @@ def train(  # noqa: PLR0913 - one parameter an option
     """Train a VoxTransformer with VoxTokenizer from random weights, in a process of its own, with progress on stderr.
 
     It stands beside the adapters and is never promoted. Rows that are skipped are counted with their reason. An
-    interrupted run goes on where its newest checkpoint is; on a processor it ends with the model it would have had.
+    interrupted run goes on where its newest checkpoint is; on a CPU it ends with the model it would have had.
 
     Exit code 0: the model is there. 1: refused, or training went wrong. 2: the command was misused. 130: interrupted;
     run the same command to go on.

@@ -43,7 +43,7 @@ TRAIN_OPTIONS: Final[Mapping[str, str]] = {
     "--background": "Start it from your shell (`nohup mens train ... &`) or by a schedule; a killed run goes on.",
     "--log-dir": "`child.log` and `telemetry.jsonl` are in --output-dir.",
     "--process-priority": "Write `nice -n 10 mens train ...`.",
-    "--vram-limit-fraction": "Write --preset NAME: presets fit a card, and memory is looked at first.",
+    "--vram-limit-fraction": "Write --preset NAME: presets fit a GPU, and memory is looked at first.",
     "--qlora-no-double-quant": "Write --set bnb_4bit_use_double_quant=false.",
     "--qlora-require-full-proxy-stack": f"All targeted layers are trained. {_ALWAYS}",
     "--qlora-max-skip-rate": "No row is skipped while it trains; those that are too long are counted before.",

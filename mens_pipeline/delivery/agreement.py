@@ -12,7 +12,7 @@ from mens_pipeline.evaluation.statistics import Rate, rate_of
 from mens_pipeline.evaluation.tasks import Task
 
 NUM_PROMPTS: Final = 12
-"""Requests that are compared: about a minute for the smallest base on two processor cores."""
+"""Requests that are compared: about a minute for the smallest base on two CPU cores."""
 
 
 class _Document(BaseModel):

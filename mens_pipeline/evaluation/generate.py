@@ -29,7 +29,7 @@ def generate(job: GenerationJob, listen: Callable[[dict[str, Any]], None]) -> No
     Raises:
         RefusedError: The adapter does not fit the base.
     """
-    # Numbers next to zero slow a processor down a hundredfold, and decide nothing.
+    # Numbers next to zero slow a CPU down a hundredfold, and decide nothing.
     torch.set_flush_denormal(True)
     tokenizer = AutoTokenizer.from_pretrained(job.base_path, trust_remote_code=False)
     model = load_judged(job)

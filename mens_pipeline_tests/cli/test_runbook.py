@@ -205,7 +205,7 @@ def test_the_mix_and_the_figures_of_the_data_are_where_the_pages_say(workspace: 
 
 @pytest.mark.parametrize("folder", ["target/dogfood/run", "mens/runs/v1"])
 def test_training_obeys_the_folders_and_the_processor(workspace: Path, folder: str) -> None:
-    """An adapter, its manifest, and that the environment asked for the processor."""
+    """An adapter, its manifest, and that the environment asked for the CPU."""
     run = workspace / folder
     manifest = json.loads((run / "training_manifest.json").read_text())
 

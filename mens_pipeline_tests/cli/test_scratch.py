@@ -85,7 +85,7 @@ def test_the_environment_may_allow_the_processor_alone(data: Path, monkeypatch: 
     result = _invoke("scratch", "train", "--data-dir", data, "--device", "cuda")
 
     assert isinstance(result.exception, RefusedError)
-    assert "VOX_BACKEND=cpu allows the processor alone. Unset it, or ask for cpu" in _message(result)
+    assert "VOX_BACKEND=cpu allows the CPU alone. Unset it, or ask for cpu" in _message(result)
 
 
 def test_mistakes_are_named(data: Path, tmp_path: Path) -> None:

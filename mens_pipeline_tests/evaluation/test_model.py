@@ -38,7 +38,7 @@ def _job(base: Path, adapter: Path | None, **fields: Any) -> GenerationJob:
 
 
 def _four_bit(base: Path) -> Any:
-    """The model as it is trained; in evaluation mode bitsandbytes has processors compute in bfloat16."""
+    """The model as it is trained; in evaluation mode bitsandbytes has CPUs compute in bfloat16."""
     import torch
 
     return load_base(base, Recipe(bnb_4bit_compute_dtype="float32"), "cpu", torch.float32)

@@ -91,10 +91,10 @@ def test_a_card_has_the_loss_of_the_processor(wide_base: Path, tmp_path: Path) -
     }
     for run in runs.values():
         assert _train(run) == ExitCode.DONE, (run.job.run_dir / "child.log").read_text()[-2000:]
-    (card,), (processor,) = (list(steps_of(run.job.run_dir / FILE)) for run in runs.values())
+    (card,), (cpu,) = (list(steps_of(run.job.run_dir / FILE)) for run in runs.values())
 
-    assert card["loss"] == pytest.approx(processor["loss"], rel=1e-3)
-    assert card["grad_norm"] == pytest.approx(processor["grad_norm"], rel=2e-2)
+    assert card["loss"] == pytest.approx(cpu["loss"], rel=1e-3)
+    assert card["grad_norm"] == pytest.approx(cpu["grad_norm"], rel=2e-2)
 
 
 def test_a_run_on_a_card_goes_on_where_it_was_killed(wide_base: Path, tmp_path: Path) -> None:

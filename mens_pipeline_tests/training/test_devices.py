@@ -36,7 +36,7 @@ def test_what_is_not_there_is_refused(choice: DeviceChoice) -> None:
 @pytest.mark.parametrize("choice", [DeviceChoice.CUDA, DeviceChoice.MPS])
 def test_the_environment_may_forbid_all_but_the_processor(choice: DeviceChoice) -> None:
     """`VOX_BACKEND=cpu` wins over what was asked for by refusing it."""
-    with pytest.raises(RefusedError, match=rf"device {choice}: VOX_BACKEND=cpu allows the processor alone\. Unset it"):
+    with pytest.raises(RefusedError, match=rf"device {choice}: VOX_BACKEND=cpu allows the CPU alone\. Unset it"):
         resolve_device(choice, force_cpu=True)
 
 
@@ -47,7 +47,7 @@ def test_the_processor_is_what_the_environment_allows(choice: DeviceChoice) -> N
 
 
 def test_best_takes_the_first_there_is() -> None:
-    """CUDA, then Apple's, then the processor."""
+    """CUDA, then Apple's, then the CPU."""
     expected = next((kind for kind, is_there in _HAS.items() if is_there), "cpu")
 
     assert resolve_device(DeviceChoice.BEST).kind == expected

@@ -167,7 +167,7 @@ def test_a_share_of_rows_that_are_not_there_is_noted() -> None:
 
 
 def test_a_machine_that_may_be_too_small_is_noted() -> None:
-    """A processor has no memory of its own; what is installed counts."""
+    """A CPU has no memory of its own; what is installed counts."""
     needed = MemoryEstimate(2 * 1024 * installed_memory_gb(), 0.0, 0.0, 0.0)
     (note,) = _document(_PROCESSOR, needed)["notes"]
 

@@ -80,7 +80,7 @@ def test_presets_that_say_so_have_the_numbers_of_others(name: str, other: str) -
 
 @pytest.mark.parametrize("size", ["0.5B", "1.5B"])
 def test_code_models_have_a_name_on_the_hub(size: str) -> None:
-    """And a budget, within which a processor stays; `auto` never takes them in place of the default."""
+    """And a budget, within which a CPU stays; `auto` never takes them in place of the default."""
     preset = load_named(PRESETS)[f"coder_{size.lower().replace('.', '')}"]
 
     assert preset.values["model_name_or_path"] == f"Qwen/Qwen2.5-Coder-{size}-Instruct"
@@ -89,7 +89,7 @@ def test_code_models_have_a_name_on_the_hub(size: str) -> None:
 
 
 def test_a_night_measures_what_does_not_train() -> None:
-    """In several epochs, with the sizes of a step that processors are fast with."""
+    """In several epochs, with the sizes of a step that CPUs are fast with."""
     night, demo = (_resolve(preset=name).recipe for name in ("cpu_night", "cpu_demo"))
 
     assert night.validation_split_ratio > 0
@@ -198,7 +198,7 @@ def test_mistakes_name_the_field_and_what_it_takes() -> None:
     ],
 )
 def test_auto_takes_the_largest_that_fits(vram_gb: float | None, expected: str) -> None:
-    """Cards report a little less than they are sold with; without a card the processor trains."""
+    """GPUs report a little less than they are sold with; without one the CPU trains."""
     resolved = _resolve(preset=AUTO, vram_gb=vram_gb)
 
     assert resolved.preset == expected

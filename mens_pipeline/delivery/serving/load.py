@@ -24,7 +24,7 @@ def load(served: ServedModel) -> Loaded:
     from mens_pipeline.evaluation.generate import vocabulary_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.model import load_judged  # noqa: PLC0415 - likewise
 
-    # Numbers next to zero slow a processor down a hundredfold, and decide nothing.
+    # Numbers next to zero slow a CPU down a hundredfold, and decide nothing.
     torch.set_flush_denormal(True)
     _quieten()
     path = served.judged.base_path

@@ -24,7 +24,7 @@ _FORKING: Final = dg.multiprocess_executor.configured(
     },
     name="forking_executor",
 )
-"""A process for each step, forked from one that has loaded the definitions; what uses a card is a new process."""
+"""A process for each step, forked from one that has loaded the definitions; what uses a GPU is a new process."""
 
 
 @dg.definitions

@@ -31,7 +31,7 @@ from mens_pipeline.training.telemetry_log import FILE, steps_of
 class ScratchTrainConfig(dg.Config):
     """What a person may choose for one run."""
 
-    config: str = Field(default="auto", description="default, small, or auto: the full model on a card, else small.")
+    config: str = Field(default="auto", description="default, small, or auto: the full model on a GPU, else small.")
     overrides: dict[str, str] = Field(default={}, description="Fields of the recipe.")
     force_train: bool = Field(default=False, description="Train although nothing has changed.")
 

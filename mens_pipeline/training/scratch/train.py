@@ -44,7 +44,7 @@ def train(job: ScratchJob, listen: Callable[[dict[str, Any]], None]) -> bool:
     recipe = job.recipe
     stop = StopRequest()
     set_seed(recipe.seed)
-    # Numbers next to zero slow a processor down a hundredfold, and teach nothing.
+    # Numbers next to zero slow a CPU down a hundredfold, and teach nothing.
     torch.set_flush_denormal(True)
     loader = JsonlDataLoader(
         job.train_path,
