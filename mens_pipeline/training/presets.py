@@ -140,7 +140,7 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
 
 
 def pick_preset(presets: Mapping[str, Named], vram_gb: float | None) -> str:
-    """The preset that asks for most memory and gets it; `cpu_demo` without a card.
+    """The preset that asks for most memory and gets it; `cpu_demo` without a GPU.
 
     Args:
         presets: All presets.

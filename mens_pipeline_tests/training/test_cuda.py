@@ -1,4 +1,4 @@
-"""Training on a card; skipped where there is none."""
+"""Training on a GPU; skipped where there is none."""
 
 import json
 from pathlib import Path

@@ -76,7 +76,7 @@ def test_a_model_that_scales_its_logits_does_not_train_on_a_processor(tmp_path: 
     check_logits(plain, "cpu")
     check_logits(scaled, "cuda")
 
-    with pytest.raises(RefusedError, match=r"org/model: logits_scaling in config\.json changes .* Train it on a card"):
+    with pytest.raises(RefusedError, match=r"org/model: logits_scaling in config\.json changes .* Train it on a GPU"):
         check_logits(scaled, "cpu")
 
 

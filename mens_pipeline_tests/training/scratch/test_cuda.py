@@ -1,4 +1,4 @@
-"""Training from scratch on a card; skipped where there is none."""
+"""Training from scratch on a GPU; skipped where there is none."""
 
 import json
 from pathlib import Path
