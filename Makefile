@@ -60,7 +60,7 @@ bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (a
 	$(BIN)/python -m mens_pipeline_tests.bench.grammar
 	$(BIN)/python -m mens_pipeline_tests.bench.corpus $(SOURCE)
 	@test -f build/train.jsonl || echo "No build/train.jsonl: training is not measured. See README, from a workspace to a train set."
-	@test ! -f build/train.jsonl || $(BIN)/python -m mens_pipeline_tests.bench.training build/train.jsonl --updates 8 $(if $(BASE),--base $(BASE)) $(if $(DEVICE),--device $(DEVICE))
+	@test ! -f build/train.jsonl || $(BIN)/python -m mens_pipeline_tests.bench.training build/train.jsonl --steps 8 $(if $(BASE),--base $(BASE)) $(if $(DEVICE),--device $(DEVICE))
 	@test ! -f build/heldout.jsonl || $(BIN)/python -m mens_pipeline_tests.bench.generation build/heldout.jsonl $(if $(RUN),--run $(RUN))
 
 lock:  ## Write constraints.txt anew from what pyproject.toml asks for.

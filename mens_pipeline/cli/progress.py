@@ -12,7 +12,7 @@ _EVERY_SECONDS: Final = 5.0
 
 
 def show_updates() -> Callable[[dict[str, Any]], None]:
-    """What prints a line for each update, at most one a second."""
+    """What prints a line for each step, at most one a second."""
     shown = 0.0
 
     def show(line: dict[str, Any]) -> None:
@@ -20,12 +20,12 @@ def show_updates() -> Callable[[dict[str, Any]], None]:
         step = line["payload"]
         if line["event"] == "train_start":
             first = update_of(step["resumed_from"])
-            tell(f"training from update {first} of {step['planned_steps']}")
+            tell(f"training from step {first} of {step['planned_steps']}")
         elif line["event"] == "plan":
             tell(f"training: {told_plan(step)}")
         elif line["event"] == "step" and (time.monotonic() - shown > 1 or step["step"] == step["max_steps"]):
             shown = time.monotonic()
-            progress = f"update {step['step']}/{step['max_steps']}  loss {step['loss']:.3f}"
+            progress = f"step {step['step']}/{step['max_steps']}  loss {step['loss']:.3f}"
             speed = f"gradient {step['grad_norm']:.2f}  {step['tokens_per_second']:.0f} tokens/s"
             tell(f"{progress}  {speed}  {step['seconds'] / 60:.1f} min, {step['eta_seconds'] / 60:.1f} min to go")
 

@@ -64,8 +64,8 @@ def _reused(figures: Mapping[str, Any]) -> str:
 def _updates(adapter: Mapping[str, Any]) -> str:
     done, planned, minutes = adapter["num_updates"], adapter["num_planned_updates"], adapter["train/seconds"] / 60
     if done < planned:
-        return f"{done} of {planned} updates in {minutes:.1f} min, as many as fit into the budget"
-    return f"{done} updates in {minutes:.1f} min"
+        return f"{done} of {planned} steps in {minutes:.1f} min, as many as fit into the budget"
+    return f"{done} steps in {minutes:.1f} min"
 
 
 def _next(figures: Figures, command: str, *, is_good: bool) -> str:

@@ -42,7 +42,7 @@ def train(  # noqa: PLR0913 - one parameter an option
     seed: Annotated[int | None, typer.Option(help="First weights, order of rows.")] = None,
     min_rating: Annotated[int | None, typer.Option(help="Rows with a lower rating do not train; 0 takes all.")] = None,
     validation_split_ratio: Annotated[float | None, typer.Option(help="Share of source files that measure.")] = None,
-    checkpoint_every: Annotated[int | None, typer.Option(help="save_steps, in updates.")] = None,
+    checkpoint_every: Annotated[int | None, typer.Option(help="save_steps: steps between two checkpoints.")] = None,
     resume: Annotated[Resume, typer.Option(help="Whether to go on with an interrupted run.")] = Resume.AUTO,
     force_restart: Annotated[bool, typer.Option("--force-restart", help="Empty the folder of the run first.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Look at everything, train nothing.")] = False,
@@ -123,7 +123,7 @@ def _prepare(  # noqa: PLR0913 - what the command was told
     tell(f"train set {train_path}, SHA-256 {run.contract['train_sha256'][:12]}")
     tell(f"{recipe.config}: {run.preflight['num_parameters']:,} values, 133 ids, from random weights")
     tell(f"{data['num_shown']}/{data['num_rows']} rows are shown" + (f", skipped {skipped}" if skipped else ""))
-    tell(f"{data['num_train']} rows train, {data['num_tokens']} tokens, {run.preflight['num_steps']} updates")
+    tell(f"{data['num_train']} rows train, {data['num_tokens']} tokens, {run.preflight['num_steps']} steps")
     return run
 
 
@@ -160,6 +160,6 @@ def _summary(manifest: dict[str, Any], run_dir: Path) -> str:
     validation = result["validation_loss"]
     other = f", {validation:.3f} on other files" if validation is not None else ""
     return (
-        f"{result['num_steps']} updates, {tokens} ({rate:.0f} tokens/s), loss {result['train_loss']:.3f}{other}\n"
+        f"{result['num_steps']} steps, {tokens} ({rate:.0f} tokens/s), loss {result['train_loss']:.3f}{other}\n"
         f"model in {run_dir / 'model'}"
     )

@@ -67,7 +67,7 @@ def train(  # noqa: PLR0913 - one parameter an option
     curriculum: Annotated[bool | None, typer.Option(help="Easy rows first.")] = None,
     trajectory_weighting: Annotated[bool | None, typer.Option(help="Rows weigh differently in the loss.")] = None,
     validation_split_ratio: Annotated[float | None, typer.Option(help="Share of source files that measure.")] = None,
-    checkpoint_every: Annotated[int | None, typer.Option(help="save_steps, in updates.")] = None,
+    checkpoint_every: Annotated[int | None, typer.Option(help="save_steps: steps between two checkpoints.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Any other field of the recipe.")
     ] = None,
@@ -217,9 +217,9 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
     tell(f"preset {resolved.preset}" + (f", domain {domain}" if domain else ""))
     tell(f"train set {train_path}, SHA-256 {run.contract['train_sha256'][:12]}")
     tell(f"base model {run.base.name} from {run.base.origin}, SHA-256 {run.base.sha256[:12]}")
-    tell(f"{data['num_train']} rows, {data['num_tokens']} tokens, {run.preflight['num_steps']} updates")
+    tell(f"{data['num_train']} rows, {data['num_tokens']} tokens, {run.preflight['num_steps']} steps")
     kinds = run.preflight["kinds"]
-    tell(f"all {run.preflight['num_steps']} updates show: {told_kinds(kinds)}")
+    tell(f"all {run.preflight['num_steps']} steps show: {told_kinds(kinds)}")
     if too_long := told_too_long(kinds):
         tell(f"longer than {resolved.recipe.max_length} tokens: {too_long}")
     for note in run.preflight["notes"]:
@@ -262,7 +262,7 @@ def _summary(manifest: dict[str, Any], run_dir: Path) -> str:
     tokens = f"{result['trained_tokens']} tokens in {result['seconds'] / 60:.1f} min"
     rate = result["trained_tokens"] / result["seconds"]
     return (
-        f"{result['num_steps']} updates, {tokens} ({rate:.0f} tokens/s), loss {result['train_loss']:.3f}\n"
+        f"{result['num_steps']} steps, {tokens} ({rate:.0f} tokens/s), loss {result['train_loss']:.3f}\n"
         f"shown: {told_kinds(result['kinds'])}\n"
         f"{result['num_changed_matrices']}/{result['num_adapter_matrices']} adapter matrices changed, base unchanged\n"
         f"adapter in {run_dir / 'adapter'}"

@@ -117,7 +117,7 @@ def model_card(
         ("method", f"QLoRA: NF4{' with double quantisation' if recipe['bnb_4bit_use_double_quant'] else ''}"),
         ("adapter", f"rank {recipe['lora_r']}, alpha {recipe['lora_alpha']}, on {_named(recipe['target_modules'])}"),
         ("rows", f"{result['num_train']} of {result['num_rows']}, longest {result['longest']} tokens"),
-        ("updates", f"{result['num_steps']}, {result['trained_tokens']} tokens in {result['seconds']:.0f} s"),
+        ("steps", f"{result['num_steps']}, {result['trained_tokens']} tokens in {result['seconds']:.0f} s"),
         *((("shown", plain(told_kinds(manifest["result"]["kinds"]))),) if manifest["result"].get("kinds") else ()),
         ("learning rate", f"{recipe['learning_rate']:g}, {recipe['lr_scheduler_type']}"),
         ("loss", f"{result['train_loss']:.4f} on average while training"),

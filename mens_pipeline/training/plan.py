@@ -1,6 +1,6 @@
-"""The order of a whole run, laid down before it begins: which rows stand in which micro-batch of which update.
+"""The order of a whole run, laid down before it begins: which rows stand in which micro-batch of which step.
 
-A run that knows its whole order can be taken up at any update and go on as if it had never stopped.
+A run that knows its whole order can be taken up at any step and go on as if it had never stopped.
 """
 
 from collections import Counter

@@ -31,7 +31,7 @@ class StopRequest:
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]
-    """Writes a line for each update, measures it for the plan of steps, and ends the run when someone asks."""
+    """Writes a line for each step, measures it for the plan of steps, and ends the run when someone asks."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         """Watch a run.
 
         Args:
-            log: Takes a line for each update, and for each decision on the number of steps.
+            log: Takes a line for each step, and for each decision on the number of steps.
             stop: Whether someone asked to stop.
             steps: Decides how many steps there are.
             seconds_before: Seconds that earlier processes of this run trained.
@@ -73,7 +73,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         state.max_steps = self.steps.num_steps
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Take the time; what lies between two updates, such as writing a checkpoint, is not training."""
+        """Take the time; what lies between two steps, such as writing a checkpoint, is not training."""
         self._since = self._clock()
         self._lap = 0.0
 
@@ -95,7 +95,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, Any], **_: Any
     ) -> None:
-        """Write the line of all updates since the last one: one, unless `logging_steps` says more."""
+        """Write the line of all steps since the last one: one, unless `logging_steps` says more."""
         if "grad_norm" not in logs:
             return
         self._take_time()

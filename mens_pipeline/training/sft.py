@@ -124,13 +124,13 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """The mean negative log-likelihood of the labelled positions of an update, each times its weight.
+        """The mean negative log-likelihood of the labelled positions of a step, each times its weight.
 
         Args:
             model: The model with its adapter.
             inputs: What `collate` gave.
             return_outputs: Never asked for here.
-            num_items_in_batch: Labelled positions of the whole update, all micro-batches together; those of code in
+            num_items_in_batch: Labelled positions of the whole step, all micro-batches together; those of code in
                 prompts count by their weight.
         """
         inputs = dict(inputs)

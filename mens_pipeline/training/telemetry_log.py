@@ -93,21 +93,21 @@ def seconds_trained(path: Path) -> float:
 
 
 def totals_of(path: Path) -> dict[str, Any]:
-    """What a run that may have been resumed comes to: `train_loss`, the mean of its updates, and `trained_tokens`.
+    """What a run that may have been resumed comes to: `train_loss`, the mean of its steps, and `trained_tokens`.
 
     Args:
         path: Its log, with at least one step.
     """
     steps = list(steps_of(path))
-    updates = sum(step["num_updates"] for step in steps)
+    num_steps = sum(step["num_updates"] for step in steps)
     return {
-        "train_loss": sum(step["loss"] * step["num_updates"] for step in steps) / updates,
+        "train_loss": sum(step["loss"] * step["num_updates"] for step in steps) / num_steps,
         "trained_tokens": sum(step["num_tokens"] for step in steps),
     }
 
 
 def update_of(checkpoint: str | None) -> int:
-    """The update after which a checkpoint was written: 40 of `checkpoint-40`, 0 of none.
+    """The step after which a checkpoint was written: 40 of `checkpoint-40`, 0 of none.
 
     Args:
         checkpoint: Its name.

@@ -1,6 +1,6 @@
-"""How fast training is beside a plain TRL script: same base, same rows, same device, as many updates, in one run.
+"""How fast training is beside a plain TRL script: same base, same rows, same device, as many steps, in one run.
 
-`python -m mens_pipeline_tests.bench.training TRAIN_JSONL [--base FOLDER] [--device cpu] [--updates 8]`
+`python -m mens_pipeline_tests.bench.training TRAIN_JSONL [--base FOLDER] [--device cpu] [--steps 8]`
 
 With `--shape qwen2.5-coder-0.5b`, this pipeline alone, on a base of that shape with random weights beside the base.
 """
@@ -48,12 +48,12 @@ def main() -> None:
     if options.variant:
         _child(options)
         return
-    print(f"{machine_name()}, {options.device}, {options.updates} updates each, the first not counted")
+    print(f"{machine_name()}, {options.device}, {options.steps} steps each, the first not counted")
     print()
     if options.shape:
         _compare_shape(options)
         return
-    print(f"{'variant':<44}{'tokens/s':>10}{'of plain':>10}{'padding':>9}{'peak MB':>9}  loss of each update")
+    print(f"{'variant':<44}{'tokens/s':>10}{'of plain':>10}{'padding':>9}{'peak MB':>9}  loss of each step")
     plain: float | None = None
     for variant in _VARIANTS if options.device == "cpu" else _OF_A_CARD:
         name = _VARIANTS[variant]
@@ -70,7 +70,7 @@ def _options() -> Namespace:
     parser.add_argument("train", type=Path, help="a train set, JSON lines")
     parser.add_argument("--base", help="base model: a folder or a name", default=DEFAULT_CPU_MODEL)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--updates", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--shape", help="a shape of random_base.py, to measure beside the base")
     parser.add_argument("--variant", choices=list(_VARIANTS))
     return parser.parse_args()
@@ -107,7 +107,7 @@ def _child(options: Namespace) -> None:
 
 
 class _Watch:
-    """Counts tokens and seconds of each update but the first, which also pays for what is done once."""
+    """Counts tokens and seconds of each step but the first, which also pays for what is done once."""
 
     def __init__(self, trainer: Any) -> None:
         self.trainer = trainer
@@ -166,7 +166,7 @@ def _plain(options: Namespace, folder: Path) -> Any:
         args=SFTConfig(
             output_dir=str(folder),
             use_cpu=options.device == "cpu",
-            max_steps=options.updates,
+            max_steps=options.steps,
             logging_steps=1,
             save_strategy="no",
             disable_tqdm=True,
@@ -223,7 +223,7 @@ def _ours(options: Namespace, folder: Path) -> Any:
     from mens_pipeline.training import train as module  # noqa: PLC0415 - likewise
     from mens_pipeline.training.examples import make_examples  # noqa: PLC0415 - likewise
 
-    flags: dict[str, Any] = {"model_name_or_path": options.base, "max_steps": options.updates, "warmup_steps": 0}
+    flags: dict[str, Any] = {"model_name_or_path": options.base, "max_steps": options.steps, "warmup_steps": 0}
     flags |= {"learning_rate": 2e-5, "save_steps": 10_000, "lr_scheduler_type": "linear"}
     if options.variant == "float32":
         flags["bnb_4bit_compute_dtype"] = "float32"

@@ -57,7 +57,7 @@ def test_a_refusal_shows_reasons_and_report() -> None:
         benchmark_gate=_GATE,
     )
 
-    assert "150 updates in 7.5 min, loss 1.400 at first, 0.600 at last, nothing had changed" in text
+    assert "150 steps in 7.5 min, loss 1.400 at first, 0.600 at last, nothing had changed" in text
     assert (
         "heldout     parse rate 80/112 (71.4 %), base 0/112 (0.0 %)\nunknown_task hidden tests 2/24 (8.3 %)\n" in text
     )
@@ -82,7 +82,7 @@ def test_training_that_the_clock_ended_says_so() -> None:
     """How far it came, and how far it would have gone."""
     text = _lines(qlora_adapter={**_ADAPTER, "num_updates": 142, "train/seconds": 545.0})
 
-    assert "training    142 of 150 updates in 9.1 min, as many as fit into the budget, loss 1.400 at first" in text
+    assert "training    142 of 150 steps in 9.1 min, as many as fit into the budget, loss 1.400 at first" in text
 
 
 def test_a_champion_is_named() -> None:

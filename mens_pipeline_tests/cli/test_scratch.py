@@ -47,8 +47,8 @@ def test_a_train_set_becomes_a_model(
     assert (first.exit_code, again.exit_code, merged.exit_code) == (0, 0, 0), first.stderr
     assert first.stderr.startswith("device cpu: ")
     assert "small: 892,928 values, 133 ids, from random weights\n60/60 rows are shown\n" in first.stderr
-    assert "update 3/3  loss " in first.stderr
-    assert first.stdout.startswith("3 updates, ")
+    assert "step 3/3  loss " in first.stderr
+    assert first.stdout.startswith("3 steps, ")
     assert first.stdout.endswith(f"model in {tmp_path / 'run' / 'model'}\n")
     assert "this very run is complete; nothing is trained again" in again.stderr
     assert json.loads(again.stdout) == manifest
@@ -58,7 +58,7 @@ def test_a_train_set_becomes_a_model(
 
 
 def test_a_dry_run_looks_and_trains_nothing(data: Path, tmp_path: Path) -> None:
-    """Rows, updates and values; what is skipped is said with its reason."""
+    """Rows, steps and values; what is skipped is said with its reason."""
     rows = [pair.model_copy(update={"response": "x" * 900}) for pair in pairs(3)]
     write_jsonl(data / "train.jsonl", [*pairs(60), *rows])
     result = _invoke("scratch", "train", "--data-dir", data, "--output-dir", tmp_path / "run", *_SMALL, "--dry-run")

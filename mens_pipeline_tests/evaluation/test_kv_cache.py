@@ -16,7 +16,7 @@ def _states(rows: int, positions: int, start: int) -> Any:
 
 
 def test_keys_and_values_are_those_of_the_library() -> None:
-    """After every update and every choice of rows, like a layer that copies."""
+    """After every step and every choice of rows, like a layer that copies."""
     import torch
     from transformers.cache_utils import DynamicLayer
 

@@ -83,14 +83,14 @@ def test_what_does_not_show_is_written_out() -> None:
 
 def test_a_curve_keeps_within_its_picture() -> None:
     """Thinned out, both ends kept."""
-    curve = loss_curve({update: 3.0 / update for update in range(1, 2_001)})
+    curve = loss_curve({step: 3.0 / step for step in range(1, 2_001)})
 
     assert curve is not None
     corners = [tuple(map(float, corner.split(","))) for corner in curve.values.split()]
     assert len(corners) < 500
     assert all(0 <= x <= WIDTH and TOP <= y <= HEIGHT for x, y in corners)
     assert corners == sorted(corners)
-    assert curve.summary == "Loss from 3.000 at update 1 to 0.002 at update 2000, lowest 0.002"
+    assert curve.summary == "Loss from 3.000 at step 1 to 0.002 at step 2000, lowest 0.002"
     assert [tick.text for tick in curve.x_ticks] == ["500", "1000", "1500", "2000"]
     assert [tick.text for tick in curve.y_ticks] == ["0", "1", "2", "3"]
 

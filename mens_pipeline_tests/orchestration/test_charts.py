@@ -20,18 +20,18 @@ def _picture(chart: str) -> tuple[list[str], list[tuple[float, float]]]:
 
 def test_a_curve_shows_its_highest_and_lowest_value() -> None:
     """Well-formed SVG in a data URL, a title, both values, first and last place; high values stand above low ones."""
-    chart = line_chart("loss <by> update", {1: 2.5, 2: 0.125, 5: 1.0})
+    chart = line_chart("loss <by> step", {1: 2.5, 2: 0.125, 5: 1.0})
     texts, points = _picture(chart)
 
-    assert chart.startswith("![loss <by> update](data:image/svg+xml;base64,")
-    assert texts == ["loss <by> update", "2.5", "0.125", "1", "5"]
+    assert chart.startswith("![loss <by> step](data:image/svg+xml;base64,")
+    assert texts == ["loss <by> step", "2.5", "0.125", "1", "5"]
     assert points[0][1] < points[2][1] < points[1][1]
     assert [(x - points[0][0]) / (points[2][0] - points[0][0]) for x, _ in points] == pytest.approx([0, 0.25, 1])
 
 
 @pytest.mark.parametrize("values", [{7: 3.0}, {7: 3.0, 8: 3.0}, {7: 0.0}])
 def test_a_curve_may_be_flat_or_a_single_point(values: dict[int, float]) -> None:
-    """A run of one update: nothing is divided by zero."""
+    """A run of one step: nothing is divided by zero."""
     texts, points = _picture(line_chart("loss", values))
 
     assert texts == ["loss", f"{values[7]:g}", f"{values[7]:g}", "7", str(max(values))]

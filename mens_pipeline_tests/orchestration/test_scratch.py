@@ -107,7 +107,7 @@ def _trained(root: Path, losses: list[float], **training: Any) -> ArtifactStoreR
 
 @pytest.mark.parametrize(("losses", "passed"), [([4, 3, 2, 1], True), ([1, 2, 3, 4], False), ([1.0], False)])
 def test_a_loss_that_does_not_fall_is_a_warning(tmp_path: Path, losses: list[float], *, passed: bool) -> None:
-    """The last quarter of updates beside the first."""
+    """The last quarter of steps beside the first."""
     result = scratch_loss_fell(_trained(tmp_path, losses))
 
     assert isinstance(result, dg.AssetCheckResult)

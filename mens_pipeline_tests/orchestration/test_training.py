@@ -201,7 +201,7 @@ def test_an_adapter_as_it_was_is_refused(tmp_path: Path, changed: int, matrices:
 
 @pytest.mark.parametrize(("losses", "passed"), [([4, 3, 2, 1], True), ([1, 2, 3, 4], False), ([1.0], False)])
 def test_a_loss_that_does_not_fall_is_a_warning(tmp_path: Path, losses: list[float], *, passed: bool) -> None:
-    """The last quarter of updates beside the first."""
+    """The last quarter of steps beside the first."""
     result = loss_fell(_trained(tmp_path, losses))
 
     assert isinstance(result, dg.AssetCheckResult)

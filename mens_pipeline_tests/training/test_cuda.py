@@ -38,7 +38,7 @@ def wide_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _train(run: PreparedRun, stop_at: int | None = None) -> int:
-    """Train in a process of its own; killed without a warning once its log tells of an update."""
+    """Train in a process of its own; killed without a warning once its log tells of a step."""
     log = run.job.run_dir / FILE
 
     def poll() -> None:
@@ -78,7 +78,7 @@ def test_a_card_trains_every_matrix_in_bfloat16(wide_base: Path, tmp_path: Path)
 
 
 def test_a_card_has_the_loss_of_the_processor(wide_base: Path, tmp_path: Path) -> None:
-    """The first update, before anything is learnt: the library's loss there is ours here, row weights and all."""
+    """The first step, before anything is learnt: the library's loss there is ours here, row weights and all."""
     fields = {**_RECIPE, "max_steps": 1, "bnb_4bit_compute_dtype": "float32"}
     weights: dict[str, Any] = {
         "trajectory_weighting": True,

@@ -24,12 +24,12 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tiny base takes many updates a second; a signal must not come too late."""
+    """The tiny base takes many steps a second; a signal must not come too late."""
     monkeypatch.setattr(launch, "_POLL_SECONDS", 0.01)
 
 
 def _run(run: PreparedRun, *, signal_at: int | None = None, number: int = signal.SIGKILL) -> int:
-    """Run a job to its end, or send its process a signal once it has told of an update."""
+    """Run a job to its end, or send its process a signal once it has told of a step."""
     is_sent = threading.Event()
 
     def poll() -> None:
@@ -60,13 +60,13 @@ def uninterrupted(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return _weights(run)
 
 
-@pytest.mark.parametrize("update", [1, 4, 6])
+@pytest.mark.parametrize("step", [1, 4, 6])
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(
-    tiny_base: Path, tmp_path: Path, uninterrupted: bytes, update: int
+    tiny_base: Path, tmp_path: Path, uninterrupted: bytes, step: int
 ) -> None:
-    """SIGKILL in the middle of an update or a checkpoint, with dropout: the same adapter, bit for bit."""
+    """SIGKILL in the middle of a step or a checkpoint, with dropout: the same adapter, bit for bit."""
     run = prepared(tiny_base, tmp_path, num_train_epochs=2, lora_dropout=0.1)
-    assert _run(run, signal_at=update) == -signal.SIGKILL
+    assert _run(run, signal_at=step) == -signal.SIGKILL
     assert _run(run) == ExitCode.DONE
 
     assert _weights(run) == uninterrupted

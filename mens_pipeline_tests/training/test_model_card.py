@@ -72,7 +72,7 @@ def test_a_merged_model_is_no_adapter(run: PreparedRun) -> None:
 
 
 def test_the_table_says_what_made_it(run: PreparedRun) -> None:
-    """Recipe, rows, updates, losses, hashes."""
+    """Recipe, rows, steps, losses, hashes."""
     rows = _rows(model_card(_manifest(run), data_licence="cc-by-4.0"))
 
     assert rows["licence of the base"] == "not stated"
@@ -80,7 +80,7 @@ def test_the_table_says_what_made_it(run: PreparedRun) -> None:
     assert rows["method"] == "QLoRA: NF4 with double quantisation"
     assert rows["adapter"] == "rank 4, alpha 8, on all-linear"
     assert rows["rows"] == "15 of 16, longest 77 tokens"
-    assert rows["updates"] == "4, 1234 tokens in 62 s"
+    assert rows["steps"] == "4, 1234 tokens in 62 s"
     assert rows["shown"] == "task 75 % (9,000 tokens, 0.5 epochs), raw 25 % (3,000 tokens, 1.5 epochs)"
     assert rows["loss"] == "0.5124 on average while training"
     assert rows["loss on other files"] == "not measured"

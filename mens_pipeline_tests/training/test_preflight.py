@@ -145,7 +145,7 @@ def _document(device: Device, memory: MemoryEstimate, **recipe: Any) -> dict[str
 
 
 def test_the_document_says_what_was_looked_at() -> None:
-    """In upstream's schema: contract, base, device, data, updates and memory."""
+    """In upstream's schema: contract, base, device, data, steps and memory."""
     document = _document(_PROCESSOR, MemoryEstimate(1.0, 2.0, 3.0, 4.0))
 
     assert document["schema_version"] == "vox.mens.preflight.v0"

@@ -40,7 +40,7 @@ def _adapter(run: PreparedRun) -> dict[str, Any]:
 
 
 def _trainer(run: PreparedRun) -> Any:
-    """A trainer just before its first update, with its first micro-batch."""
+    """A trainer just before its first step, with its first micro-batch."""
     from transformers import AutoTokenizer
 
     from mens_pipeline.training import train as module  # noqa: PLC0415 - likewise
@@ -68,7 +68,7 @@ def test_one_update_changes_every_matrix_of_the_adapter_and_nothing_else(tiny_ba
 
 
 def test_the_rate_of_b_matrices_is_the_ratio_times_that_of_a_matrices(tiny_base: Path, tmp_path: Path) -> None:
-    """Both groups hold all matrices; the first update of AdamW is as large as the rate (LoRA+)."""
+    """Both groups hold all matrices; the first step of AdamW is as large as the rate (LoRA+)."""
     trainer, _ = _trainer(prepared(tiny_base, tmp_path / "groups", learning_rate=1e-3, lora_plus_ratio=4.0))
     groups = {group["lr"]: len(group["params"]) for group in trainer.create_optimizer().param_groups if group["params"]}
     run = prepared(tiny_base, tmp_path / "run", learning_rate=1e-3, lora_plus_ratio=4.0, warmup_steps=0, max_steps=1)
@@ -98,7 +98,7 @@ def test_layers_that_are_not_there_are_refused(tiny_base: Path, tmp_path: Path) 
 
 
 def test_accumulated_micro_batches_are_one_batch(tiny_base: Path, tmp_path: Path) -> None:
-    """Four rows at once, and four times one row, of different lengths: the same update."""
+    """Four rows at once, and four times one row, of different lengths: the same step."""
     at_once = prepared(tiny_base, tmp_path / "a", number=4, per_device_train_batch_size=4)
     one_by_one = prepared(
         tiny_base, tmp_path / "b", number=4, per_device_train_batch_size=1, gradient_accumulation_steps=4
@@ -187,12 +187,12 @@ def test_gradients_that_teach_nothing_end_the_run(tiny_base: Path, tmp_path: Pat
         if parameter.requires_grad:
             parameter.grad.fill_(value)
 
-    with pytest.raises(RefusedError, match=r"update 1: the gradient norm is .*\. Lower learning_rate"):
+    with pytest.raises(RefusedError, match=r"step 1: the gradient norm is .*\. Lower learning_rate"):
         trainer._clip_grad_norm(trainer.model)  # noqa: SLF001 - what is tested
 
 
 def test_a_run_tells_what_it_does(tiny_base: Path, tmp_path: Path) -> None:
-    """A line for each update with all its figures; the loss falls; nothing of the padding is counted."""
+    """A line for each step with all its figures; the loss falls; nothing of the padding is counted."""
     run = prepared(tiny_base, tmp_path, num_train_epochs=8, save_steps=1000)
     result = _train(run)
     steps = list(steps_of(run.job.run_dir / FILE))

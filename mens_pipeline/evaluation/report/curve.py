@@ -55,9 +55,9 @@ def loss_curve(losses: Mapping[int, float]) -> Curve | None:
     """The picture of a loss; None when fewer than two values are numbers.
 
     Args:
-        losses: Update -> loss, in any order; thinned out to a few hundred.
+        losses: Step -> loss, in any order; thinned out to a few hundred.
     """
-    numbers = [(update, loss) for update, loss in sorted(losses.items()) if math.isfinite(loss)]
+    numbers = [(step, loss) for step, loss in sorted(losses.items()) if math.isfinite(loss)]
     if len(numbers) < 2:  # noqa: PLR2004 - a line has two ends
         return None
     average = _averaged([loss for _, loss in numbers])
@@ -67,13 +67,13 @@ def loss_curve(losses: Mapping[int, float]) -> Curve | None:
     x_of = _Scale(first, last, LEFT, WIDTH - RIGHT)
     y_of = _Scale(min(low, y_values[0]), max(high, y_values[-1]), HEIGHT - BOTTOM, TOP)
     places = _thinned(range(len(numbers)))
-    updates = [x for x in _round_values(first, last) if x.is_integer() and first <= x <= last]
+    steps = [x for x in _round_values(first, last) if x.is_integer() and first <= x <= last]
     return Curve(
         values=" ".join(f"{x_of(numbers[n][0]):.1f},{y_of(numbers[n][1]):.1f}" for n in places),
         average=" ".join(f"{x_of(numbers[n][0]):.1f},{y_of(average[n]):.1f}" for n in places),
-        x_ticks=tuple(Tick(x_of(x), f"{x:.0f}") for x in updates),
+        x_ticks=tuple(Tick(x_of(x), f"{x:.0f}") for x in steps),
         y_ticks=tuple(Tick(y_of(y), f"{y:g}") for y in y_values),
-        summary=f"Loss from {numbers[0][1]:.3f} at update {first} to {numbers[-1][1]:.3f} at update {last}, "
+        summary=f"Loss from {numbers[0][1]:.3f} at step {first} to {numbers[-1][1]:.3f} at step {last}, "
         f"lowest {low:.3f}",
         num_left_out=len(losses) - len(numbers),
     )

@@ -82,7 +82,7 @@ def scratch_model(
 
 @dg.asset_check(asset=scratch_model)
 def scratch_loss_fell(store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """The loss of the last quarter of updates is below that of the first quarter; otherwise a warning."""
+    """The loss of the last quarter of steps is below that of the first quarter; otherwise a warning."""
     return fall_of(store.latest(KIND).path)
 
 
@@ -106,7 +106,7 @@ def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
     first, last = quarters_of(list(losses.values()))
     return {
         "model": dg.MetadataValue.path(path / MODEL),
-        "curve": dg.MetadataValue.md(line_chart("loss by update", losses)),
+        "curve": dg.MetadataValue.md(line_chart("loss by step", losses)),
         "config": manifest["config"],
         "num_parameters": manifest["num_parameters"],
         "train/loss": result["train_loss"],

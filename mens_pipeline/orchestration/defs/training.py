@@ -121,7 +121,7 @@ def only_the_adapter_changed(store: ArtifactStoreResource) -> dg.AssetCheckResul
 
 @dg.asset_check(asset=qlora_adapter)
 def loss_fell(store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """The loss of the last quarter of updates is below that of the first quarter; otherwise a warning."""
+    """The loss of the last quarter of steps is below that of the first quarter; otherwise a warning."""
     return fall_of(store.latest(KIND).path)
 
 
@@ -141,10 +141,10 @@ def fall_of(folder: Path) -> dg.AssetCheckResult:
 
 
 def quarters_of(losses: list[float]) -> tuple[float, float]:
-    """The mean loss of the first and of the last quarter of the updates.
+    """The mean loss of the first and of the last quarter of the steps.
 
     Args:
-        losses: Of each update, at least one.
+        losses: Of each step, at least one.
     """
     quarter = max(1, len(losses) // 4)
     return sum(losses[:quarter]) / quarter, sum(losses[-quarter:]) / quarter
@@ -184,7 +184,7 @@ def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
     first, last = quarters_of(list(losses.values()))
     return {
         "adapter": dg.MetadataValue.path(path / "adapter"),
-        "curve": dg.MetadataValue.md(line_chart("loss by update", losses)),
+        "curve": dg.MetadataValue.md(line_chart("loss by step", losses)),
         "train/loss": result["train_loss"],
         "first_loss": first,
         "last_loss": last,

@@ -63,7 +63,7 @@ class _Watcher:
             return
         self._last = time.monotonic()
         step = steps[-1]
-        progress = f"update {step['step']}/{step['max_steps']}, loss {step['loss']:.3f}"
+        progress = f"step {step['step']}/{step['max_steps']}, loss {step['loss']:.3f}"
         self._context.log.info(
             "%s, %.0f tokens/s, %.1f min to go", progress, step["tokens_per_second"], step["eta_seconds"] / 60
         )

@@ -82,7 +82,7 @@ def card_of(manifest: dict[str, Any]) -> str:
         ("shape", f"{manifest['config']}: {blocks}, {manifest['num_parameters']:,} values"),
         ("tokenizer", f"VoxTokenizer, {manifest['tokenizer']['vocab_size']} ids"),
         ("rows", f"{result['num_train']} of {result['num_rows']}, longest {result['longest']} tokens"),
-        ("updates", f"{result['num_steps']}, {result['trained_tokens']} tokens in {result['seconds']:.0f} s"),
+        ("steps", f"{result['num_steps']}, {result['trained_tokens']} tokens in {result['seconds']:.0f} s"),
         ("loss", f"{result['train_loss']:.4f} on average while training"),
         ("loss on other files", f"{validation:.4f}" if validation is not None else "not measured"),
         ("train set", f"SHA-256 `{manifest['train_sha256'][:12]}`"),

@@ -29,7 +29,7 @@ class ScratchRecipe(BaseModel):
     max_tokens_per_batch: int | None = Field(
         default=2048, ge=16, description="Tokens of a micro-batch with its padding; rows of one length come together."
     )
-    gradient_accumulation_steps: int = Field(default=1, ge=1, le=1024, description="Micro-batches of one update.")
+    gradient_accumulation_steps: int = Field(default=1, ge=1, le=1024, description="Micro-batches of one step.")
     num_train_epochs: int = Field(default=10, ge=1, le=1000, description="How often every row is seen.")
     max_steps: int | None = Field(default=None, ge=1, description="Updates at most.")
     max_minutes: float | None = Field(default=None, gt=0, description="Minutes of training at most, without loading.")

@@ -114,13 +114,13 @@ class ScratchTrainer(CommonTrainer, Trainer):  # type: ignore[misc]
         return_outputs: bool = False,  # noqa: FBT001, FBT002 - the library's own
         num_items_in_batch: Any = None,
     ) -> Any:
-        """The mean negative log-likelihood of the labelled positions of an update.
+        """The mean negative log-likelihood of the labelled positions of a step.
 
         Args:
             model: The model.
             inputs: What `collate` gave.
             return_outputs: Never asked for here.
-            num_items_in_batch: Labelled positions of the whole update, all micro-batches together.
+            num_items_in_batch: Labelled positions of the whole step, all micro-batches together.
         """
         if model.training:
             self.num_tokens += int(inputs["attention_mask"].sum())

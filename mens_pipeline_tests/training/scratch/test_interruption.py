@@ -24,12 +24,12 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The small model takes many updates a second; a signal must not come too late."""
+    """The small model takes many steps a second; a signal must not come too late."""
     monkeypatch.setattr(launch, "_POLL_SECONDS", 0.01)
 
 
 def _run(run: PreparedScratch, *, signal_at: int | None = None, number: int = signal.SIGKILL) -> int:
-    """Run a job to its end, or send its process a signal once it has told of an update."""
+    """Run a job to its end, or send its process a signal once it has told of a step."""
     is_sent = threading.Event()
 
     def poll() -> None:
@@ -66,7 +66,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, uninterrupted: bytes) -> None:
-    """SIGKILL in the middle of an update or a checkpoint: the same model, bit for bit."""
+    """SIGKILL in the middle of a step or a checkpoint: the same model, bit for bit."""
     run = _prepared(tmp_path)
     assert _run(run, signal_at=5) == -signal.SIGKILL
     assert _run(run) == ExitCode.DONE

@@ -35,7 +35,7 @@ def _train(run: PreparedScratch) -> dict[str, Any]:
 
 
 def _trainer(run: PreparedScratch) -> Any:
-    """A trainer just before its first update."""
+    """A trainer just before its first step."""
     from mens_pipeline.training.progress import Progress, StopRequest  # noqa: PLC0415 - loads the deep learning stack
     from mens_pipeline.training.schedule import Schedule  # noqa: PLC0415 - likewise
     from mens_pipeline.training.scratch import train as module  # noqa: PLC0415 - likewise
@@ -52,7 +52,7 @@ def _trainer(run: PreparedScratch) -> Any:
 
 
 def test_the_loss_falls(tmp_path: Path) -> None:
-    """From that of a guess among 133 ids to less than half of it, in forty updates."""
+    """From that of a guess among 133 ids to less than half of it, in forty steps."""
     run = prepared(tmp_path, num_train_epochs=10, save_steps=1000, learning_rate=3e-3)
     _train(run)
     losses = [step["loss"] for step in steps_of(run.job.run_dir / FILE)]
@@ -85,7 +85,7 @@ def test_what_was_learnt_comes_back(tmp_path: Path) -> None:
 
 
 def test_a_run_tells_what_it_does(tmp_path: Path) -> None:
-    """A line for each update; tokens without padding; rows of other files measure; the manifest says what it is."""
+    """A line for each step; tokens without padding; rows of other files measure; the manifest says what it is."""
     run = prepared(tmp_path, number=40, validation_split_ratio=0.2, num_train_epochs=2)
     result = _train(run)
     events = [json.loads(line)["event"] for line in (run.job.run_dir / FILE).read_text().splitlines()]
@@ -148,12 +148,12 @@ def test_the_time_budget_ends_a_run_in_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
 def test_gradients_that_teach_nothing_end_the_run(tmp_path: Path, value: float) -> None:
-    """Zero, not a number, infinite: before the update that would spoil the model."""
+    """Zero, not a number, infinite: before the step that would spoil the model."""
     trainer = _trainer(prepared(tmp_path))
     for parameter in trainer.model.parameters():
         parameter.grad = torch.full_like(parameter, value)
 
-    with pytest.raises(RefusedError, match=r"update 1: the gradient norm is .*\. Lower learning_rate"):
+    with pytest.raises(RefusedError, match=r"step 1: the gradient norm is .*\. Lower learning_rate"):
         trainer._clip_grad_norm(trainer.model)  # noqa: SLF001 - what is tested
 
 
