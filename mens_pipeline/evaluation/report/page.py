@@ -36,7 +36,7 @@ def report_page(
     Args:
         results: The figures.
         answers: The judged answers that they were made from, of base and adapter.
-        losses: Update -> loss of the training of the adapter; empty when it is not known.
+        losses: Step -> loss of the training of the adapter; empty when it is not known.
         receipt: The verdict; None before there is one.
 
     Returns:
