@@ -23,6 +23,8 @@ _OPENED: Final = 40
 """Tokens by which one token lengthens the way to the end at most; `workflow` does by 34, as it may begin a version."""
 _MOST_TRIES: Final = 256
 """Tokens that are tried at most; then the shortest way to the end of a program is taken."""
+_MOST_SEARCHES: Final = 16
+"""Tokens for which the way to the end is looked for at most, where each would take more room than is left."""
 _REPLACEMENT: Final = "\ufffd"
 """What a tokenizer gives for a character of which bytes are missing."""
 _LETTER: Final = "\u00e9"
@@ -109,6 +111,7 @@ class Constraint:
         self._viable = ViableText(mode, is_strict=True)
         self._closing: list[int] | None = None
         self._is_whole = True
+        self._num_searches = 0
         self.is_forced = False
 
     def choose(self, scores: "torch.Tensor", sampler: Sampler) -> int:
@@ -124,7 +127,8 @@ class Constraint:
 
     def _drawn(self, scores: "torch.Tensor", sampler: Sampler) -> int:
         refused: list[int] = []
-        while len(refused) < _MOST_TRIES:
+        self._num_searches = 0
+        while len(refused) < _MOST_TRIES and self._num_searches < _MOST_SEARCHES:
             token = sampler.choose(scores, refused)
             if self._may_follow(token):
                 return token
@@ -156,6 +160,7 @@ class Constraint:
 
     def _leaves_room(self, piece: str) -> bool:
         """Whether the program can be ended behind a piece; until when that is certain of what may follow as well."""
+        self._num_searches += 1
         closing = self._closing_of(self._viable.unsettled + piece)
         # The token itself and the one that ends the answer need room as well.
         if closing is None or len(closing) + 2 > self._left:

@@ -94,12 +94,21 @@ def _pieces(text: ViableText, before: str) -> Iterable[str]:
         ("\n",) if last and pieces[-1].kind == "COMMENT" else (),
         (
             f"{blank}{word} "
-            for word in chain(closers, () if asked is None else (asked,), _FILLERS, every)
+            for word in chain(closers, () if asked is None else (asked,), _CLOSERS, _FILLERS, every)
             for blank in (" ", "\n")
         ),
-        (longer[len(last) :] for _, longer in (longer_tokens(last) if last else ())),
+        _longer(last),
         ("/\n",),
     )
+
+
+def _longer(last: str) -> Iterable[str]:
+    """What may stand directly behind the last word, number or operator, to make another one of it."""
+    if not last:
+        return ()
+    if last[0].isdecimal():
+        return ".5", "dec"  # an integer above 2^63 is dropped (L5), a longer number is not
+    return (longer[len(last) :] for _, longer in longer_tokens(last))
 
 
 def _asked(tokens: list[Token], mode: Mode) -> str | None:

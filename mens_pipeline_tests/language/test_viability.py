@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -13,7 +14,7 @@ from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.language import Mode, analyze, mode_of, tokenize
 from mens_pipeline.language import parser as parser_package
 from mens_pipeline.language.completion import complete
-from mens_pipeline.language.viability import WORDS, Viability, ViableText, viable
+from mens_pipeline.language.viability import NEXT, WORDS, Viability, ViableText, viable
 from mens_pipeline_tests.evaluation.benches import SHIPPED
 from mens_pipeline_tests.language.examples import Case, conformance_cases, golden_programs, reference_examples
 
@@ -207,6 +208,37 @@ def _words_of_the_parser() -> Iterator[str]:
                 parts = node.comparators
             for part in parts:
                 yield from re.findall(r"'([a-z_]+)'", ast.unparse(part))
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("fn f() { return 1" + "0" * 40, ".5 } "),
+        ("fn f() { return 1.5", " } "),
+        ("fn f() { x(match b", " {  }  )  } "),
+        ("fn f() {\n    x = 'a", "' } "),
+    ],
+    ids=["too large", "a number", "closed by the end", "a string"],
+)
+def test_what_closes_is_written_first(text: str, rest: str) -> None:
+    """And what makes another token of the last one, where the last one cannot stay."""
+    assert complete(text, is_strict=True) == rest
+
+
+def test_texts_of_noise_are_completed() -> None:
+    """Whatever was written, as long as it is alive."""
+    random = Random(0)  # noqa: S311 - a test that repeats
+    words = [word for _, word in NEXT] + list("abQ019.\"'/<>=|&!@_-+*%(){}[]:,? \n\r#")
+    for number in range(300):
+        mode = (Mode.SOURCE, Mode.SCRIPT, Mode.UI)[number % 3]
+        text = ViableText(mode, is_strict=True)
+        for _ in range(30):
+            piece = random.choice(words) * random.choice((1, 1, 1, 30)) + random.choice(("", " ", "\n"))
+            if text.would_be(piece) is not Viability.DEAD:
+                text.append(piece)
+        rest = complete(text.unsettled, mode, is_strict=True)
+        assert rest is not None
+        assert text.append(rest) is Viability.COMPLETE
 
 
 def test_a_text_that_is_dead_is_not_completed() -> None:
