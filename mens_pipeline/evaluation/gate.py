@@ -92,17 +92,9 @@ def decide(inputs: GateInputs, thresholds: Thresholds) -> tuple[GateOutcome, ...
         except _UnreadableError as error:
             verdict, measured, required, message = False, None, None, f"{source}: {error}"
         status = verdict if isinstance(verdict, GateStatus) else _plain(is_passed=verdict)
-        outcome = GateOutcome(
-            name=name,
-            status=status,
-            passed=status is GateStatus.PASSED,
-            block=name not in thresholds.warn_only,
-            measured=measured,
-            required=required,
-            message=message,
-            source=source,
-        )
-        outcomes.append(outcome)
+        figures = {"measured": measured, "required": required, "message": message, "source": source}
+        is_passed, block = status is GateStatus.PASSED, name not in thresholds.warn_only
+        outcomes.append(GateOutcome(name=name, status=status, passed=is_passed, block=block, **figures))
     return tuple(outcomes)
 
 
@@ -135,15 +127,6 @@ def allowed_chance(thresholds: Thresholds, progress: Progress) -> float:
     """
     of_try = (1 - thresholds.confidence) * 6 / (pi * progress.attempt) ** 2
     return of_try * progress.round**3 / sum(number**3 for number in range(1, progress.num_rounds + 1))
-
-
-def sure_parse_rate(thresholds: Thresholds) -> float:
-    """Return the rate that the true parse rate must not be below; a lowered `min_parse_rate` lowers it.
-
-    Args:
-        thresholds: What is demanded.
-    """
-    return min(thresholds.parse_rate_floor, thresholds.min_parse_rate)
 
 
 _Measured = tuple[bool | GateStatus, float | None, float | None, str]
@@ -191,8 +174,8 @@ def _parse_rate(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     if scores is None:
         raise _UnreadableError("there is no held-out task")
     rate, required = scores.parse_rate, thresholds.min_parse_rate
-    floor_rate = sure_parse_rate(thresholds)
-    status, _, _, message = _at_least("parse rate on held-out requests", rate, floor_rate, inputs, thresholds)
+    surely = thresholds.sure_parse_rate
+    status, _, _, message = _at_least("parse rate on held-out requests", rate, surely, inputs, thresholds)
     assert rate.value is not None, "measured, or the line above would have raised"  # noqa: S101 - our own impossibility
     if rate.value >= required:
         return status, rate.value, required, message
@@ -211,16 +194,14 @@ def _fallback_parse_rate(inputs: GateInputs, thresholds: Thresholds) -> _Measure
     if fallback is None:
         raise _UnreadableError("answers have no fallback; set syntax: fallback in config/evaluation.yaml")
     rate = fallback.scores.overall.parse_rate
-    if rate.value is None:
-        raise _UnreadableError("parse rate with the fallback: nothing was measured")
+    share = _ratio(rate.numerator, rate.denominator, "the number of answers")
     message = f"parse rate with the fallback {rate.short}, required {100 * required:.1f} %"
-    return rate.value >= required, rate.value, required, f"{message}; {fallback.num_constrained} written once more"
+    return share >= required, share, required, f"{message}; {fallback.num_constrained} written once more"
 
 
 def _exam_size(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     scores = _results(inputs).adapter.suites.get(Suite.HELDOUT)
-    num_tasks = scores.num_tasks if scores is not None else 0
-    num_files = scores.parse_rate.num_units if scores is not None else 0
+    num_tasks, num_files = (scores.num_tasks, scores.parse_rate.num_units) if scores is not None else (0, 0)
     least = (thresholds.min_heldout_tasks, thresholds.min_heldout_files)
     is_enough = num_tasks >= least[0] and num_files >= least[1]
     message = f"{num_tasks} held-out requests from {num_files} files, required {least[0]} from {least[1]}"

@@ -85,6 +85,11 @@ class Thresholds(_Strict):
     )
     warn_only: tuple[GateName, ...] = Field(description="Gates that warn and do not block.")
 
+    @property
+    def sure_parse_rate(self) -> float:
+        """The rate that the true parse rate must not be below; a lowered `min_parse_rate` lowers it."""
+        return min(self.parse_rate_floor, self.min_parse_rate)
+
     def changed(
         self, *, min_parse_rate: float | None, min_coverage: float | None, min_benchmark: float | None
     ) -> "Thresholds":

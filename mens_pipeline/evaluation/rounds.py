@@ -15,7 +15,7 @@ from mens_pipeline.evaluation.eval_results import (
     build_eval_results,
     prepare_generations,
 )
-from mens_pipeline.evaluation.gate import GateInputs, GateStatus, allowed_chance, decide, sure_parse_rate
+from mens_pipeline.evaluation.gate import GateInputs, GateStatus, allowed_chance, decide
 from mens_pipeline.evaluation.ledger import Try, record_try
 from mens_pipeline.evaluation.policy import GateName, Thresholds
 from mens_pipeline.evaluation.prepare import Conditions, PreparedGeneration, generated
@@ -187,7 +187,7 @@ def _may_pass(name: GateName, results: EvalResults, thresholds: Thresholds, rese
         case GateName.PARSE_RATE:
             rate = results.adapter.suites[Suite.HELDOUT].parse_rate
             is_within_reach = rate.high >= thresholds.min_parse_rate
-            return is_within_reach and _best_chance(rate, sure_parse_rate(thresholds), len(reserve)) >= required
+            return is_within_reach and _best_chance(rate, thresholds.sure_parse_rate, len(reserve)) >= required
         case GateName.TEST_RATE:
             return _best_chance(scores.test_rate, thresholds.min_test_rate, num_tested) >= required
         case GateName.STOP_RATE:
