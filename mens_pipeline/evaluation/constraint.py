@@ -17,10 +17,10 @@ from mens_pipeline.language.viability import Viability, ViableText, has_tokens
 if TYPE_CHECKING:
     import torch
 
-_CLOSING: Final = 96
-"""Tokens before the limit from where on tokens have to leave room for the end of the program."""
-_OPENED: Final = 40
-"""Tokens by which one token lengthens the way to the end at most; `workflow` does by 34, as it may begin a version."""
+_OPENED: Final = 20
+"""Tokens by which one token lengthens the way to the end at most."""
+_SPARE: Final = 40
+"""And once more than that: `workflow` lengthens it by 34, as it may begin a version."""
 _MOST_TRIES: Final = 256
 """Tokens that are tried at most; then the shortest way to the end of a program is taken."""
 _MOST_SEARCHES: Final = 16
@@ -104,7 +104,7 @@ class Constraint:
         self._stop = stop
         self._mode = mode
         self._left = max_new_tokens
-        self._room_from = _CLOSING
+        self._room_from = max_new_tokens
         self._window: list[int] = []
         self._read = ""
         self._text = ""
@@ -165,7 +165,7 @@ class Constraint:
         # The token itself and the one that ends the answer need room as well.
         if closing is None or len(closing) + 2 > self._left:
             return False
-        self._room_from = (len(closing) + 2 + _OPENED * self._left) // (_OPENED + 1)
+        self._room_from = (len(closing) + 2 + _SPARE + _OPENED * self._left) // (_OPENED + 1)
         return True
 
     def _is_program(self) -> bool:

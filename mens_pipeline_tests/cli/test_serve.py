@@ -161,7 +161,7 @@ def test_a_signal_ends_it_when_answers_have_ended(tmp_path: Path) -> None:
     """An answer in the making comes to its end, nobody new is let in, and the log is free of noise and secrets."""
     model = write_endless(tmp_path / "endless")
     messages = [{"role": "user", "content": "Go on."}]
-    ask = {"model": "mens", "messages": messages, "max_tokens": 1_500, "stream": True}
+    ask = {"model": "mens", "messages": messages, "max_tokens": 1_500, "stream": True, "decoding": "free"}
     with _serving("--model", model, "--max-new-tokens", "2000", MENS_SERVE_TOKEN=_SECRET) as served:
         url = served.url()
         headers = {"Authorization": f"Bearer {_SECRET}"}
@@ -220,7 +220,7 @@ def test_the_real_model_writes_text(tmp_path: Path) -> None:
     ]
     tokenizer = AutoTokenizer.from_pretrained(base.path)
     rendered = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-    with _serving("--run-dir", run, "--device", "cpu") as served:
+    with _serving("--run-dir", run, "--device", "cpu", "--decoding", "free") as served:
         client = Running(served.url(), run_model(run, CPU)).openai()
         whole = client.chat.completions.create(model="mens", messages=messages, max_tokens=16)
         stream = client.chat.completions.create(model="mens", messages=messages, max_tokens=16, stream=True)

@@ -18,6 +18,7 @@ from mens_pipeline.evaluation.policy import Thresholds
 from mens_pipeline.evaluation.prepare import WEIGHTS, adapter_digest
 from mens_pipeline.evaluation.promotion import Present, Promotion
 from mens_pipeline.evaluation.results import Progress, Subject
+from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.language import Mode
 from mens_pipeline.training.job import ADAPTER
@@ -59,7 +60,7 @@ PRESENT = Present(
     heldout_problem="",
     benchmark_sha256=None,
     is_benchmark_asked=False,
-    decoding=Decoding(),
+    decoding=Decoding(syntax=Syntax.FALLBACK),
 )
 """What holds when a run is judged; of which evaluation, `promote` says."""
 
@@ -138,7 +139,7 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
     heldout_sha256: str = HELDOUT,
     decoding: Decoding = PRESENT.decoding,
 ) -> Artifact:
-    """The evaluation of a run; the base writes no Vox at all.
+    """The evaluation of a run; the base writes no Vox at all, and every second try is good.
 
     Args:
         run: Its folder.
@@ -161,7 +162,9 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
     if rival is not None:
         sha256_of_rival = rival.manifest["inputs"]["adapter_sha256"]
         champion = ChampionAnswers(rival.key, sha256_of_rival, _answers(num_good_of_champion))
-    answers = Answers(base=_answers(0), adapter=_answers(num_good), champion=champion)
+    second = [answer.model_copy(update={"constrained": True}) for answer in _answers(_NUM_TASKS)[num_good:]]
+    adapter = (*_answers(num_good), *(second if decoding.syntax is Syntax.FALLBACK else ()))
+    answers = Answers(base=_answers(0), adapter=adapter, champion=champion)
     progress = Progress(attempt=1, round=1, num_rounds=1, num_reserve=0)
     evaluation = evaluate_answers(tasks(), answers, subject, decoding, progress)
 

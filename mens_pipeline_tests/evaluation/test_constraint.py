@@ -189,6 +189,26 @@ def test_a_repeated_statement_is_not_ended(tokenizer: Any) -> None:
     assert constraint.choose(scores, Sampler(0.0, 1.0, "")) != line_end
 
 
+def test_what_nests_ever_deeper_is_closed_in_time(tokenizer: Any) -> None:
+    """A call in a call in a call: the way to the end is looked for before it is longer than what is left."""
+    import torch
+
+    end = tokenizer.eos_token_id
+    constraint, scores = Constraint(tokenizer, frozenset({end}), Mode.SOURCE, 300), torch.zeros(len(tokenizer))
+    ids: list[int] = []
+    wanted = list(tokenizer.encode("fn a() {\n    return "))
+    call = tokenizer.encode("f(")
+    while len(ids) < 300 and (not ids or ids[-1] != end):
+        scores.zero_()
+        scores[wanted.pop(0) if wanted else call[len(ids) % 2]] = 1.0
+        ids.append(constraint.choose(scores, Sampler(0.0, 1.0, "")))
+    text = tokenizer.decode(ids, skip_special_tokens=True)
+
+    assert ids[-1] == end
+    assert text.count("f(") > 30
+    assert is_program(text, Mode.SOURCE)
+
+
 def test_a_draw_among_refused_tokens_is_that_of_the_others() -> None:
     """In the shares that they have of one another."""
     import torch

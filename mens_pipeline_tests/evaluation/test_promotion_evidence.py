@@ -22,9 +22,12 @@ from mens_pipeline_tests.evaluation.runs import (
 @pytest.mark.parametrize(
     ("decoding", "message"),
     [
-        (Decoding(max_new_tokens=160), r"max_new_tokens \(--max-tokens\) was 160, it is 256; evaluate again"),
         (
-            Decoding(temperature=0.3, seed=7, num_samples=2),
+            PRESENT.decoding.model_copy(update={"max_new_tokens": 160}),
+            r"max_new_tokens \(--max-tokens\) was 160, it is 256; evaluate again",
+        ),
+        (
+            PRESENT.decoding.model_copy(update={"temperature": 0.3, "seed": 7, "num_samples": 2}),
             r"num_samples \(--samples\) was 2, it is 1, temperature \(--temperature\) was 0.3, it is 0, seed .* was 7,",
         ),
     ],
@@ -38,7 +41,9 @@ def test_another_way_of_answering_is_another_exam(
 
     with pytest.raises(RefusedError, match=f"in another way than config/evaluation.yaml says: {message}"):
         promote(gate, run, store, PRESENT, now=NOW)
-    small = judged(run, store, evaluated(run, store, decoding=Decoding(batch_tokens=512)))
+    small = judged(
+        run, store, evaluated(run, store, decoding=PRESENT.decoding.model_copy(update={"batch_tokens": 512}))
+    )
     assert promote(small, run, store, PRESENT, now=NOW).changed
 
 

@@ -25,7 +25,7 @@ _FINGERPRINT: Final = "// Grammar fingerprint: "
 _TABLES: Final = "// Made from the tables of the front end.\n"
 _KEY_VALUES: Final = {"[": "loose_list", **{kind: kind for kind in ("STRING", "INT", "FLOAT", "IDENT", "TYPEIDENT")}}
 _PIECE: Final = re.compile(
-    r'//(?P<comment>.*)|/(?P<classes>(?:[^/\\]|\\.)+)/|(?P<rule>\w+):|(?P<name>\w+)|(?P<repetition>[*+?])|"(?:[^"\\]|\\.)*"|[|()]'
+    r'//(?P<comment>.*)|/(?P<classes>(?:[^/\\]|\\.)++)/?|(?P<rule>\w+):|(?P<name>\w+)|(?P<repetition>[*+?])|"(?:[^"\\]|\\.)*+"?|[|()]'
 )
 
 
