@@ -30,8 +30,8 @@ WEIGHTS: Final = "adapter_model.safetensors"
 CONFIGURATION: Final = "adapter_config.json"
 
 _MAKERS: Final = (
-    *("constraint.py", "decode.py", "generate.py", "generation.py", "kv_cache.py", "model.py", "packed_linear.py"),
-    "sampling.py",
+    *("answer_code.py", "constraint.py", "decode.py", "generate.py", "generation.py", "kv_cache.py", "model.py"),
+    *("packed_linear.py", "sampling.py"),
 )
 """The files that decide what a model answers."""
 
