@@ -6,6 +6,7 @@ for what closes the program, so that every answer ends as one; and no token ends
 the same, since small models repeat themselves until they are cut.
 """
 
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,8 +43,17 @@ _FENCE: Final = "```"
 """What stands between two of them would be taken for the program."""
 
 
+@dataclass(slots=True)
+class _Block:
+    """An open bracket: the tokens of its entries that have ended, and of the one that has not."""
+
+    opener: str
+    entries: list[list[str]] = field(default_factory=list)
+    entry: list[str] = field(default_factory=list)
+
+
 def repeats_itself(text: str) -> bool:
-    """Whether a text ends with a statement, field or other entry that has stood there too often in a row.
+    """Check whether a text ends with a statement, field or other entry that has stood there too often in a row.
 
     Three times, alone or with up to two others in turn; what stands in parentheses and brackets nine times, since lists
     of equal elements are common, and one-token entries never.
@@ -54,38 +64,36 @@ def repeats_itself(text: str) -> bool:
     Source:
         Repetition in generated code is structural: RPG, ACL 2025.
     """
-    blocks: list[tuple[str, list[tuple[str, ...]]]] = [("{", [])]
-    entry: list[str] = []
-    begun: list[list[str]] = []
-    ended = ""
+    blocks = [_Block("{")]
+    is_end = False
     for token in tokenize(text):
         if token.is_trivia:
             continue
-        word, ended = token.text, ""
+        block, word, is_end = blocks[-1], token.text, False
         if word in _CLOSED_BY:
-            begun.append([*entry, word])
-            blocks.append((word, []))
-            entry = []
-        elif len(blocks) > 1 and word == _CLOSED_BY[blocks[-1][0]]:
-            opener, entries = blocks.pop()
-            entry = [*begun.pop(), *chain.from_iterable(entries), *entry, word]
-            ended = opener if opener == "{" else ""
-        elif (token.kind == "NL" and blocks[-1][0] == "{") or word == ",":
-            ended = blocks[-1][0]
+            block.entry.append(word)
+            blocks.append(_Block(word))
+        elif len(blocks) > 1 and word == _CLOSED_BY[block.opener]:
+            blocks.pop()
+            outer = blocks[-1]
+            outer.entry += [*chain.from_iterable(block.entries), *block.entry, word]
+            is_end = block.opener == outer.opener == "{"
+        elif word == "," or (token.kind == "NL" and block.opener == "{"):
+            is_end = True
         elif token.kind != "NL":
-            entry.append(word)
-        if ended and entry and (word != "}" or blocks[-1][0] == "{"):
-            blocks[-1][1].append(tuple(entry))
-            entry = []
-    most, entries = (_MOST_ALIKE if blocks[-1][0] == "{" else _MOST_ELEMENTS), blocks[-1][1]
-    return bool(ended) and any(_ends_alike(entries, period, most + 1) for period in range(1, _LONGEST_TURN + 1))
+            block.entry.append(word)
+        if is_end and blocks[-1].entry:
+            blocks[-1].entries.append(blocks[-1].entry)
+            blocks[-1].entry = []
+    most = _MOST_ALIKE if blocks[-1].opener == "{" else _MOST_ELEMENTS
+    return is_end and any(_ends_alike(blocks[-1].entries, turn, most + 1) for turn in range(1, _LONGEST_TURN + 1))
 
 
-def _ends_alike(entries: list[tuple[str, ...]], period: int, times: int) -> bool:
-    """Whether the last entries are the same ones `times` times over, none of them of one token."""
-    last = entries[-period * times :]
-    turn = last[:period]
-    return len(last) == period * times and last == turn * times and all(len(entry) > 1 for entry in turn)
+def _ends_alike(entries: list[list[str]], length: int, times: int) -> bool:
+    """Check whether the last `length` entries stand there `times` times in a row; entries of one token do not count."""
+    last = entries[-length * times :]
+    turn = last[:length]
+    return len(last) == length * times and last == turn * times and all(len(entry) > 1 for entry in turn)
 
 
 class Constraint:
@@ -159,7 +167,7 @@ class Constraint:
         return self._left > self._room_from or self._leaves_room(piece)
 
     def _leaves_room(self, piece: str) -> bool:
-        """Whether the program can be ended behind a piece; until when that is certain of what may follow as well."""
+        """Check whether the program can be closed behind a piece, and set how many tokens may follow unchecked."""
         self._num_searches += 1
         closing = self._closing_of(self._viable.unsettled + piece)
         # The token itself and the one that ends the answer need room as well.
@@ -187,7 +195,7 @@ class Constraint:
             self._window, self._read = [token], alone
 
     def _decoded(self, token: int) -> str:
-        """The text of the newest tokens, behind which a further one stands."""
+        """Decode a further token behind the newest ones, on which its text may depend."""
         return self._decode([*self._window, token])
 
     def _decode(self, tokens: list[int]) -> str:
