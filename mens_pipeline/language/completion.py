@@ -103,7 +103,7 @@ def _pieces(text: ViableText, before: str) -> Iterable[str]:
 
 
 def _longer(last: str) -> Iterable[str]:
-    """What may stand directly behind the last word, number or operator, to make another one of it."""
+    """List continuations that turn the last word, number or operator into a longer one."""
     if not last:
         return ()
     if last[0].isdecimal():

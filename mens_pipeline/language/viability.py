@@ -156,13 +156,13 @@ class ViableText:
         self.viability, settled = looked_at[1] if looked_at and looked_at[0] == piece else self._look(piece)
         self._last_look = None
         self._text += piece
+        self._is_settled = self._is_settled or bool(settled)
         for part in reversed(settled):
-            self._is_settled = self._is_settled or part.start == 0
             self._text = self._text[: part.start] + self._text[part.stop :]
         return self.viability
 
     def _look(self, piece: str) -> tuple[Viability, list[slice]]:
-        """What the text would be with a piece, and which parts of what is not settled yet would be."""
+        """Judge the text with a piece behind it; return the viability and the ranges that need not be read again."""
         pieces = tokenize(self._text + piece)
         tokens = kept(pieces)
         if self._is_strict and any(piece.kind.startswith("DROPPED") for piece in pieces[:-1]):
@@ -217,7 +217,7 @@ class ViableText:
         return depth < _LOOKAHEAD and any(self._leads_on([*tokens, token], None, depth + 1) for token in NEXT)
 
     def _parse(self, tokens: list[Token]) -> tuple[_Parse, list[slice]]:
-        """How the parse ends, and which tokens are settled."""
+        """Parse tokens; return how that ends, and the token ranges that need not be parsed again."""
         parser = Probe(tokens, self.mode)
         starts = []
         try:
@@ -280,7 +280,7 @@ def kept(pieces: tuple[Piece, ...]) -> list[Token]:
 
 
 def _settled(tokens: list[Token], items: list[int], blocks: list[list[int]]) -> Iterator[slice]:
-    """The tokens without which what follows is read just the same.
+    """Find token ranges that can be cut out without changing how the rest is parsed.
 
     Of a block the first statement stays, by which a block is told from an object (G37). What is left out stands behind
     a line end, and that behind a statement that ends there: an `if` without `else` goes on in the next line (N8).
@@ -294,17 +294,18 @@ def _settled(tokens: list[Token], items: list[int], blocks: list[list[int]]) -> 
     if first := max((start for start in items if start < certain), default=0):
         yield slice(0, first)
     for starts in blocks:
-        inner = [start for start in starts[1:] if start > first and tokens[start - 1][0] == "NL"]
-        ended = [start for start in inner if _ends_line(tokens, start)]
-        last = max((start for start in inner if start < certain), default=0)
-        if ended and ended[0] < last:
-            yield slice(ended[0], last)
+        inner = [start for start in starts[1:] if first < start < certain and tokens[start - 1][0] == "NL"]
+        after_line = next((start for start in inner if _ends_line(tokens, start)), None)
+        if after_line is not None and after_line < inner[-1]:
+            yield slice(after_line, inner[-1])
 
 
 def _ends_line(tokens: list[Token], start: int) -> bool:
-    """Whether the statement before a token ends with its line, whatever follows."""
-    before = next(kind for kind, _ in reversed(tokens[:start]) if kind != "NL")
-    return before != "}"
+    """Check whether the statement before a token ends with its line, whatever follows: not with a brace (N8)."""
+    last = start - 1
+    while tokens[last][0] == "NL":
+        last -= 1
+    return tokens[last][0] != "}"
 
 
 def stream_of(tokens: list[Token]) -> TokenStream:
