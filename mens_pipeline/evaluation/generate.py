@@ -1,7 +1,7 @@
 """From a generation job to `answers.jsonl`. For a generation process alone."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -36,46 +36,39 @@ def generate(job: GenerationJob, listen: Callable[[dict[str, Any]], None]) -> No
     pack_linear(model)
     vocabulary, decoding = vocabulary_of(tokenizer, model), job.decoding
 
-    def rows_of(requests: Iterable[tuple[Request, int]], *, is_constrained: bool) -> list[Row]:
-        return [
-            Row(
-                request.task,
-                sample,
-                encode_prompt(tokenizer, job.system_prompt, request.prompt),
-                constraint=Constraint(tokenizer, vocabulary.stop, request.mode, decoding.max_new_tokens)
-                if is_constrained
-                else None,
-            )
-            for request, sample in requests
-        ]
-
-    def answer_of(row: Row) -> Answer:
-        return Answer(
-            task=row.name,
-            sample=row.sample,
-            text=tokenizer.decode(row.tokens[:-1] if row.stopped else row.tokens, skip_special_tokens=True),
-            num_tokens=len(row.tokens),
-            stopped=row.stopped,
-            constrained=row.constraint is not None,
-            forced=row.constraint is not None and row.constraint.is_forced,
-        )
-
     report = _Report(TelemetryLog(job.run_dir / PROGRESS, listen))
 
-    def answers_to(requests: list[tuple[Request, int]], *, is_constrained: bool) -> list[Answer]:
-        rows = rows_of(requests, is_constrained=is_constrained)
+    def answered(requests: Sequence[tuple[Request, int]], *, is_constrained: bool) -> list[Answer]:
+        rows = [
+            Row(request.task, sample, encode_prompt(tokenizer, job.system_prompt, request.prompt))
+            for request, sample in requests
+        ]
+        if is_constrained:
+            for row, (request, _) in zip(rows, requests, strict=True):
+                row.constraint = Constraint(tokenizer, vocabulary.stop, request.mode, decoding.max_new_tokens)
         report.num_rows += len(rows)
         decode(model, rows, vocabulary, decoding, report.done)
-        return list(map(answer_of, rows))
+        return [_answer_of(row, tokenizer) for row in rows]
 
     every = [(request, sample) for request in job.requests for sample in range(decoding.num_samples)]
-    answers = answers_to(every, is_constrained=decoding.syntax is Syntax.CONSTRAINED)
+    answers = answered(every, is_constrained=decoding.syntax is Syntax.CONSTRAINED)
     if decoding.syntax is Syntax.FALLBACK:
         pairs = zip(every, answers, strict=True)
-        answers += answers_to(
-            [of for of, answer in pairs if not is_program(answer.text, of[0].mode)], is_constrained=True
-        )
+        failed = [asked for asked, answer in pairs if not is_program(answer.text, asked[0].mode)]
+        answers += answered(failed, is_constrained=True)
     write_jsonl(job.run_dir / ANSWERS, answers)
+
+
+def _answer_of(row: Row, tokenizer: Any) -> Answer:
+    return Answer(
+        task=row.name,
+        sample=row.sample,
+        text=tokenizer.decode(row.tokens[:-1] if row.stopped else row.tokens, skip_special_tokens=True),
+        num_tokens=len(row.tokens),
+        stopped=row.stopped,
+        constrained=row.constraint is not None,
+        forced=row.constraint is not None and row.constraint.is_forced,
+    )
 
 
 def vocabulary_of(tokenizer: Any, model: Any) -> Vocabulary:
