@@ -31,7 +31,7 @@ class Ended:
     num_tokens: int
     prompt_seconds: float
     seconds: float
-    is_constrained: bool = False
+    is_constrained: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,5 +69,5 @@ class Reply:
     stop: tuple[str, ...]
     deadline: float
     listen: Callable[[Event], None]
-    syntax: Syntax = Syntax.FREE
+    syntax: Syntax
     is_gone: bool = False

@@ -21,11 +21,13 @@ _LIMITS = Limits(2, 1_000, 60.0, 100)
 class _Asked:
     """One reply, and what becomes of it."""
 
-    def __init__(self, num_tokens: int = 5, prompt: bytes = b"x", seconds: float = 60.0) -> None:
+    def __init__(
+        self, num_tokens: int = 5, prompt: bytes = b"x", seconds: float = 60.0, syntax: Syntax = Syntax.FREE
+    ) -> None:
         self.events: list[Event] = []
         self.is_over = threading.Event()
         deadline = time.monotonic() + seconds
-        self.reply = Reply(tuple(prompt), 0.0, 1.0, "", num_tokens, (), deadline, self._listen)
+        self.reply = Reply(tuple(prompt), 0.0, 1.0, "", num_tokens, (), deadline, self._listen, syntax)
 
     def _listen(self, event: Event) -> None:
         self.events.append(event)
@@ -195,8 +197,7 @@ def test_a_model_that_fails_is_asked_again_for_the_next() -> None:
 def test_a_first_try_that_is_a_program_is_the_answer() -> None:
     """Held back until it has ended, and then given whole."""
     with _engine(lambda: Loaded(hybrid_model(), frozenset(), _Imports())) as (engine, _):
-        asked = _Asked()
-        asked.reply.syntax = Syntax.FALLBACK
+        asked = _Asked(syntax=Syntax.FALLBACK)
         engine.submit([asked.reply])
         end = asked.end()
 
