@@ -12,7 +12,7 @@ _EVERY_SECONDS: Final = 5.0
 
 
 def show_updates() -> Callable[[dict[str, Any]], None]:
-    """What prints a line for each step, at most one a second."""
+    """Return a callback that prints training progress, at most one line every few seconds."""
     shown = 0.0
 
     def show(line: dict[str, Any]) -> None:

@@ -167,7 +167,7 @@ def _few_shot(asked: FewShot, judged: Sequence[Judgement], adapter: Iterable[Jud
 def _fallback(
     tasks: Sequence[Task], free: Sequence[Judgement], second: Sequence[Judgement], answers: Sequence[Answer]
 ) -> FallbackComparison:
-    """What the adapter writes when its second tries stand in the place of the first ones."""
+    """Score the adapter with its constrained second tries in place of the free answers that are no program."""
     by_place = {(judgement.task, judgement.sample): judgement for judgement in second}
     served = [by_place.get((judgement.task, judgement.sample), judgement) for judgement in free]
     return FallbackComparison(

@@ -20,7 +20,7 @@ class Syntax(StrEnum):
     CONSTRAINED = "constrained"
     """Only tokens are written after which the answer can still become a program."""
     FALLBACK = "fallback"
-    """What was written freely and is no program is written once more, constrained."""
+    """An answer that was written freely and is no program is generated again, constrained."""
 
 
 class Sampler:

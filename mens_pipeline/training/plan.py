@@ -1,4 +1,4 @@
-"""The order of a whole run, laid down before it begins: which rows stand in which micro-batch of which step.
+"""The order of a whole run, fixed before it begins: which rows stand in which micro-batch of which step.
 
 A run that knows its whole order can be taken up at any step and go on as if it had never stopped.
 """

@@ -1,4 +1,4 @@
-"""TRL's trainer with a laid-down order, row weights, and a loss that scores labelled positions alone."""
+"""TRL's trainer with a fixed order, row weights, and a loss that scores labelled positions alone."""
 
 from collections.abc import Sequence
 from typing import Any, Final

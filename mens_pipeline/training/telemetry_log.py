@@ -93,7 +93,7 @@ def seconds_trained(path: Path) -> float:
 
 
 def totals_of(path: Path) -> dict[str, Any]:
-    """What a run that may have been resumed comes to: `train_loss`, the mean of its steps, and `trained_tokens`.
+    """Sum up a run over all its processes: `train_loss`, the mean over its steps, and `trained_tokens`.
 
     Args:
         path: Its log, with at least one step.

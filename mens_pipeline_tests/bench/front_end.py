@@ -1,4 +1,4 @@
-"""How fast the front end is, on one core, as one table; and what a token costs where the parser steers a model."""
+"""Measure the speed of the front end on one core, and the cost of a token in constrained decoding."""
 
 import ast
 import sys
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def _viability(programs: list[str]) -> None:
-    """What it costs to say after each token whether a text can still become a program."""
+    """Print the time that it takes after each token to decide whether the text can still become a program."""
     costs = [_growing(source) for source in programs]
     every = sorted(cost for some in costs for cost in some)
     longest = max(costs, key=len)

@@ -1,4 +1,4 @@
-"""How often the parse-rate gate refuses a good model and promotes a bad one, in simulation; prints docs/gate.md.
+"""Simulate how often the parse-rate gate refuses a good model and promotes a bad one; prints docs/gate.md.
 
 The gate that is simulated is the real one: its policy, its rounds, its statistics and its ledger of tries.
 """

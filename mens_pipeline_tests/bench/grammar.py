@@ -1,4 +1,4 @@
-"""How long masks of the exported grammar take, on the golden programs, token by token, on one core.
+"""Measure the token masks of the exported grammar, teacher-forced on the golden programs, on one core.
 
 `python -m mens_pipeline_tests.bench.grammar`
 """

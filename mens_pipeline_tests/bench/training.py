@@ -1,4 +1,4 @@
-"""How fast training is beside a plain TRL script: same base, same rows, same device, as many steps, in one run.
+"""Compare the speed of training with a plain TRL script: same base, rows, device and steps, in one run.
 
 `python -m mens_pipeline_tests.bench.training TRAIN_JSONL [--base FOLDER] [--device cpu] [--steps 8]`
 

@@ -9,7 +9,7 @@ from typing import Final
 from mens_pipeline.language.interpreter.values import Value, Variant
 
 Goal = tuple[str, object]
-"""What a hidden test covers: a branch reached, a mutant or another simple function refused, a result shown, or as
+"""A goal that a hidden test can cover: a branch, a mutant or another simple function refused, a result shown, or as
 many steps taken, to a power of two."""
 
 FEWEST_TESTS: Final = 5

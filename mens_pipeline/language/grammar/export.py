@@ -128,7 +128,7 @@ def _identifier_but(words: Iterable[str]) -> str:
 
 
 def _branches(tails: set[str], others: str) -> Iterator[str]:
-    """What may follow the beginning of some words, when these tails would complete one.
+    """Yield patterns for what may follow a shared beginning of words so that none of the words is completed.
 
     Beginnings that several words share are written once, so that parentheses hardly stand in one another: engines
     follow only so many.

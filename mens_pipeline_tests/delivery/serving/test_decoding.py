@@ -1,4 +1,4 @@
-"""What the parser makes of the answers that are served."""
+"""Free, constrained and fallback decoding of a real server."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
