@@ -11,8 +11,8 @@ from mens_pipeline.training.told import told_plan
 _EVERY_SECONDS: Final = 5.0
 
 
-def show_updates() -> Callable[[dict[str, Any]], None]:
-    """Return a callback that prints training progress, at most one line every few seconds."""
+def show_steps() -> Callable[[dict[str, Any]], None]:
+    """Return a callback that prints training progress, at most one line a second."""
     shown = 0.0
 
     def show(line: dict[str, Any]) -> None:
@@ -33,7 +33,7 @@ def show_updates() -> Callable[[dict[str, Any]], None]:
 
 
 def show_answers(model: str | None = None) -> Callable[[dict[str, Any]], None]:
-    """What prints how many answers there are, every few seconds and at the end of each model.
+    """Return a callback that prints how many answers are done, every few seconds and at the end of each model.
 
     Args:
         model: Which one answers; None where each event says so.

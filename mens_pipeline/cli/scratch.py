@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mens_pipeline.cli.progress import show_updates
+from mens_pipeline.cli.progress import show_steps
 from mens_pipeline.cli.terminal import INTERRUPTED, tell
 from mens_pipeline.cli.train import Resume
 from mens_pipeline.training.devices import DeviceChoice
@@ -143,7 +143,7 @@ def _train(run: "PreparedScratch") -> dict[str, Any]:
     if run.is_done:
         tell("this very run is complete; nothing is trained again")
         return finish_scratch(run, vcs_sha, ExitCode.DONE)
-    follower = Follower(run_dir / FILE, show_updates())
+    follower = Follower(run_dir / FILE, show_steps())
     log = run_dir / "child.log"
     try:
         code = run_child(MODULE, run.job_path, training_environment(), follower.poll, _GRACE_SECONDS, log)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mens_pipeline.cli.progress import show_updates
+from mens_pipeline.cli.progress import show_steps
 from mens_pipeline.cli.terminal import INTERRUPTED, say, tell
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.training.devices import DeviceChoice
@@ -244,7 +244,7 @@ def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
     if run.is_done:
         tell("this very run is complete; nothing is trained again")
         return finish_run(run, resolved, commit, ExitCode.DONE, settings.backend)
-    follower = Follower(run_dir / FILE, show_updates())
+    follower = Follower(run_dir / FILE, show_steps())
     try:
         code = run_child(
             MODULE, run.job_path, training_environment(), follower.poll, _GRACE_SECONDS, run_dir / "child.log"

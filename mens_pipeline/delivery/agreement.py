@@ -24,7 +24,7 @@ class Demand(_Document):
 
     min_token_agreement: float = Field(ge=0, le=1, description="Share of tokens that are the same.")
     min_led_agreement: float = Field(ge=0, le=1, description="The same, led along what the reference wrote.")
-    max_parse_difference: float = Field(ge=0, le=1, description="Between the shares of answers that are Vox.")
+    max_parse_difference: float = Field(ge=0, le=1, description="Between the parse rates.")
 
 
 class Agreement(_Document):
@@ -45,7 +45,7 @@ class Agreement(_Document):
 
     @property
     def parse_difference(self) -> float:
-        """Between the shares of answers that are Vox; 1 where nothing was asked."""
+        """Between the parse rates; 1 where nothing was asked."""
         one, other = self.reference_parse_rate.value, self.candidate_parse_rate.value
         return abs(one - other) if one is not None and other is not None else 1.0
 

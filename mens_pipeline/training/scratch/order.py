@@ -1,4 +1,4 @@
-"""Which rows train, which measure, and in which order: laid down before a run of the scratch lane begins."""
+"""Which rows train, which measure, and in which order, fixed before a run of the scratch lane begins."""
 
 from dataclasses import dataclass, replace
 
