@@ -7,9 +7,8 @@ from itertools import chain
 from pathlib import Path
 from shutil import which
 
-import pytest
-
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.every import every
 
 _PYTHON = sorted([*PROJECT_ROOT.glob("mens_pipeline/**/*.py"), *PROJECT_ROOT.glob("mens_pipeline_tests/**/*.py")])
 _LONGEST_FILE = 400
@@ -29,7 +28,7 @@ _TOP_LEVEL = {
 }
 
 
-@pytest.mark.parametrize("path", _PYTHON, ids=lambda path: path.relative_to(PROJECT_ROOT).as_posix())
+@every("path", _PYTHON)
 def test_files_are_small(path: Path) -> None:
     """One idea a file fits into 400 lines."""
     assert len(path.read_text(encoding="utf-8").splitlines()) <= _LONGEST_FILE

@@ -16,12 +16,13 @@ from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline_tests.evaluation.benches import SHIPPED
 from mens_pipeline_tests.evaluation.humaneval import HUMANEVAL, NUM_TASKS, judged
 from mens_pipeline_tests.evaluation.trainable import near_to
+from mens_pipeline_tests.every import every
 
 _CEILING = 0.4
 """Share of the runs of words of a solution that a row may have; the nearest, its first lines alone, has 39 %."""
 _CEILING_BESIDE = 0.25
 """Likewise for the tasks of the benchmark beside it, which do not train either."""
-_TASKS = pytest.mark.parametrize("task", HUMANEVAL.tasks, ids=lambda task: task.id)
+_TASKS = every("task", HUMANEVAL.tasks, ids=lambda task: task.id)
 
 
 def _asked(task: BenchmarkTask) -> Requirement:

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from mens_pipeline.evaluation.requirements import Part, Requirement, unmet
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.language.examples import golden_programs
 
 _PROGRAM = """
@@ -330,7 +331,7 @@ def test_reactive_modules_have_states() -> None:
     )
 
 
-@pytest.mark.parametrize("construct", CONSTRUCTS)
+@every("construct", CONSTRUCTS)
 def test_every_construct_can_be_asked_for(construct: str) -> None:
     """With and without all of its parts, for whatever the golden programs declare."""
     wanted = Requirement.model_validate({"construct": construct})

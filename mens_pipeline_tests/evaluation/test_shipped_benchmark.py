@@ -14,9 +14,10 @@ from mens_pipeline.language import CONSTRUCTS, analyze, declaration_spans
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.benches import SHIPPED
 from mens_pipeline_tests.evaluation.trainable import near_to
+from mens_pipeline_tests.every import every
 
 _BENCHMARK = load_benchmark(SHIPPED)
-_TASKS = pytest.mark.parametrize("task", _BENCHMARK.tasks, ids=lambda task: task.id)
+_TASKS = every("task", _BENCHMARK.tasks, ids=lambda task: task.id)
 _CEILING = 0.47
 """What the nearest row shares today, `component_greeting` with 46 %, rounded up: it may sink, and not rise."""
 _COMMON = (

@@ -2,9 +2,8 @@
 
 from collections import Counter
 
-import pytest
-
 from mens_pipeline.language import CONSTRUCTS, analyze, construct_of, histogram, mode_of
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.language.examples import Case, conformance_cases, golden_programs, reference_examples
 
 
@@ -21,7 +20,7 @@ def test_verdict_and_histogram_agree_on_all_conformance_cases() -> None:
     assert disagreements == []
 
 
-@pytest.mark.parametrize("case", reference_examples(), ids=lambda case: case.id)
+@every("case", reference_examples(), ids=lambda case: case.id)
 def test_verdict_and_histogram_agree_on_reference_example(case: Case) -> None:
     """Each example of section 8 has its verdict and its histogram."""
     assert _verdict(case) == (case.ok, case.constructs)

@@ -5,6 +5,7 @@ import pytest
 from mens_pipeline.language import tokenize
 from mens_pipeline.language.lexer import scan
 from mens_pipeline.language.vocabulary import DECORATORS, KEYWORDS, SYMBOLS
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.language.examples import golden_programs
 
 
@@ -16,7 +17,7 @@ def _pieces(source: str) -> list[tuple[str, str]]:
     return [(token.kind, token.text) for token in tokenize(source) if token.kind != "SPACE"]
 
 
-@pytest.mark.parametrize("spelling", sorted(KEYWORDS | SYMBOLS | DECORATORS))
+@every("spelling", sorted(KEYWORDS | SYMBOLS | DECORATORS))
 def test_a_fixed_spelling_is_its_own_kind(spelling: str) -> None:
     """Keywords, symbols and decorators are tokens of their own (L11, L12, L14)."""
     assert _pieces(spelling) == [(spelling, spelling)]

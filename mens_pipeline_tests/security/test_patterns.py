@@ -14,6 +14,7 @@ import pytest
 import mens_pipeline
 from mens_pipeline.corpus.redaction import redact
 from mens_pipeline.evaluation.answer_code import has_placeholder, is_refusal, program_in
+from mens_pipeline_tests.every import every
 
 _ROOT = Path(mens_pipeline.__file__).parent
 _LENGTH = 12_000
@@ -100,7 +101,7 @@ def test_the_patterns_are_found() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", _PATTERNS)
+@every("name", _PATTERNS)
 def test_a_pattern_is_linear(name: str) -> None:
     """On every head, then a piece again and again, then a tail that does not fit; slow ones are measured twice."""
     pattern, calls = _PATTERNS[name]
@@ -114,7 +115,7 @@ def test_a_pattern_is_linear(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("atom", _ATOMS)
+@every("atom", _ATOMS, ids=repr)
 def test_texts_of_models_and_agents_are_read_in_linear_time(atom: str) -> None:
     """Redaction, and what is looked for in an answer; as long as the longest text."""
     text = (atom * 65_536)[:65_536]

@@ -1,5 +1,6 @@
 """Presets, domains, and which of them has the last word."""
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from mens_pipeline.training.presets import (
     resolve_recipe,
 )
 from mens_pipeline.training.recipe import Recipe
+from mens_pipeline_tests.every import every
 
 _NAMES = frozenset(
     (
@@ -61,10 +63,10 @@ def test_the_domains_of_the_project_are_all_there() -> None:
     assert all(domain.about and domain.min_vram_gb is None for domain in domains.values())
 
 
-@pytest.mark.parametrize("preset", sorted(_NAMES))
-@pytest.mark.parametrize("domain", [None, "vox-lang", "agents", "full-stack", "speech"])
-def test_every_preset_goes_with_every_domain(preset: str, domain: str | None) -> None:
+@every("names", list(product(sorted(_NAMES), [None, "vox-lang", "agents", "full-stack", "speech"])))
+def test_every_preset_goes_with_every_domain(names: tuple[str, str | None]) -> None:
     """No combination contradicts itself."""
+    preset, domain = names
     resolved = _resolve(preset=preset, domain=domain)
 
     assert (resolved.preset, resolved.domain) == (preset, domain)

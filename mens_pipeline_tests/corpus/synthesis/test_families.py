@@ -5,17 +5,16 @@ from collections import Counter
 from functools import cache
 from random import Random
 
-import pytest
-
 from mens_pipeline.corpus.synthesis.families import FAMILIES
 from mens_pipeline.corpus.synthesis.sample import Family, Sample
 from mens_pipeline.language import CONSTRUCTS, analyze, construct_of, difficulty
+from mens_pipeline_tests.every import every
 
 _DRAWS = 300
 _JUDGED = 20
 _COMBINATIONS = [family for family in FAMILIES if family.name.startswith("combination/")]
 
-_each_family = pytest.mark.parametrize("family", FAMILIES, ids=[family.name for family in FAMILIES])
+_each_family = every("family", FAMILIES, ids=lambda family: family.name)
 
 
 def _make(family: Family, seed: int) -> Sample:
@@ -101,7 +100,7 @@ def test_names_are_unique() -> None:
     assert [f.name for f in FAMILIES if f not in _COMBINATIONS and not f.name.startswith(f"{f.construct}/")] == []
 
 
-@pytest.mark.parametrize("family", _COMBINATIONS, ids=lambda family: family.name)
+@every("family", _COMBINATIONS, ids=lambda family: family.name)
 def test_combinations_teach_their_hardest_construct(family: Family) -> None:
     """Several declarations, filed under one of the hardest among them."""
     for sample in _drawn(family)[:_JUDGED]:

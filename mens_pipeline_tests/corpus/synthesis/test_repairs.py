@@ -10,6 +10,7 @@ from mens_pipeline.corpus.synthesis.program import MAX_LINES, Program, read_prog
 from mens_pipeline.corpus.synthesis.repairs import BREAKAGES, repair
 from mens_pipeline.corpus.synthesis.sample import Sample
 from mens_pipeline.language import CONSTRUCTS, Diagnostic, analyze, mode_of
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.language.examples import golden_programs
 
 _SEEDS = 60
@@ -51,7 +52,7 @@ def _line(error: Diagnostic) -> str:
     return f"{error.start.line}:{error.start.column + 1}: error[{error.code}]: {error.message}"
 
 
-@pytest.mark.parametrize("name", BREAKAGES)
+@every("name", BREAKAGES)
 def test_golden_programs_are_broken_and_mended(name: str) -> None:
     """The prompt holds a rejected program and what the front end says of it, the answer the accepted one."""
     for number, program in enumerate(_golden()[:: len(_golden()) // _PROGRAMS_OF_ALL]):
@@ -77,14 +78,14 @@ def test_every_breakage_breaks_some_golden_program() -> None:
         assert any(repair(program, name, _random(0)) for program in _golden())
 
 
-@pytest.mark.parametrize("name", BREAKAGES)
+@every("name", BREAKAGES)
 def test_the_same_generator_gives_the_same_task(name: str) -> None:
     """Another machine makes the same data."""
     for program in _golden()[::40]:
         assert repair(program, name, _random(5)) == repair(program, name, _random(5))
 
 
-@pytest.mark.parametrize("name", BREAKAGES)
+@every("name", BREAKAGES)
 def test_a_program_without_a_place_for_it_is_left_alone(name: str) -> None:
     """There is hardly anything in it to break: no statement in the one program, no brace in the other."""
     source = "import a.b" if name in {"missing-closing-brace", "stray-brace"} else "url P { A }"

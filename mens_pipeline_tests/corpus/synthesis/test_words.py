@@ -7,10 +7,11 @@ import pytest
 from mens_pipeline.corpus.synthesis.families.variants import CYCLES, ENUMS, SUM_TYPES
 from mens_pipeline.corpus.synthesis.words import ADDITIVE_ENTITIES, DOMAINS, ENTITIES, Entity, Field
 from mens_pipeline.language.vocabulary import KEYWORDS
+from mens_pipeline_tests.every import every
 
 _LITERALS = {"str": r'"[^"\\]+"', "int": r"-?\d+", "float": r"\d+\.\d+", "bool": "true|false"}
 
-_each_entity = pytest.mark.parametrize("entity", ENTITIES, ids=[entity.name for entity in ENTITIES])
+_each_entity = every("entity", ENTITIES, ids=lambda entity: entity.name)
 
 
 def test_there_are_enough_entities() -> None:
@@ -37,9 +38,7 @@ def test_entities_are_well_formed(entity: Entity) -> None:
     assert {entity.variable, entity.short, entity.collection, *names} & set(KEYWORDS) == set()
 
 
-@pytest.mark.parametrize(
-    "field", [field for entity in ENTITIES for field in entity.fields], ids=lambda field: field.name
-)
+@every("field", [field for entity in ENTITIES for field in entity.fields])
 def test_fields_have_fitting_examples(field: Field) -> None:
     """At least two different literals of the type of the field."""
     assert re.fullmatch("[a-z][a-z_]*", field.name)

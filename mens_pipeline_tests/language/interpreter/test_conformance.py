@@ -3,9 +3,8 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from mens_pipeline.language.interpreter import ProgramStatus, run_tests
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.language.interpreter.verdicts import verdict
 
 _LINES = (Path(__file__).parent / "conformance.jsonl").read_text(encoding="utf-8").splitlines()
@@ -21,7 +20,7 @@ def _outcome(source: str) -> str:
     return " ".join(f"{result.name}={verdict(result)}" for result in report.tests)
 
 
-@pytest.mark.parametrize("example", _EXAMPLES, ids=lambda example: example["id"])
+@every("example", _EXAMPLES, ids=lambda example: example["id"])
 def test_example_has_its_outcome(example: dict[str, str]) -> None:
     """One line of the file, one program, one outcome."""
     assert _outcome(example["source"]) == example["outcome"]

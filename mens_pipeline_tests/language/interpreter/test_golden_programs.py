@@ -1,9 +1,8 @@
 """The tests of the golden programs hold."""
 
-import pytest
-
 from mens_pipeline.language import mode_of
 from mens_pipeline.language.interpreter import Features, ProgramStatus, Refusal, run_tests
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.language.examples import golden_programs
 
 _UNSUPPORTED = {
@@ -17,7 +16,7 @@ _ALL = Features(check_contracts=True, database=True)
 _TESTED = [name for name, source in golden_programs().items() if "@test" in source or "@forall" in source]
 
 
-@pytest.mark.parametrize("name", _TESTED)
+@every("name", _TESTED)
 def test_golden_program_passes_its_own_tests(name: str) -> None:
     """With contracts checked and tables in memory, all pass but those that are listed with what they lack."""
     report = run_tests(golden_programs()[name], features=_ALL, mode=mode_of(name))

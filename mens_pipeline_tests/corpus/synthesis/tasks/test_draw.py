@@ -23,6 +23,7 @@ from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import analyze
 from mens_pipeline.language.structure import structure_of
+from mens_pipeline_tests.every import every
 
 _NUM_TASKS = 240
 
@@ -117,7 +118,7 @@ def test_about_an_eighth_of_the_families_never_trains() -> None:
     assert {atom.level for atom in atoms if atom not in held} == set(range(6))
 
 
-@pytest.mark.parametrize("atom", load_tasks()[0], ids=lambda atom: atom.name)
+@every("atom", load_tasks()[0], ids=lambda atom: atom.name)
 def test_every_atom_gives_tasks(atom: Atom) -> None:
     """Each way to write it is accepted, laid out and sharp; each way to say it makes whole sentences."""
     banks = load_tasks()[1]

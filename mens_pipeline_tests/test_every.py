@@ -1,0 +1,48 @@
+"""A test of many cases tells all that disagree."""
+
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline_tests.every import every
+
+
+def test_every_case_that_disagrees_is_told_with_place_and_cause(tmp_path: Path) -> None:
+    """A failed assertion, an exception and a missing one; cases that agree are not named."""
+
+    @every("case", ["good", "wrong", "raises", "silent", "fine"], ids=str.upper)
+    def test(case: str, folder: Path) -> None:
+        assert folder == tmp_path
+        if case == "raises":
+            raise KeyError(case)
+        if case == "silent":
+            with pytest.raises(KeyError):
+                assert case
+        assert case != "wrong"
+
+    with pytest.raises(pytest.fail.Exception) as failed:
+        test(folder=tmp_path)
+    told = str(failed.value)
+
+    assert told.startswith("3 of 5 cases\nWRONG: line 21, AssertionError\n")
+    assert "\nRAISES: line 17, KeyError\n    'raises'\nSILENT: line 19, Failed" in told
+    assert "GOOD" not in told
+    assert "FINE" not in told
+
+
+def test_no_cases_are_no_test() -> None:
+    """A loop over nothing proves nothing."""
+
+    @every("case", [])
+    def test(case: str) -> None:
+        assert case
+
+    with pytest.raises(pytest.fail.Exception, match="0 of 0 cases"):
+        test()
+
+
+@every("number", [1, 2], ids=lambda number: f"number {number}")
+def test_fixtures_are_given_beside_the_case(number: int, tmp_path: Path) -> None:
+    """As to any test."""
+    assert number in {1, 2}
+    assert tmp_path.is_dir()
