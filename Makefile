@@ -7,6 +7,8 @@ EXTRAS ?= dev
 PORT ?= 3000
 # Which tests `make check` adds to the default tier: everything but what needs a CUDA device.
 TIER ?= not gpu
+# Neighbours share a worker, and with it what their module makes once.
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export DAGSTER_DISABLE_TELEMETRY := 1
@@ -29,7 +31,7 @@ $(VENV)/.installed-$(EXTRAS): pyproject.toml constraints.txt
 	@touch $@
 
 test: install  ## Run the default tier of the tests.
-	$(BIN)/pytest -n 2 -m "not slow and not e2e and not gpu and not postgres"
+	$(PYTEST) -m "not slow and not e2e and not gpu and not postgres"
 
 check: install  ## Format, lint, types, layers, definitions, and every test this machine can run.
 	$(BIN)/ruff format --check .
@@ -37,7 +39,8 @@ check: install  ## Format, lint, types, layers, definitions, and every test this
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/dg check defs
-	$(BIN)/pytest -n 2 --cov -m "$(TIER)"
+	$(PYTEST) --cov -m "measured and ($(TIER))" $(addprefix mens_pipeline_tests/,language corpus security)
+	$(PYTEST) -m "not measured and ($(TIER))"
 
 format: install  ## Format the code and mend what ruff can.
 	$(BIN)/ruff format .

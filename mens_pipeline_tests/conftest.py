@@ -13,9 +13,21 @@ from typing import Final
 
 import pytest
 
+from mens_pipeline_tests.training.tiny_base import write_tiny_base
+
 _PASSWORD: Final = "hunter2hunter2"  # noqa: S105 - of a server that lives as long as the tests
 _UNPRIVILEGED: Final = ("postgres", "nobody")
+_MEASURED: Final = {"language", "corpus"}
 _HANDLERS: Final = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that run with coverage, which doubles the time of what it watches; others say so themselves."""
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        if folder in _MEASURED and item.get_closest_marker("slow") is None:
+            item.add_marker("measured")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -23,6 +35,20 @@ def pytest_runtest_setup() -> None:
     """Let each test begin with the signals of the suite: Dagster leaves SIGTERM as SIGINT was, perhaps ignored."""
     for number, handler in _HANDLERS.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(scope="session")
+def tiny_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A base model of two layers."""
+    return write_tiny_base(tmp_path_factory.mktemp("base") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a tiny base, really trained, with held-out pairs beside its train set; tests copy what they change."""
+    from mens_pipeline_tests.delivery.delivered import trained_run  # noqa: PLC0415 - most tests need none of it
+
+    return trained_run(tmp_path_factory.mktemp("trained"))
 
 
 @pytest.fixture(scope="session")

@@ -17,14 +17,8 @@ from mens_pipeline.corpus.records import SourceKind
 from mens_pipeline.corpus.validate import judged_code
 from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
 from mens_pipeline.language import analyze
-from mens_pipeline.settings import training_environment
-from mens_pipeline.training.finish import finish_run
-from mens_pipeline.training.job import MODULE
-from mens_pipeline.training.launch import run_child
 from mens_pipeline_tests.corpus.evolution.scripted import function_seeds, good
 from mens_pipeline_tests.openai_server import Served, completion, serving
-from mens_pipeline_tests.training.runs import prepared, resolved
-from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 _KEY = "sk-a-secret-of-ours"
 _NUM_SEEDS = 12
@@ -219,22 +213,11 @@ def test_a_call_that_is_interrupted_says_how_to_go_on(folder: Path) -> None:
     assert len((folder / "out.ledger.jsonl").read_text().splitlines()) == len(server.requests)
 
 
-@pytest.fixture(scope="module")
-def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run on a tiny base of random weights."""
-    folder = tmp_path_factory.mktemp("trained")
-    base = write_tiny_base(folder / "base")
-    run = prepared(base, folder, number=8)
-    code = run_child(MODULE, run.job_path, training_environment(), lambda: None, 60, folder / "child.log")
-    finish_run(run, resolved(base), "0123abcd", code)
-    return folder / "run"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--base",)], ids=["adapter", "base"])
-def test_a_model_of_ours_that_cannot_write_gives_no_rows(folder: Path, run_dir: Path, options: tuple[str, ...]) -> None:
+def test_a_model_of_ours_that_cannot_write_gives_no_rows(folder: Path, trained: Path, options: tuple[str, ...]) -> None:
     """Random weights through the real generation: every attempt is dropped with its reason, and known the next time."""
-    arguments = (folder / "pairs.jsonl", "-o", folder / "out.jsonl", "--run-dir", run_dir, "--device", "cpu")
+    arguments = (folder / "pairs.jsonl", "-o", folder / "out.jsonl", "--run-dir", trained, "--device", "cpu")
     limits = (*options, "--max-answer-tokens", "24", "--max-requests", "6", "--json")
     first, second = _invoke(*arguments, *limits), _invoke(*arguments, *limits)
     account = json.loads(first.stdout)
@@ -249,9 +232,9 @@ def test_a_model_of_ours_that_cannot_write_gives_no_rows(folder: Path, run_dir: 
 
 
 @pytest.mark.slow
-def test_a_generation_ends_when_the_minutes_are_over(folder: Path, run_dir: Path) -> None:
+def test_a_generation_ends_when_the_minutes_are_over(folder: Path, trained: Path) -> None:
     """Its process is ended; nothing was answered."""
-    arguments = (folder / "pairs.jsonl", "-o", folder / "out.jsonl", "--run-dir", run_dir, "--device", "cpu")
+    arguments = (folder / "pairs.jsonl", "-o", folder / "out.jsonl", "--run-dir", trained, "--device", "cpu")
     result = _invoke(*arguments, "--max-minutes", "0.005", "--json")
     account = json.loads(result.stdout)
 

@@ -5,7 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.jsonl import open_rows, read_pairs, read_records, write_jsonl, write_lines, write_text
+from mens_pipeline.corpus.jsonl import (
+    open_placed_rows,
+    open_rows,
+    read_models,
+    read_pairs,
+    read_records,
+    row_at,
+    write_jsonl,
+    write_lines,
+    write_text,
+)
+from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
 from mens_pipeline_tests.corpus.full_disk import full_after
 from mens_pipeline_tests.corpus.rows import pair_at, records_of
@@ -23,6 +34,28 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert list(read_pairs(tmp_path / "new" / "pairs.jsonl")) == pairs
     with open_rows(tmp_path / "records.jsonl") as lines:
         assert tuple(read_records([b"\n", *lines], tmp_path)) == records
+
+
+def test_a_row_is_found_at_its_place(tmp_path: Path) -> None:
+    """Places count bytes, not characters."""
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes("ä\n\nb".encode())
+    with open_placed_rows(path) as lines:
+        placed = list(lines)
+
+    assert placed == [(0, "ä\n".encode()), (3, b"\n"), (4, b"b")]
+    assert [row_at(path, place) for place, _ in placed] == [line for _, line in placed]
+
+
+def test_rows_of_our_own_are_read_or_refused(tmp_path: Path) -> None:
+    """What is not as it was written says where, and what to do."""
+    path = tmp_path / "rows.jsonl"
+    write_jsonl(path, [pair_at("a.vox", "p", "r")])
+    assert list(read_models(path, TrainingPair)) == [pair_at("a.vox", "p", "r")]
+    path.write_text("{}\n")
+
+    with pytest.raises(RefusedError, match=r"rows\.jsonl:1: .*Delete the folder it stands in"):
+        list(read_models(path, TrainingPair))
 
 
 def test_ends_of_lines_are_the_same_everywhere(tmp_path: Path) -> None:

@@ -32,6 +32,15 @@ def test_the_mix_of_the_project_holds_together() -> None:
     assert [source.path for source in config.sources] == ["pairs.jsonl", "synthetic.jsonl", "telemetry.jsonl"]
 
 
+@pytest.mark.parametrize("path", ["/rows.jsonl", "../rows.jsonl", "a\\\\rows.jsonl"])
+def test_a_path_leads_below_the_data_folder(tmp_path: Path, path: str) -> None:
+    """Anywhere else it is refused."""
+    (tmp_path / "mix.yaml").write_text(f'sources: [{{path: "{path}"}}]')
+
+    with pytest.raises(ConfigurationError, match="expected a path below the data folder"):
+        load_mix_config(tmp_path / "mix.yaml")
+
+
 def test_all_keys_of_upstream_are_read(tmp_path: Path) -> None:
     """Paths, weights, lanes, formats; what is not said has its default."""
     (tmp_path / "mix.yaml").write_text(_UPSTREAM)

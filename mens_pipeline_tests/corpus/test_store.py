@@ -41,6 +41,19 @@ def test_what_was_written_is_found_by_its_inputs(store: ArtifactStore) -> None:
     assert store.find("corpus", {**_INPUTS, "a": "b"}) is None
 
 
+def test_outputs_that_are_not_as_written_are_named(store: ArtifactStore) -> None:
+    """Changed or gone; and a manifest of something else makes no artifact."""
+    _fill(store)
+    found = store.find("corpus", _INPUTS)
+    assert found is not None
+    assert found.changed() == ()
+    (found.path / "rows.txt").write_text("other\n")
+    assert found.changed() == ("rows.txt",)
+    (found.path / "rows.txt").unlink()
+    assert found.changed() == ("rows.txt",)
+    assert store.get("corpus", "../corpus") is None
+
+
 def test_a_failure_leaves_nothing(store: ArtifactStore) -> None:
     """A block that raises makes no artifact and leaves no draft."""
 

@@ -8,13 +8,6 @@ from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline_tests.evaluation.runs import trained
 from mens_pipeline_tests.evaluation.trainable import rows_that_may_train
-from mens_pipeline_tests.training.tiny_base import write_tiny_base
-
-
-@pytest.fixture(scope="session")
-def tiny_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A base model of two layers."""
-    return write_tiny_base(tmp_path_factory.mktemp("base") / "tiny")
 
 
 @pytest.fixture(scope="session")

@@ -23,16 +23,15 @@ from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.merger import Merger
-from mens_pipeline_tests.delivery.delivered import promoted_run, trained_run
+from mens_pipeline_tests.delivery.delivered import promoted_run
 
 _CHECKS = [writes_what_was_judged, handed_files_as_written]
 
 
 @pytest.fixture(scope="module")
-def champion(tmp_path_factory: pytest.TempPathFactory) -> ArtifactStore:
+def champion(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> ArtifactStore:
     """A store with a champion that can be merged."""
-    folder = tmp_path_factory.mktemp("delivery")
-    return promoted_run(trained_run(folder / "trained"), folder)[1]
+    return promoted_run(trained, tmp_path_factory.mktemp("delivery"))[1]
 
 
 @pytest.fixture

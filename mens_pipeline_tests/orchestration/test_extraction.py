@@ -42,11 +42,20 @@ def _passed(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
     return {evaluation.check_name: evaluation.passed for evaluation in result.get_asset_check_evaluations()}
 
 
-def test_seed_data_passes_and_the_second_run_reuses_it(tmp_path: Path) -> None:
-    """Every check passes, rows are counted, an unchanged workspace is not extracted again."""
+@pytest.fixture(scope="module")
+def seed_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dg.ExecuteInProcessResult, Path]:
+    """What a run over the seed data gave, and its store."""
+    store = tmp_path_factory.mktemp("seed") / "store"
     with dg.DagsterInstance.ephemeral() as instance:
-        first = _run(PROJECT_ROOT / "data", tmp_path / "store", instance)
-        second = _run(PROJECT_ROOT / "data", tmp_path / "store", instance)
+        return _run(PROJECT_ROOT / "data", store, instance), store
+
+
+@pytest.mark.slow
+def test_seed_data_passes_and_the_second_run_reuses_it(seed_run: tuple[dg.ExecuteInProcessResult, Path]) -> None:
+    """Every check passes, rows are counted, an unchanged workspace is not extracted again."""
+    first, root = seed_run
+    with dg.DagsterInstance.ephemeral() as instance:
+        second = _run(PROJECT_ROOT / "data", root, instance)
     nodes = ("extracted_corpus", "synthetic_corpus", "validated_pairs", "heldout_split", "mixed_train_set")
     materializations = [[run.asset_materializations_for_node(node)[0] for run in (first, second)] for node in nodes]
 
@@ -60,7 +69,10 @@ def test_seed_data_passes_and_the_second_run_reuses_it(tmp_path: Path) -> None:
         assert made.tags["dagster/data_version"] == again.tags["dagster/data_version"]
 
 
-def test_the_commands_give_the_very_train_set_of_the_assets(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_the_commands_give_the_very_train_set_of_the_assets(
+    seed_run: tuple[dg.ExecuteInProcessResult, Path], tmp_path: Path
+) -> None:
     """extract, validate, pairs --docs, generate-data, mix: the same bytes, as JSON lines and as Parquet."""
     data = str(PROJECT_ROOT / "data")
     limit = str(load_pipeline_config(PIPELINE_CONFIG).synthesize.limit)
@@ -76,9 +88,7 @@ def test_the_commands_give_the_very_train_set_of_the_assets(tmp_path: Path) -> N
     ):
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, result.output
-    with dg.DagsterInstance.ephemeral() as instance:
-        assert _run(PROJECT_ROOT / "data", tmp_path / "store", instance).success
-    store = ArtifactStore(tmp_path / "store")
+    store = ArtifactStore(seed_run[1])
     mixed = store.get(MIXED, store.pointed(MIXED, "latest") or "")
     assert mixed is not None
 

@@ -32,6 +32,8 @@ from mens_pipeline.corpus.validate import Quarantined, ValidationReport, validat
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import Mode
 
+pytestmark = pytest.mark.measured  # they show the edges of the corpus
+
 _GOOD = json.dumps({"prompt": "Write f.", "response": "fn f() { }"}).encode() + b"\n"
 
 

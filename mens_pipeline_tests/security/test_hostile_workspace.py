@@ -28,6 +28,8 @@ from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import training_environment
 from mens_pipeline.training.launch import run_child
 
+pytestmark = pytest.mark.measured  # they show the edges of the corpus
+
 _PROGRAM = "fn a() to int {\n    return 1\n}\n"
 _HEADERS = {
     "object": '!!python/object/apply:os.system ["touch PWNED"]',
