@@ -63,6 +63,7 @@ def _invoke(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, ["corpus", *map(str, arguments)])
 
 
+@pytest.mark.slow
 def test_the_commands_chain_as_the_seeds_show(tmp_path: Path) -> None:
     """extract, validate, pairs with docs, validate: rows that repeat others go, and nothing else is lost."""
     data = PROJECT_ROOT / "data"

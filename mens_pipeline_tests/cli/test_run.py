@@ -30,6 +30,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
+@pytest.mark.slow
 def test_seed_data_passes_and_says_how_much(home: Path) -> None:
     """The data of this repository is accepted whole; progress goes to stderr, the result to stdout."""
     result = _run(home)

@@ -90,7 +90,7 @@ _PAGE = (
     "---\ntitle: {0}\ntraining_eligible: {1}\n---\n\n## {0}\n\nWrite {0}.\n\n"
     "```vox\nfn {0}(a: int) to int {{\n    return a\n}}\n```\n"
 )
-_BENCH_TASKS = 6
+_BENCH_TASKS = 3
 
 
 def _argv(line: str) -> tuple[list[str], dict[str, str]]:

@@ -55,7 +55,7 @@ def _answered(model: Any, tokenizer: Any, mode: Mode, **changes: Any) -> list[Ro
     ("mode", "changes"),
     [
         (Mode.SOURCE, {"max_new_tokens": 12}),
-        (Mode.SOURCE, {"max_new_tokens": 40, "temperature": 0.8, "num_samples": 2}),
+        (Mode.SOURCE, {"max_new_tokens": 28, "temperature": 0.8, "num_samples": 2}),
         (Mode.SCRIPT, {"max_new_tokens": 30, "temperature": 2.0, "top_p": 1.0}),
         (Mode.UI, {"max_new_tokens": 25}),
     ],
