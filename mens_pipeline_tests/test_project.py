@@ -7,6 +7,8 @@ from itertools import chain
 from pathlib import Path
 from shutil import which
 
+import pytest
+
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.every import every
 
@@ -49,6 +51,7 @@ def test_one_module_reads_the_environment() -> None:
     assert sorted(name for name in readers if not name.startswith("test_")) == ["launch.py", "settings.py"]
 
 
+@pytest.mark.seed_row(63, 64)
 def test_every_dependency_is_pinned_in_the_constraints() -> None:
     """What pyproject asks for, in any extra, is fixed to the version that the constraints hold; torch stands first."""
     project = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -67,6 +70,7 @@ def test_every_dependency_is_pinned_in_the_constraints() -> None:
     assert {canonical(pin) for pin in asked} <= {canonical(pin) for pin in pins}
 
 
+@pytest.mark.seed_row(64)
 def test_the_makefile_lists_its_targets() -> None:
     """`make help` names every target, and a document says what it is for."""
     listing = subprocess.run(["make", "help"], cwd=PROJECT_ROOT, capture_output=True, text=True, check=True).stdout

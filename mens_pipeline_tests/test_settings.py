@@ -57,6 +57,7 @@ def test_a_machine_may_be_kept_to_its_processor(
     assert load_settings().backend == backend
 
 
+@pytest.mark.seed_row(34)
 def test_adapters_are_named_after_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`VCS_SHA`, else the one that the workspace is at, else none."""
     monkeypatch.delenv("VCS_SHA", raising=False)

@@ -149,6 +149,7 @@ def test_a_refusal_exits_1_and_misuse_2(
     assert "Traceback" not in capsys.readouterr().err
 
 
+@pytest.mark.seed_row(8)
 def test_eval_writes_and_prints_the_figures(tmp_path: Path) -> None:
     """Numerators and denominators, and that data was measured."""
     rows = tmp_path / "rows.jsonl"

@@ -45,6 +45,7 @@ def _as_request(content: dict[str, Any]) -> Request:
     return Request(f"{content['seed']:08x}" * 8, system, user)
 
 
+@pytest.mark.seed_row(11, 33)
 @pytest.mark.parametrize("value", [None, "0"])
 def test_the_gate_is_closed_without_the_variable(
     folder: Path, value: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -83,6 +84,7 @@ def _mixed(content: dict[str, Any], number: int) -> Served:
     return completion(answers[number // 2 % 4])
 
 
+@pytest.mark.seed_row(11)
 def test_an_endpoint_answers_and_what_is_good_is_kept(folder: Path) -> None:
     """Over real HTTP; every attempt is kept or dropped with its reason, and the key goes nowhere but to the server."""
     out, aside = folder / "out.jsonl", folder / "dropped.jsonl"

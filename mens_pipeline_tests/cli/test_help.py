@@ -49,6 +49,7 @@ def test_the_version_is_that_of_the_package() -> None:
     assert CliRunner().invoke(app, ["--version"]).stdout.strip() == "0.1.0"
 
 
+@pytest.mark.seed_row(66)
 def test_help_loads_no_heavy_library() -> None:
     """Dagster and the deep learning stack wait until a command needs them."""
     code = (

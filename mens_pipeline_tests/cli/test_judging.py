@@ -73,6 +73,7 @@ def judged(first: tuple[Path, Result], store: ArtifactStore) -> Path:
     return Path(shutil.copytree(first[0] / "run", store.root.parent / "run"))
 
 
+@pytest.mark.seed_row(21, 45)
 @pytest.mark.slow
 def test_a_run_is_judged_refused_overridden_and_rolled_back(
     first: tuple[Path, Result], judged: Path, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch

@@ -47,6 +47,7 @@ def test_a_train_set_alone_leads_to_the_adapter() -> None:
     )
 
 
+@pytest.mark.seed_row(77)
 def test_a_refusal_shows_reasons_and_report() -> None:
     """The scores of both models stand above it; training the same again would give the same adapter."""
     text = _lines(

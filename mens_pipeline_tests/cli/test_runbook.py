@@ -155,6 +155,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, s
     return folder
 
 
+@pytest.mark.seed_row(1)
 def test_generated_rows_are_as_many_as_were_asked_for(workspace: Path) -> None:
     """`generate-data --limit 500`."""
     assert len(list(read_pairs(workspace / "mens" / "data" / "train.jsonl"))) == 500
@@ -175,6 +176,7 @@ def test_both_extractions_are_in_one_file(workspace: Path) -> None:
     assert "docs/src/adr/page.md" not in paths
 
 
+@pytest.mark.seed_row(7)
 def test_pages_of_overlapping_folders_give_each_pair_once(workspace: Path) -> None:
     """Three `--docs`, two of them inside the first."""
     pairs = list(read_pairs(workspace / "target" / "dogfood" / "train.jsonl"))
@@ -184,6 +186,7 @@ def test_pages_of_overlapping_folders_give_each_pair_once(workspace: Path) -> No
     assert not [pair for pair in pairs if "fn f_adr(" in pair.response]
 
 
+@pytest.mark.seed_row(37)
 def test_the_mix_and_the_figures_of_the_data_are_where_the_pages_say(workspace: Path) -> None:
     """The train set with its report beside it, and the figures, which say that data was measured."""
     mixed = workspace / "target" / "dogfood" / "validated_mixed.jsonl"
@@ -203,6 +206,7 @@ def test_the_mix_and_the_figures_of_the_data_are_where_the_pages_say(workspace: 
     assert figures["vox_parse_rate"] == 1.0
 
 
+@pytest.mark.seed_row(12, 18, 29, 36)
 @pytest.mark.parametrize("folder", ["target/dogfood/run", "mens/runs/v1"])
 def test_training_obeys_the_folders_and_the_processor(workspace: Path, folder: str) -> None:
     """An adapter, its manifest, and that the environment asked for the CPU."""
@@ -214,6 +218,7 @@ def test_training_obeys_the_folders_and_the_processor(workspace: Path, folder: s
     assert Path(manifest["train_file"]) == workspace / "target" / "dogfood" / "validated_mixed.jsonl"
 
 
+@pytest.mark.seed_row(21)
 def test_the_adapter_is_judged_on_the_benchmark_that_was_named(workspace: Path) -> None:
     """The documents stand in the folder of the run."""
     report = json.loads((workspace / "target" / "dogfood" / "run" / "eval_local_report.json").read_text())
@@ -230,6 +235,7 @@ def test_the_gate_says_no_to_random_weights(workspace: Path, environment: dict[s
     assert (workspace / "target" / "dogfood" / "run" / "eval_gate_failed.json").is_file()
 
 
+@pytest.mark.seed_row(25)
 @pytest.mark.parametrize(("line", "code", "advice"), _REFUSED, ids=[line for line, _, _ in _REFUSED])
 def test_a_line_that_is_refused_says_what_to_do(
     line: str, code: int, advice: str, tmp_path: Path, environment: dict[str, str]

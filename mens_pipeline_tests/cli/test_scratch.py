@@ -31,6 +31,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
+@pytest.mark.seed_row(24)
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [("scratch", "train"), ("training", "native")], ids=" ".join)
 def test_a_train_set_becomes_a_model(
@@ -117,6 +118,7 @@ def test_a_bad_line_is_skipped_or_ends_a_strict_run(
     assert "train.jsonl:61: no pair" in _message(_invoke(*command))
 
 
+@pytest.mark.seed_row(22)
 def test_an_adapter_is_merged_by_another_command(tmp_path: Path) -> None:
     """The refusal names it."""
     (tmp_path / "adapter").mkdir()

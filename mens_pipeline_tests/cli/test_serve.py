@@ -42,6 +42,7 @@ def _message(*arguments: str | Path, **environment: str | None) -> str:
     return str(result.exception)
 
 
+@pytest.mark.threat("N1")
 def test_others_may_reach_it_only_with_a_token() -> None:
     """Before anything is loaded; the message says how to make one."""
     message = _message("--host", "0.0.0.0", MENS_SERVE_TOKEN=None)  # noqa: S104 - it is refused

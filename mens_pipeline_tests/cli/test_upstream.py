@@ -33,6 +33,7 @@ def test_a_command_of_theirs_says_which_is_ours(words: tuple[str, ...]) -> None:
     assert f"{words[-1]}: no such command." in str(result.exception)
 
 
+@pytest.mark.seed_row(10)
 def test_merge_is_not_offered_and_mix_is_named() -> None:
     """Nor is it in the list of commands."""
     result = _invoke("corpus", "merge", "a.jsonl", "b.jsonl")
@@ -57,6 +58,7 @@ def test_advice_names_commands_that_are_there() -> None:
             assert _invoke(*words, "--help").exit_code == 0, text
 
 
+@pytest.mark.seed_row(26)
 @pytest.mark.parametrize("option", [name for name in TRAIN_OPTIONS if name != "--qlora-lm-head-only"])
 def test_an_option_of_theirs_says_what_to_write_instead(option: str) -> None:
     """With a value behind it or after a sign of equality, wherever it stands."""
@@ -74,6 +76,7 @@ def test_fields_that_are_written_instead_are_fields() -> None:
     assert named <= set(Recipe.model_fields)
 
 
+@pytest.mark.seed_row(14, 20, 25, 26)
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
@@ -115,6 +118,7 @@ def test_the_model_of_a_judgement_may_be_called_so(tmp_path: Path) -> None:
     assert f"{tmp_path / 'training_manifest.json'}: No such file" in str(result.exception)
 
 
+@pytest.mark.seed_row(27)
 def test_without_the_libraries_of_training_the_command_says_what_to_install(tmp_path: Path) -> None:
     """An installation without the extra: exit code 2, one message, no traceback."""
     code = (
@@ -128,6 +132,7 @@ def test_without_the_libraries_of_training_the_command_says_what_to_install(tmp_
     assert 'pip install -c constraints.txt -e ".[train]"' in done.stderr
 
 
+@pytest.mark.seed_row(28)
 def test_the_form_for_powershell_is_documented_once() -> None:
     """In the page for those who know the Rust toolchain."""
     pages = [PROJECT_ROOT / "README.md", *(PROJECT_ROOT / "docs").glob("*.md")]
@@ -136,6 +141,7 @@ def test_the_form_for_powershell_is_documented_once() -> None:
     assert told == {"upstream-commands.md"}
 
 
+@pytest.mark.seed_row(47)
 def test_history_is_mentioned_as_such() -> None:
     """What upstream itself has left behind has no counterpart, and the page says so."""
     page = (PROJECT_ROOT / "docs" / "upstream-commands.md").read_text(encoding="utf-8")

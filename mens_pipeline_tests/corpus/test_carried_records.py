@@ -36,6 +36,7 @@ def _paths() -> list[str]:
         return sorted({record.source.path for record in read_records(lines, Path("out.jsonl"))})
 
 
+@pytest.mark.seed_row(3)
 @pytest.mark.usefixtures("workspace")
 def test_records_of_other_folders_stay() -> None:
     """Paths begin at the workspace, whichever folder is extracted; nothing is there twice."""
@@ -50,6 +51,7 @@ def test_records_of_other_folders_stay() -> None:
     assert len(Path("out.jsonl").read_text().splitlines()) == 3
 
 
+@pytest.mark.seed_row(35)
 def test_records_of_files_that_changed_or_are_gone_do_not_stay(workspace: Path) -> None:
     """Nor do those of negative roots; what leaves is counted with its reason, printed and in the account."""
     _extract("examples/golden/")

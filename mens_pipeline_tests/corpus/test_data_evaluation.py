@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from mens_pipeline.corpus.data_evaluation import evaluate_data
 from mens_pipeline.language import CONSTRUCTS
 
@@ -15,6 +17,7 @@ _ROWS = [
 ]
 
 
+@pytest.mark.seed_row(8)
 def test_rates_have_numerators_and_denominators_by_lane() -> None:
     """Code parses or not, prose is counted apart, unreadable rows are not forgotten, nothing is deduplicated."""
     figures = evaluate_data([*(json.dumps(row).encode() for row in _ROWS), b"\n"]).as_json()

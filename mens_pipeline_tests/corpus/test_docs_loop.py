@@ -53,6 +53,7 @@ def _pairs(folder: Path) -> list[TrainingPair]:
     return [pair for pair in read_pairs(folder / "p.jsonl") if pair.source is None or pair.source.path != "a.vox"]
 
 
+@pytest.mark.seed_row(51)
 def test_a_page_that_is_edited_gives_other_pairs_and_one_that_opts_out_none(folder: Path) -> None:
     """It appears, changes, goes and comes back; a page that says nothing does not train."""
     page = folder / "docs" / "parcels.md"
@@ -68,6 +69,7 @@ def test_a_page_that_is_edited_gives_other_pairs_and_one_that_opts_out_none(fold
     assert _pairs(folder) == []
 
 
+@pytest.mark.seed_row(50, 52)
 def test_rust_never_trains_as_vox(folder: Path) -> None:
     """Neither blocks of it in a page nor files of it; the header of the page is carried along."""
     (folder / "docs" / "parcels.md").write_text(_PAGE.format(eligible="true", value=1))

@@ -47,6 +47,7 @@ def workspace(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.seed_row(2)
 def test_everything_seen_is_kept_or_dropped_with_a_reason(workspace: Path) -> None:
     """Counts add up for each unit, and caches are not entered."""
     records, drops, tally = _extract(workspace)

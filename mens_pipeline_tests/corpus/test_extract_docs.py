@@ -55,6 +55,7 @@ def _extract(page: str, root: Path) -> PageExtraction:
     return found
 
 
+@pytest.mark.seed_row(3)
 def test_blocks_and_sections_become_records(tmp_path: Path) -> None:
     """Code in one lane with what stands above it, prose in another without the code."""
     actor, quoted, section = _extract(_PAGE, tmp_path).records
@@ -139,6 +140,7 @@ def test_an_include_brings_in_the_part_without_its_metadata(tmp_path: Path) -> N
     assert record.text == "fn f() { }\n"
 
 
+@pytest.mark.seed_row(3)
 @pytest.mark.parametrize(
     ("page", "reason"),
     [
@@ -159,6 +161,7 @@ def test_each_reason_to_drop_a_page(tmp_path: Path, page: bytes, reason: DropRea
     assert (drop.unit, drop.reason) == (Unit.PAGE, reason)
 
 
+@pytest.mark.threat("W7")
 def test_a_page_of_too_many_lines_is_dropped_by_name(tmp_path: Path) -> None:
     """Before it is parsed; one line less is taken."""
     most = _HEADER + "x\n" * (MAX_PAGE_LINES - _HEADER.count("\n") - 1)
@@ -169,6 +172,7 @@ def test_a_page_of_too_many_lines_is_dropped_by_name(tmp_path: Path) -> None:
     assert _extract(most, tmp_path).drops == ()
 
 
+@pytest.mark.threat("W7")
 @pytest.mark.parametrize("text", ["[" * 1_000_000, "*_a" * 300_000, "<a " * 300_000], ids=["links", "stress", "tags"])
 def test_what_stands_inside_of_a_line_is_not_parsed(text: str) -> None:
     """A page of a megabyte took half a minute; its blocks alone are there at once."""

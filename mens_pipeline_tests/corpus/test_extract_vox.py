@@ -49,6 +49,7 @@ def test_the_file_is_a_record_with_its_own_words() -> None:
     assert (whole.source.commit, len(whole.source.blob)) == ("c0ffee", 64)
 
 
+@pytest.mark.seed_row(49)
 def test_each_declaration_is_a_record_with_what_it_needs() -> None:
     """Name, construct, doc comment and place are its own; the text compiles."""
     _, colour, is_red, count = _records(_PROGRAM)
@@ -82,6 +83,7 @@ def test_a_reactive_file_is_read_in_its_mode() -> None:
     assert _records("state n = 0\nfn f() { }\n", "x.vox.ui")[0].constructs == {"function": 1, "reactive_module": 1}
 
 
+@pytest.mark.seed_row(2)
 @pytest.mark.parametrize(
     ("data", "reason", "line"),
     [

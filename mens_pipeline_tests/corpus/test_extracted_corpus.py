@@ -122,6 +122,7 @@ def test_only_an_edited_file_is_extracted(workspace: Path, store: ArtifactStore,
     assert "fn edited() { }\n" in {row["text"] for row in _rows(corpus, RECORDS)}
 
 
+@pytest.mark.seed_row(35)
 def test_a_new_file_is_extracted_and_a_deleted_one_vanishes(
     workspace: Path, store: ArtifactStore, tmp_path: Path
 ) -> None:
@@ -205,6 +206,7 @@ def test_other_rules_extract_everything(
     assert build_extracted_corpus(workspace, store)[1] == reuse
 
 
+@pytest.mark.seed_row(42)
 def test_another_negative_root_extracts_everything(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
     """What lies below it goes, and the page that includes it."""
     (workspace / "sub").mkdir()
@@ -257,6 +259,7 @@ def test_a_missing_workspace_is_an_error(store: ArtifactStore, tmp_path: Path) -
     assert list((store.root / "extracted_corpus").iterdir()) == []
 
 
+@pytest.mark.seed_row(60)
 def test_telemetry_is_taken_up_beside_the_workspace(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
     """Redacted pairs in a file of their own, counted; new rows make a new corpus, in which all files are known."""
     database = tmp_path / "telemetry.db"

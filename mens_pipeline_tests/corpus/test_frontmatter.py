@@ -75,6 +75,7 @@ def test_an_empty_header_says_nothing() -> None:
     assert comment_header("// ---\n// ---\n").values == {}
 
 
+@pytest.mark.seed_row(50)
 @pytest.mark.parametrize(
     ("values", "for_a_program", "for_a_page"),
     [

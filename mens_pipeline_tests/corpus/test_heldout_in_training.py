@@ -23,6 +23,7 @@ def test_sets_that_share_nothing_pass(tmp_path: Path) -> None:
     refuse_trained_heldout(_written(tmp_path / "heldout.jsonl", [*_HELD]), _written(tmp_path / "train.jsonl", [*_FREE]))
 
 
+@pytest.mark.threat("M14")
 @pytest.mark.parametrize(
     ("changes", "found"),
     [

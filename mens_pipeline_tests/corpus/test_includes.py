@@ -39,6 +39,7 @@ def test_a_block_without_directives_is_left_alone(root: Path) -> None:
     assert resolve_includes("fn f() { }\n", root / "docs" / "page.md", root) == ("fn f() { }\n", ())
 
 
+@pytest.mark.threat("W1")
 @pytest.mark.parametrize(
     ("target", "problem"),
     [

@@ -67,6 +67,7 @@ def test_ends_of_lines_are_the_same_everywhere(tmp_path: Path) -> None:
     assert (tmp_path / "text").read_bytes() == "ä\n".encode()
 
 
+@pytest.mark.seed_row(4)
 def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
     """A failure leaves the old file and no rest."""
     path = tmp_path / "out" / "rows.jsonl"

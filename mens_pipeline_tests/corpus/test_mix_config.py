@@ -24,6 +24,7 @@ exclude_lanes: [rust_context]
 """
 
 
+@pytest.mark.seed_row(43)
 def test_the_mix_of_the_project_holds_together() -> None:
     """Its lanes are code alone."""
     config = load_mix_config(MIX_CONFIG)
@@ -41,6 +42,7 @@ def test_a_path_leads_below_the_data_folder(tmp_path: Path, path: str) -> None:
         load_mix_config(tmp_path / "mix.yaml")
 
 
+@pytest.mark.seed_row(9, 43)
 def test_all_keys_of_upstream_are_read(tmp_path: Path) -> None:
     """Paths, weights, lanes, formats; what is not said has its default."""
     (tmp_path / "mix.yaml").write_text(_UPSTREAM)

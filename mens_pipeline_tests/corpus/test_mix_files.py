@@ -70,6 +70,7 @@ def test_a_folder_in_the_place_of_a_source_is_an_error(tmp_path: Path) -> None:
         read_sources(MixConfig(sources=(MixSource(path="a.jsonl"),)), tmp_path)
 
 
+@pytest.mark.seed_row(37)
 def test_the_train_set_is_written_twice_and_reported(tmp_path: Path) -> None:
     """The same rows as JSON lines and as Parquet, in the same order, and the report beside them."""
     mix = _mixed()

@@ -27,6 +27,7 @@ def _split(store: ArtifactStore) -> Artifact:
     return found
 
 
+@pytest.mark.seed_row(36)
 def test_a_split_is_mixed_once(tmp_path: Path) -> None:
     """The manifest holds the report; another configuration makes another train set, another store the same bytes."""
     store = ArtifactStore(tmp_path / "store")

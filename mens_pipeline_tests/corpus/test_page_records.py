@@ -25,6 +25,7 @@ def docs(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.seed_row(7)
 def test_overlapping_folders_give_each_page_once(docs: Path) -> None:
     """Paths are relative to the workspace, and includes reach into it."""
     records = page_records([docs, docs / "adr"], set())

@@ -48,6 +48,7 @@ def test_an_answer_holds_declarations_without_the_comments_above_them(workers: B
     assert pair.response == function
 
 
+@pytest.mark.seed_row(6)
 def test_a_request_names_what_the_answer_declares(workers: BehaviourWorkers) -> None:
     """Construct, name, shape and doc comment of the very declaration."""
     fetch = records_of(_FETCH)[2]
@@ -121,6 +122,7 @@ def test_prose_is_asked_for_as_prose(workers: BehaviourWorkers) -> None:
     assert (pair.response_mode, pair.task_family, pair.lane, pair.rating) == ("prose_only", "docs_qa", "vox_docs_qa", 3)
 
 
+@pytest.mark.seed_row(6)
 def test_a_pair_comes_once(workers: BehaviourWorkers) -> None:
     """The same request with the same answer is one row."""
     records = records_of("fn f() { }\n")

@@ -43,6 +43,7 @@ def test_dishonest_documents_are_refused(text: str, problem: str) -> None:
         parse_yaml(text, allow_aliases=True)
 
 
+@pytest.mark.threat("W5")
 def test_aliases_count_as_what_they_stand_for() -> None:
     """A hundred of a hundred of a hundred are a million, and what contains itself is endless; scalars count as one."""
     small = "a: &a x\nb: &b [" + "*a," * 99 + "]\nc: [" + "*b," * 99 + "]\n"

@@ -10,6 +10,7 @@ from mens_pipeline.errors import ConfigurationError
 _FILE = "examples.ssot.v1.yaml"
 
 
+@pytest.mark.seed_row(42)
 def test_roots_govern_the_folders_below_them(tmp_path: Path) -> None:
     """A folder deep in a workspace obeys its file, also one in `examples/`; without a file nothing is negative."""
     workspace = tmp_path / "workspace"

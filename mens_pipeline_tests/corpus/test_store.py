@@ -91,6 +91,7 @@ def test_the_same_inputs_give_the_same_manifest(tmp_path: Path) -> None:
     assert manifests[0].read_bytes() == manifests[1].read_bytes()
 
 
+@pytest.mark.seed_row(38)
 def test_pointers_name_an_artifact(store: ArtifactStore) -> None:
     """`latest` is replaced, never half written."""
     assert store.pointed("corpus", "latest") is None

@@ -58,6 +58,7 @@ def _only(query: object, response: object, rating: object = None) -> TrainingPai
     return pairs[0] if pairs else next(iter(tally.dropped))
 
 
+@pytest.mark.seed_row(60)
 def test_rows_become_pairs(database: Path) -> None:
     """Code and prose, the newest first by the key, each row counted."""
     pairs, tally = _import(read_telemetry(query_of(database, rating_column="rating")))
@@ -245,6 +246,7 @@ def test_the_fingerprint_follows_the_rows(database: Path) -> None:
     assert telemetry_fingerprint(query) == telemetry_fingerprint(query)
 
 
+@pytest.mark.seed_row(60)
 @pytest.mark.parametrize(
     ("parts", "message"),
     [

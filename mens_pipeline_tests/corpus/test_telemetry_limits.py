@@ -14,6 +14,7 @@ from mens_pipeline.errors import ConfigurationError
 from mens_pipeline_tests.corpus.telemetry_databases import query_of, write_database
 
 
+@pytest.mark.threat("R4")
 @pytest.mark.parametrize("kind", ["BLOB", "JSON", "NUMERIC", "TEXT", ""])
 @pytest.mark.parametrize("value", [b"x" * 1_000_000, "x" * 1_000_000], ids=["bytes", "text"])
 def test_no_value_comes_whole(tmp_path: Path, kind: str, value: object) -> None:
@@ -31,6 +32,7 @@ def test_no_value_comes_whole(tmp_path: Path, kind: str, value: object) -> None:
         assert {"1", "2.5"} < {str(value) for row in rows for value in (row.query, row.response)}
 
 
+@pytest.mark.threat("R4")
 def test_a_view_without_an_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would count for ever, and fill the disk."""
     monkeypatch.setattr("mens_pipeline.corpus.telemetry_limits._MOST_STEPS", 3_000_000)
@@ -47,6 +49,7 @@ def test_a_view_without_an_end_is_given_up(tmp_path: Path, monkeypatch: pytest.M
         list(read_telemetry(query_of(path, table="endless")))
 
 
+@pytest.mark.threat("R4")
 def test_a_value_that_is_made_large_is_given_up(tmp_path: Path) -> None:
     """A view needs no room in the file for it."""
     path = tmp_path / "large.db"
@@ -59,6 +62,7 @@ def test_a_value_that_is_made_large_is_given_up(tmp_path: Path) -> None:
         list(read_telemetry(query_of(path, table="large")))
 
 
+@pytest.mark.threat("R4")
 @pytest.mark.parametrize("column", [b"extra VARCHAR(" + b"9" * 5_000 + b")", b'"\xff" TEXT PRIMARY KEY'])
 def test_a_schema_that_cannot_be_read_is_refused(tmp_path: Path, column: bytes) -> None:
     """A length of thousands of digits, a key whose name is no text."""

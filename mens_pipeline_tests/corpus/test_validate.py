@@ -34,6 +34,7 @@ def _validate(
     return list(validate_rows(lines, report, quarantined.append, Repetition(policy))), quarantined, report
 
 
+@pytest.mark.seed_row(48)
 def test_a_good_pair_is_kept_in_canonical_form() -> None:
     """Aliases are read, canonical names are written, unknown keys are passed over."""
     kept, _, report = _validate({"instruction": "p", "output": "fn f() { }", "rating": 4, "turns": []}, b"  \n")
@@ -55,6 +56,7 @@ def test_hidden_tests_are_kept_and_written_only_where_there_are_any() -> None:
     assert report.kept == 2
 
 
+@pytest.mark.seed_row(48)
 def test_canonical_names_win_over_aliases() -> None:
     """When a row has both, the canonical one counts."""
     (pair,) = _validate({**_PAIR, "instruction": "other"})[0]
@@ -73,6 +75,7 @@ def test_an_extracted_record_is_kept() -> None:
     assert [row.reason for row in quarantined] == [RejectReason.DUPLICATE]
 
 
+@pytest.mark.seed_row(4, 48)
 @pytest.mark.parametrize(
     ("row", "reason", "detail"),
     [
@@ -127,6 +130,7 @@ def test_prose_is_not_judged_by_the_compiler() -> None:
     assert len(_validate(prose)[0]) == 1
 
 
+@pytest.mark.seed_row(5)
 def test_without_recheck_only_the_compiler_is_skipped() -> None:
     """Schema and duplicates are still checked, and the report says that recheck was off."""
     bad_code = {**_PAIR, "response": "fn ("}

@@ -22,6 +22,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.seed_row(71)
 @pytest.mark.parametrize(
     ("path", "programs", "pages"),
     [

@@ -29,6 +29,7 @@ def _answers(server: Running) -> list[str]:
         ]
 
 
+@pytest.mark.seed_row(23)
 def test_a_champion_answers_merged_as_it_answered_before(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ def test_the_splitter_is_that_of_the_tokenizer(tmp_path: Path) -> None:
     assert splitter_of(_folder(tmp_path, _sequence(_DIGITS, bytes_only))) == "smollm"
 
 
+@pytest.mark.threat("M6")
 @pytest.mark.parametrize("name", ["../../x", "/x", "x/y", "x\ny", "", "x" * 137, 'x"'])
 def test_a_name_leads_out_of_no_folder(name: str) -> None:
     """It becomes the name of a file, and a line of the Modelfile."""

@@ -84,6 +84,7 @@ def test_the_command_says_what_it_made(delivered: tuple[Path, ArtifactStore, Res
     assert "merged: 4/4 answers" in result.stderr
 
 
+@pytest.mark.seed_row(22)
 def test_the_report_tells_that_nothing_changed(delivered: tuple[Path, ArtifactStore, Result]) -> None:
     """The adapter was beside the weights in the one model and in them in the other; every token is the same."""
     report = report_in(delivered[0])

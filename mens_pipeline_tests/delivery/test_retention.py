@@ -159,6 +159,7 @@ def test_sizes_add_up() -> None:
     assert [decision.item.key for decision in plan.removed] == ["a91", "a92"]
 
 
+@pytest.mark.seed_row(44, 45)
 def test_the_shipped_policy_is_what_was_agreed() -> None:
     """Adapters 90 days, verdicts and figures 30."""
     policy = load_retention(RETENTION)

@@ -29,6 +29,7 @@ def _run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.seed_row(77)
 def test_random_weights_are_trained_judged_and_refused(tmp_path: Path) -> None:
     """Every stage is real; the gate says no, nothing is promoted, and the second time nothing is made again."""
     write_tiny_base(tmp_path / "base")

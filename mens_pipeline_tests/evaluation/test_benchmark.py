@@ -67,6 +67,7 @@ def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
         load_benchmark(tmp_path)
 
 
+@pytest.mark.threat("W11")
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [

@@ -20,6 +20,7 @@ from mens_pipeline_tests.evaluation.judged import (
 )
 
 
+@pytest.mark.seed_row(39)
 def test_upstreams_figures_are_those_of_the_adapter() -> None:
     """The parse rate is that on held-out requests, the others are over everything."""
     results = evaluation(
@@ -112,6 +113,7 @@ def test_the_local_report_counts_by_category() -> None:
     assert [(r.id, r.passed_at_k, len(r.samples)) for r in report.results] == [("0000", True, 2), ("0001", False, 2)]
 
 
+@pytest.mark.seed_row(21)
 def test_pass_at_k_is_the_unbiased_estimate() -> None:
     """With the interval of the first try."""
     report = pass_at_k_report(_sampled().results)

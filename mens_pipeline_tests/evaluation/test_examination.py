@@ -28,6 +28,7 @@ def heldout(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.seed_row(31)
 def test_held_out_requests_come_first_and_then_the_benchmark(heldout: Path) -> None:
     """All of both, when all fit."""
     benchmark = load_benchmark(PROJECT_ROOT / "data" / "heldout_bench")
@@ -111,6 +112,7 @@ def test_a_base_that_is_gone_is_said(tmp_path: Path) -> None:
         answer_fits({"base_model": {"path": str(tmp_path)}}, Decoding())
 
 
+@pytest.mark.threat("M14")
 def test_what_was_trained_on_is_no_examination(heldout: Path) -> None:
     """Whatever the manifest says: the rows themselves are compared."""
     train = heldout.with_name("train.jsonl")

@@ -23,6 +23,7 @@ def _heldout(hits: int, total: int = 120) -> EvalResults:
     return with_suite(RESULTS, Suite.HELDOUT, parse_rate=rate(hits, total))
 
 
+@pytest.mark.seed_row(32, 67)
 @pytest.mark.parametrize(
     ("name", "passing", "undecided", "failing", "required"),
     [
@@ -87,6 +88,7 @@ def test_an_undecided_rate_says_so_in_words() -> None:
     )
 
 
+@pytest.mark.threat("M13")
 @pytest.mark.parametrize(
     ("attempt", "num_rounds", "required"),
     [(1, 1, 0.9696), (1, 2, 0.99662), (2, 1, 0.9924), (3, 1, 0.9966), (30, 2, 0.999996)],

@@ -47,6 +47,7 @@ def test_the_same_again_is_no_new_try(store: ArtifactStore) -> None:
     assert len(_lines(store)) == 2
 
 
+@pytest.mark.threat("M13")
 @pytest.mark.parametrize(
     "again",
     [

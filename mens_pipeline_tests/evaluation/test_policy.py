@@ -20,6 +20,7 @@ def test_the_shipped_policy_loads() -> None:
     assert list(policy.policies) == ["ci", "full", "bootstrap"]
 
 
+@pytest.mark.seed_row(67, 68)
 def test_the_shipped_policies_build_on_ci() -> None:
     """What they change, and nothing else."""
     policy = load_gate_policy(_SHIPPED)
@@ -85,6 +86,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_gate_policy(tmp_path / "gates.yaml")
 
 
+@pytest.mark.seed_row(32)
 def test_a_run_may_raise_the_bar_of_the_benchmark() -> None:
     """And leave it as it is."""
     full = load_gate_policy(_SHIPPED).thresholds("full")

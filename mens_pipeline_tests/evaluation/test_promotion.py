@@ -105,6 +105,7 @@ def _change_manifest(_gate: Artifact, run: Path) -> None:
     (run / MANIFEST).write_text("{}")
 
 
+@pytest.mark.threat("M12")
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -131,6 +132,7 @@ def test_a_verdict_that_is_not_about_this_is_refused(
     assert champion_key(store) is None
 
 
+@pytest.mark.threat("M12")
 @pytest.mark.parametrize(
     ("present", "message"),
     [
@@ -320,6 +322,7 @@ def test_a_signed_record_takes_the_place_of_a_passing_verdict(run: Path, store: 
     ]
 
 
+@pytest.mark.threat("M16")
 @pytest.mark.parametrize(
     ("change", "message"),
     [

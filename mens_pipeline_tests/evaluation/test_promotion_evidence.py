@@ -19,6 +19,7 @@ from mens_pipeline_tests.evaluation.runs import (
 )
 
 
+@pytest.mark.threat("M13")
 @pytest.mark.parametrize(
     ("decoding", "message"),
     [

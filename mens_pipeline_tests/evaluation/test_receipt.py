@@ -72,6 +72,7 @@ def _verdict(judged: Judged, thresholds: Thresholds = _LENIENT, champion_key: st
     )
 
 
+@pytest.mark.seed_row(32)
 def test_a_receipt_says_what_it_is_about(tmp_path: Path) -> None:
     """Subject, demands and documents by hash."""
     judged = _judged(tmp_path)
@@ -137,6 +138,7 @@ def test_a_folder_in_place_of_a_document_cannot_be_read(tmp_path: Path) -> None:
     assert receipt.sources[RESULTS] is None
 
 
+@pytest.mark.seed_row(40)
 def test_the_failure_is_written_exactly_when_there_is_one(tmp_path: Path) -> None:
     """A later success takes it away."""
     judged = _judged(tmp_path)
@@ -150,6 +152,7 @@ def test_the_failure_is_written_exactly_when_there_is_one(tmp_path: Path) -> Non
     assert found == [False, True, False]
 
 
+@pytest.mark.seed_row(40)
 def test_the_failure_has_upstreams_keys(tmp_path: Path) -> None:
     """With the reasons."""
     judged = _judged(tmp_path)

@@ -15,6 +15,7 @@ from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.runs import NOW, evaluated, judged, trained
 
 
+@pytest.mark.seed_row(39)
 def test_real_documents_fit_their_schemas(tmp_path: Path) -> None:
     """Figures, answers, receipt and refusal of a run that fails, the record that overrides it, and our benchmark."""
     store, run = ArtifactStore(tmp_path / "store"), trained(tmp_path / "run")

@@ -94,6 +94,7 @@ def test_a_duplicate_counts_in_every_part() -> None:
     assert [scores.duplicate_rate.numerator for scores in suites.values()] == [1, 1]
 
 
+@pytest.mark.seed_row(68)
 def test_coverage_is_what_accepted_answers_show() -> None:
     """In the order of the constructs; what is there and what is missing make up all."""
     coverage = _scores(OTHER + GOOD, BROKEN + "table", OTHER).overall.coverage

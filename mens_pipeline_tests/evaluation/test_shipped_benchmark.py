@@ -155,6 +155,7 @@ def test_the_seed_corpus_does_not_see_it() -> None:
     assert [path for path in vox_files(PROJECT_ROOT / "data") if path.is_relative_to(SHIPPED)] == []
 
 
+@pytest.mark.seed_row(41)
 @pytest.mark.slow
 def test_nothing_that_may_train_is_near_to_a_task(trainable_rows: list[TrainingPair]) -> None:
     """Every pair of the seed data, held out or not, the synthetic ones of the pipeline, and those of other seeds."""

@@ -137,6 +137,7 @@ def test_the_limit_comes_back_later_when_a_caller_lives_beyond_it() -> None:
     assert sys.getrecursionlimit() == before
 
 
+@pytest.mark.threat("W8")
 @pytest.mark.parametrize(
     "fragment",
     [

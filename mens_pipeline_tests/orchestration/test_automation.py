@@ -62,6 +62,7 @@ def _reasons(result: dg.ExecuteInProcessResult) -> list[str]:
     return [reason_of(failure.step_failure_data.error) for failure in failures if failure.step_failure_data.error]
 
 
+@pytest.mark.seed_row(72, 75)
 @pytest.mark.slow
 def test_an_unchanged_corpus_is_not_trained_again(store: ArtifactStore) -> None:
     """The second run takes the adapter that is there and says so; another corpus, or force_train, trains."""
@@ -74,6 +75,7 @@ def test_an_unchanged_corpus_is_not_trained_again(store: ArtifactStore) -> None:
     assert [_reused(result) for result in results] == [False, True, False, False, True]
 
 
+@pytest.mark.seed_row(76)
 def test_too_few_pairs_train_nothing_and_the_run_says_so(store: ArtifactStore) -> None:
     """Forty-nine: the check refuses, the adapter is not even begun."""
     _split(store, 49)
@@ -87,6 +89,7 @@ def test_too_few_pairs_train_nothing_and_the_run_says_so(store: ArtifactStore) -
     assert any("enough_pairs" in reason for reason in _reasons(result))
 
 
+@pytest.mark.seed_row(73)
 def test_there_is_no_other_trainer(store: ArtifactStore) -> None:
     """`native_train: false` is a refusal that names the command."""
     _split(store, 60)

@@ -56,6 +56,7 @@ def _failure(result: dg.ExecuteInProcessResult) -> str:
     return str(failure.step_failure_data.error)
 
 
+@pytest.mark.seed_row(30, 78)
 @pytest.mark.parametrize(
     ("environment", "config", "strict"),
     [

@@ -24,6 +24,7 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> dg.DagsterInstance:
     return open_instance(tmp_path_factory.mktemp("home"))
 
 
+@pytest.mark.seed_row(79)
 def test_one_step_at_a_time_is_on_the_card(instance: dg.DagsterInstance) -> None:
     """A pool that nobody gave a limit lets one in; whatever uses the card is in the pool `gpu`."""
     pools = instance.get_concurrency_config().pool_config

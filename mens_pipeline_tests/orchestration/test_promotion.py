@@ -83,6 +83,7 @@ def test_a_good_adapter_is_promoted(tmp_path: Path, instance: dg.DagsterInstance
     assert champion_key(store) is not None
 
 
+@pytest.mark.seed_row(30)
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_bad_adapter_is_not_promoted(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, *, strict: bool

@@ -15,6 +15,7 @@ def repository() -> dg.RepositoryDefinition:
     return defs().get_repository_def()
 
 
+@pytest.mark.seed_row(70)
 @pytest.mark.parametrize(
     ("name", "now", "tick"),
     [
@@ -33,6 +34,7 @@ def test_the_next_tick(repository: dg.RepositoryDefinition, name: str, now: date
     assert next(schedule_execution_time_iterator(now.timestamp(), cron, schedule.execution_timezone)) == tick
 
 
+@pytest.mark.seed_row(70)
 def test_the_night_extracts_everything_anew(repository: dg.RepositoryDefinition) -> None:
     """The whole graph, its configuration valid, its run tagged."""
     schedule = repository.get_schedule_def("nightly")

@@ -75,6 +75,7 @@ def test_the_first_look_starts_nothing(ticks: Ticks) -> None:
     assert ticks.tick() == f"no change: 1 {what} are as they were"
 
 
+@pytest.mark.seed_row(71)
 def test_a_change_starts_one_run_of_the_whole_graph(root: Path, ticks: Ticks) -> None:
     """Tagged with its sensor; the next tick starts nothing."""
     ticks.tick()
@@ -182,6 +183,7 @@ def _corpus(store: ArtifactStore, grammar: str) -> None:
     store.built(CORPUS, {"grammar": grammar}, lambda _folder: {})
 
 
+@pytest.mark.seed_row(74)
 def test_a_change_of_the_grammar_extracts_everything(
     grammar: Ticks, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ def _fill(root: Path, num_good: int, num_bad: int) -> None:
         (root / f"bad_{number}.vox").write_text("fn f(\n")
 
 
+@pytest.mark.seed_row(67)
 @pytest.mark.parametrize(
     ("num_good", "num_bad", "passed"),
     [(3, 0, True), (7, 3, True), (69, 31, False), (0, 1, False), (0, 0, False)],

@@ -49,6 +49,7 @@ def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.
     )
 
 
+@pytest.mark.seed_row(61)
 @pytest.mark.slow
 @pytest.mark.usefixtures("_tiny_base")
 def test_a_train_set_becomes_an_adapter_once(tmp_path: Path) -> None:
@@ -81,6 +82,7 @@ def test_a_train_set_becomes_an_adapter_once(tmp_path: Path) -> None:
     assert not list((root / KIND).glob(".work-*"))
 
 
+@pytest.mark.seed_row(61)
 @pytest.mark.slow
 @pytest.mark.usefixtures("_tiny_base")
 def test_too_few_rows_do_not_train(tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ def _validated(content: bytes) -> tuple[ValidationReport, list[Quarantined]]:
     return report, refused
 
 
+@pytest.mark.threat("R1")
 def test_a_line_of_gigabytes_takes_a_megabyte() -> None:
     """Its beginning is looked at, the rest passed over; the row behind it counts."""
     refused: list[Quarantined] = []
@@ -94,6 +95,7 @@ def test_no_line_is_lost_at_the_bound(length: int, end: bytes) -> None:
     assert lines == [(b"x" * length + b"\n")[:11], b"abc" + end]
 
 
+@pytest.mark.threat("R1")
 def test_a_request_of_gigabytes_is_answered_and_not_held() -> None:
     """`mens check --jsonl -` goes on with the next one."""
     out = io.StringIO()
@@ -106,6 +108,7 @@ def test_a_request_of_gigabytes_is_answered_and_not_held() -> None:
     assert second["ok"]
 
 
+@pytest.mark.threat("R2")
 @pytest.mark.parametrize(
     "line",
     [
@@ -132,6 +135,7 @@ def test_a_broken_row_is_one_row_less(line: bytes) -> None:
     assert refused[0].model_dump_json()
 
 
+@pytest.mark.threat("R2")
 def test_a_trace_that_nests_is_text(tmp_path: Path) -> None:
     """The arguments of a tool are JSON in JSON: what goes too deep is kept as it stands, and ends nothing."""
     row = {"task_prompt": "p", "tool_name": "t", "arguments_json": "[" * 50_000, "result_json": "1", "success": True}
@@ -150,6 +154,7 @@ def test_the_hash_of_a_source_is_of_all_of_it(tmp_path: Path) -> None:
     assert (len(rows.pairs or ()), rows.unreadable, rows.sha256) == (1, 1, digest_of(tmp_path / "t.jsonl"))
 
 
+@pytest.mark.threat("R1")
 def test_a_train_set_with_an_endless_line_is_refused(tmp_path: Path) -> None:
     """With its place."""
     (tmp_path / "train.jsonl").write_bytes(_GOOD + b'{"prompt": "' + b"x" * MAX_LINE_BYTES + b'"}\n')
@@ -160,6 +165,7 @@ def test_a_train_set_with_an_endless_line_is_refused(tmp_path: Path) -> None:
         assert [len(line) for line in lines] == [len(_GOOD), MAX_LINE_BYTES + 1]
 
 
+@pytest.mark.threat("M18")
 def test_a_link_in_place_of_a_temporary_file_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder that others write to, the name of the file on the way can be foreseen."""
     (tmp_path / "victim").write_text("precious")
@@ -181,6 +187,7 @@ def _database(path: Path, rows: list[tuple[object, object]]) -> TelemetryQuery:
     return TelemetryQuery(url=SecretStr(f"sqlite:///{path}"))
 
 
+@pytest.mark.threat("R3")
 def test_a_value_of_gigabytes_stays_in_the_database(tmp_path: Path) -> None:
     """It is dropped as too long without having been read, however blank it is behind."""
     query = _database(
@@ -197,6 +204,7 @@ def test_a_value_of_gigabytes_stays_in_the_database(tmp_path: Path) -> None:
     assert peak < 10_000_000
 
 
+@pytest.mark.threat("R3")
 def test_the_longest_text_is_read_whole(tmp_path: Path) -> None:
     """The bound is where it was."""
     query = _database(tmp_path / "t.db", [("x" * MAX_TEXT, "a"), ("y" * (MAX_TEXT + 1), "a")])
@@ -210,6 +218,7 @@ def test_the_longest_text_is_read_whole(tmp_path: Path) -> None:
 _INJECTION = 'x"; DROP TABLE AgentTelemetry; --'
 
 
+@pytest.mark.threat("R5")
 @pytest.mark.parametrize(
     "option", ["--table", "--query-column", "--response-column", "--rating-column", "--order-column"]
 )
@@ -224,6 +233,7 @@ def test_names_of_tables_and_columns_are_names(tmp_path: Path, option: str, valu
     assert [row.query for row in read_telemetry(query)] == ["Write f"]
 
 
+@pytest.mark.threat("R5")
 def test_a_table_with_a_hostile_name_is_read(tmp_path: Path) -> None:
     """Names are quoted: those that exist may hold anything."""
     connection = sqlite3.connect(tmp_path / "t.db")

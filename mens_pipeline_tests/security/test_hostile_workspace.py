@@ -70,6 +70,7 @@ def _page(header: str, body: str = f"```vox\n{_PROGRAM}```\n") -> str:
     return f"---\ntraining_eligible: true\n{header}\n---\n\n{body}"
 
 
+@pytest.mark.threat("W5")
 @pytest.mark.parametrize("key", ["x", "title", "status", "training_weight", "training_eligible"])
 @pytest.mark.parametrize("value", _HEADERS.values(), ids=_HEADERS)
 def test_no_header_ends_the_extraction_or_makes_an_object(
@@ -87,6 +88,7 @@ def test_no_header_ends_the_extraction_or_makes_an_object(
     assert not (workspace / "PWNED").exists()
 
 
+@pytest.mark.threat("W5")
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
@@ -115,6 +117,7 @@ def test_a_hostile_file_of_roots_is_refused_at_once(workspace: Path, content: st
     assert not Path("PWNED").exists()
 
 
+@pytest.mark.threat("W2")
 @pytest.mark.parametrize("roots", ["[/etc]", "[../../..]", "['~/..', '*']"])
 def test_roots_read_nothing_wherever_they_lead(workspace: Path, roots: str) -> None:
     """They say what is left out; they can leave out too much, and never add a file."""
@@ -123,6 +126,7 @@ def test_roots_read_nothing_wherever_they_lead(workspace: Path, roots: str) -> N
     assert set(_outcomes(workspace)) == {"ok.vox"}
 
 
+@pytest.mark.threat("W2")
 def test_a_file_of_roots_is_no_link(workspace: Path, tmp_path: Path) -> None:
     """What lies outside would be read, and a piece of it shown in the message."""
     (tmp_path / "secret.txt").write_text("password: [hunter2")
@@ -133,6 +137,7 @@ def test_a_file_of_roots_is_no_link(workspace: Path, tmp_path: Path) -> None:
     assert "hunter2" not in str(refusal.value)
 
 
+@pytest.mark.threat("W4")
 def test_names_that_are_no_text_are_counted(workspace: Path, tmp_path: Path) -> None:
     """The corpus is built, and says which file it left out."""
     for suffix in (b".vox", b".md"):
@@ -147,6 +152,7 @@ def test_names_that_are_no_text_are_counted(workspace: Path, tmp_path: Path) -> 
     assert corpus.manifest["num_records"] == 1
 
 
+@pytest.mark.threat("W3")
 def test_pipes_and_links_are_never_opened(workspace: Path, tmp_path: Path) -> None:
     """A pipe would keep its reader for ever; a link would lead out, or in circles."""
     (tmp_path / "outside.vox").write_text("fn secret() to int {\n    return 2\n}\n")
@@ -175,6 +181,7 @@ def test_pipes_and_links_are_never_opened(workspace: Path, tmp_path: Path) -> No
     assert [path.name for path in vox_files(workspace)] == ["ok.vox"]
 
 
+@pytest.mark.threat("W4")
 def test_a_tree_deeper_than_any_path_is_walked(workspace: Path, tmp_path: Path) -> None:
     """Folders in folders beyond what Python recurses and the system can name."""
     here = Path.cwd()
@@ -196,6 +203,7 @@ def test_a_tree_deeper_than_any_path_is_walked(workspace: Path, tmp_path: Path) 
     assert corpus.manifest["num_records"] == 1
 
 
+@pytest.mark.threat("W4")
 def test_a_folder_of_very_many_files_takes_no_memory(workspace: Path) -> None:
     """One file after the other: what is held does not grow with their number."""
     for number in range(3_000):
@@ -209,6 +217,7 @@ def test_a_folder_of_very_many_files_takes_no_memory(workspace: Path) -> None:
     assert peak < 20_000_000
 
 
+@pytest.mark.threat("W1")
 @pytest.mark.parametrize("path", ["/etc/passwd", "../outside.vox", "a/../../outside.vox", "link.vox", "loop.vox"])
 def test_an_include_leads_nowhere_outside(workspace: Path, tmp_path: Path, path: str) -> None:
     """Neither by a path nor through a link."""
@@ -221,6 +230,7 @@ def test_an_include_leads_nowhere_outside(workspace: Path, tmp_path: Path, path:
         resolve_includes(f"{{{{#include {path}}}}}\n", workspace / "page.md", workspace)
 
 
+@pytest.mark.threat("W6")
 def test_a_page_of_includes_does_not_grow_without_bound(workspace: Path) -> None:
     """Three hundred lines that ask for a megabyte each: once four were read, no more is."""
     (workspace / "big.vox").write_text("// " + "x" * 1_000_000 + "\n")
@@ -248,6 +258,7 @@ def test_a_page_may_include_so_much_in_all(workspace: Path) -> None:
         resolve_includes("{{#include a.vox}}\n", workspace / "page.md", workspace, allowance)
 
 
+@pytest.mark.threat("W6")
 def test_a_large_header_is_not_copied_without_end() -> None:
     """Each declaration is a record with the header of its file: 170 kB would become 80 MB."""
     header = f'// ---\n// x: "{"y" * 16_000}"\n// ---\n'
@@ -287,6 +298,7 @@ def test_a_page_of_very_many_lines_is_dropped_by_name(end: str) -> None:
     assert time.process_time() - started < 1
 
 
+@pytest.mark.threat("W6")
 def test_a_page_with_a_large_header_says_what_it_leaves_out() -> None:
     """The blocks that have no room are counted."""
     page = _page(f"x: {'y' * 16_000}", f"```vox\n{_PROGRAM}```\n\n" * 1_000)
@@ -298,6 +310,7 @@ def test_a_page_with_a_large_header_says_what_it_leaves_out() -> None:
     assert {drop.reason for drop in found.drops} == {DropReason.TOO_LARGE}
 
 
+@pytest.mark.threat("W8")
 def test_a_prompt_of_blanks_takes_no_time() -> None:
     """A megabyte of them behind `@training_prompt:` took an hour."""
     started = time.process_time()
@@ -306,6 +319,7 @@ def test_a_prompt_of_blanks_takes_no_time() -> None:
     assert time.process_time() - started < 2
 
 
+@pytest.mark.threat("W9")
 def test_a_repository_runs_nothing_when_its_commit_is_asked(workspace: Path) -> None:
     """Its configuration names programs for everything; the question that is asked calls none."""
     program = workspace / "program.sh"
@@ -355,6 +369,7 @@ def test_files_are_listed_as_before(workspace: Path, name: str) -> None:
     assert [path for path in found if path != "ok.vox"] == [f"a/{name}", f"a/c/{name}", f"b/{name}"]
 
 
+@pytest.mark.threat("W10")
 @pytest.mark.parametrize(
     "module", ["mens_pipeline.training.child", "mens_pipeline.training.scratch.child", "mens_pipeline.evaluation.child"]
 )

@@ -100,6 +100,7 @@ def test_the_patterns_are_found() -> None:
     assert {"mens_pipeline.corpus.redaction._EMAIL", "mens_pipeline.language.lexer._PIECES"} <= set(_PATTERNS)
 
 
+@pytest.mark.threat("W8")
 @pytest.mark.slow
 @every("name", _PATTERNS)
 def test_a_pattern_is_linear(name: str) -> None:
@@ -114,6 +115,7 @@ def test_a_pattern_is_linear(name: str) -> None:
     assert slow == []
 
 
+@pytest.mark.threat("R6")
 @pytest.mark.slow
 @every("atom", _ATOMS, ids=repr)
 def test_texts_of_models_and_agents_are_read_in_linear_time(atom: str) -> None:

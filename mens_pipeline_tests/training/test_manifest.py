@@ -42,6 +42,7 @@ def _manifest(run: PreparedRun, vcs_sha: str | None = None, **result: Any) -> di
     return training_manifest(run, resolved(run.job.base_path), {**RESULT, **result}, vcs_sha)
 
 
+@pytest.mark.seed_row(13, 15, 58)
 def test_the_manifest_says_all_that_made_the_adapter(run: PreparedRun) -> None:
     """Recipe and where it came from, base, train set, versions, result."""
     manifest = _manifest(run)
@@ -61,6 +62,7 @@ def test_the_manifest_says_all_that_made_the_adapter(run: PreparedRun) -> None:
     assert json.loads(json.dumps(manifest)) == manifest
 
 
+@pytest.mark.seed_row(34, 44)
 @pytest.mark.parametrize(("vcs_sha", "name"), [("0123abcd", "lora-adapter-0123abcd"), (None, "lora-adapter")])
 def test_an_adapter_is_named_after_the_commit(run: PreparedRun, vcs_sha: str | None, name: str) -> None:
     """Where there is one."""

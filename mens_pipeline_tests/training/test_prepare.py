@@ -18,6 +18,7 @@ def base(tmp_path: Path) -> Path:
     return write_folder(tmp_path / "base")
 
 
+@pytest.mark.seed_row(18)
 def test_a_prepared_run_lies_in_its_folder(base: Path, tmp_path: Path) -> None:
     """Job, contract and preflight; the job is what the training process will read."""
     run = prepared(base, tmp_path, number=6, max_tokens_per_batch=512)
@@ -41,6 +42,7 @@ def test_a_run_with_a_result_is_done(base: Path, tmp_path: Path) -> None:
     assert prepared(base, tmp_path).is_done
 
 
+@pytest.mark.seed_row(38)
 def test_another_run_does_not_take_its_folder(base: Path, tmp_path: Path) -> None:
     """The message says how to keep both, or to begin anew; what is there stays."""
     run = prepared(base, tmp_path)
@@ -131,6 +133,7 @@ def test_a_curriculum_that_shows_nothing_is_refused(base: Path, tmp_path: Path) 
         prepared(base, tmp_path, curriculum=True, curriculum_max_difficulty="1")
 
 
+@pytest.mark.seed_row(62)
 def test_a_tokenizer_without_turns_is_refused(base: Path, tmp_path: Path) -> None:
     """Before anything of the run is written."""
     Encoder(special=()).inner.save(str(base / "tokenizer.json"))

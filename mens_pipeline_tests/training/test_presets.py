@@ -47,6 +47,7 @@ def _write(folder: Path, content: str | bytes) -> Path:
     return path
 
 
+@pytest.mark.seed_row(19)
 def test_the_presets_of_the_project_are_all_there() -> None:
     """Those of upstream, those of newer cards, and one for machines without any."""
     presets = load_named(PRESETS)
@@ -100,6 +101,7 @@ def test_a_night_measures_what_does_not_train() -> None:
     assert (demo.max_steps, demo.max_minutes) == (300, 20)
 
 
+@pytest.mark.seed_row(59)
 def test_the_journey_has_the_numbers_of_its_document() -> None:
     """Query and value projections, rank 16, alpha 32, four rows at once, three epochs."""
     recipe = _resolve(preset="journey").recipe
@@ -108,6 +110,7 @@ def test_the_journey_has_the_numbers_of_its_document() -> None:
     assert (recipe.per_device_train_batch_size, recipe.num_train_epochs) == (4, 3)
 
 
+@pytest.mark.seed_row(19)
 def test_each_level_wins_over_those_below() -> None:
     """Flag, environment, preset, domain, default; and each value says where it comes from."""
     resolved = resolve_recipe(

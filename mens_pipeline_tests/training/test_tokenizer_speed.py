@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.training.chat import IM_END, render_prompt
 from mens_pipeline_tests.bench.tokenizer import tokens_per_second
 from mens_pipeline_tests.training.runs import pairs
 
 
+@pytest.mark.seed_row(65)
 def test_every_token_is_counted(tiny_base: Path) -> None:
     """One byte is one token of the tiny base, a control token is one; faster than a person reads."""
     rows = pairs(50)

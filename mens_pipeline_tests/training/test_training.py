@@ -59,6 +59,7 @@ def _trainer(run: PreparedRun) -> Any:
     return trainer, next(iter(trainer.get_train_dataloader()))
 
 
+@pytest.mark.seed_row(12, 57)
 def test_one_update_changes_every_matrix_of_the_adapter_and_nothing_else(tiny_base: Path, tmp_path: Path) -> None:
     """Seven linear layers in each of two blocks, two matrices each; the quantised base stays as it was, bit for bit."""
     result = _train(prepared(tiny_base, tmp_path, max_steps=1))
@@ -79,6 +80,7 @@ def test_the_rate_of_b_matrices_is_the_ratio_times_that_of_a_matrices(tiny_base:
     assert largest == pytest.approx(4e-3, rel=1e-3)
 
 
+@pytest.mark.seed_row(57)
 def test_only_named_layers_get_an_adapter(tiny_base: Path, tmp_path: Path) -> None:
     """As in the preset `journey`: query and value projections."""
     run = prepared(tiny_base, tmp_path, max_steps=1, target_modules="q_proj,v_proj")
@@ -149,6 +151,7 @@ def test_code_in_prompts_carries_its_weight(tiny_base: Path, tmp_path: Path) -> 
     torch.testing.assert_close(loss, (0.5 * code + 2 * first + second) / items, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.seed_row(56)
 def test_the_base_is_in_four_bits_and_the_adapter_in_full(tiny_base: Path, tmp_path: Path) -> None:
     """NF4 with quantised scales in every linear layer but the head; float32 in every matrix that trains."""
     from bitsandbytes.nn import Linear4bit

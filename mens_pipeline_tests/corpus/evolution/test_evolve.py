@@ -28,6 +28,7 @@ def _rows(rows: list[TrainingPair]) -> list[str]:
     return [row.model_dump_json() for row in rows]
 
 
+@pytest.mark.seed_row(11)
 def test_rows_are_accepted_and_say_where_they_come_from(tmp_path: Path) -> None:
     """Two generations: each row names its parent, which is a seed or a row of the generation before."""
     account = evolved(_SEEDS, Scripted(good), tmp_path / "ledger.jsonl", generations=2)

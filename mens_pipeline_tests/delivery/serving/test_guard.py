@@ -68,6 +68,7 @@ def test_nothing_else_does(value: str) -> None:
     assert (caught.value.status, TOKEN in str(caught.value)) == (401, False)
 
 
+@pytest.mark.threat("N1")
 @pytest.mark.parametrize("path", ["/v1/models", "/api/tags", "/v1/chat/completions", "/nowhere", "/health/x"])
 def test_every_path_but_those_of_health_wants_the_token(server: Running, path: str) -> None:
     """Also one that leads nowhere."""
@@ -79,6 +80,7 @@ def test_every_path_but_those_of_health_wants_the_token(server: Running, path: s
     assert httpx2.get(f"{server.url}/ready").json() == {"status": "ready"}
 
 
+@pytest.mark.threat("N2")
 def test_other_hosts_and_origins_are_refused_over_the_wire(server: Running) -> None:
     """With the token, too; and no header lets a page read the answer."""
     with server.http() as client:
@@ -104,6 +106,7 @@ def test_what_is_not_there_is_said_in_the_shape_of_the_path(server: Running) -> 
     }
 
 
+@pytest.mark.threat("N6")
 def test_the_log_holds_neither_token_nor_text(server: Running) -> None:
     """A path is written so that it stays on its line."""
     secret = "a request of somebody"  # noqa: S105 - what must not be logged

@@ -49,6 +49,7 @@ def _within(seconds: float, holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.threat("N4")
 def test_an_answer_that_takes_too_long_ends_with_an_error(busy: Running) -> None:
     """As a whole: 504, which the client does not take for a reason to ask again by itself."""
     begun = time.monotonic()
@@ -78,6 +79,7 @@ def test_ollama_hears_of_it_in_its_own_shape(busy: Running) -> None:
     assert json.loads(lines[-1])["error"].startswith("No complete answer within 2 seconds")
 
 
+@pytest.mark.threat("N4")
 def test_more_than_may_wait_are_refused(busy: Running) -> None:
     """One is written, four wait, the others hear when to ask again; none is forgotten."""
     _is_free(busy)
@@ -112,6 +114,7 @@ def test_health_answers_while_a_model_writes(busy: Running) -> None:
     assert slowest < 1
 
 
+@pytest.mark.threat("N4")
 @pytest.mark.parametrize(
     ("stream", "line"), [(True, " 200 in .* not to its end"), (False, " 499 in ")], ids=["stream", "whole"]
 )
@@ -135,6 +138,7 @@ def test_a_client_that_goes_away_stops_its_answer(busy: Running, stream: bool, l
     _within(5, lambda: any(re.search(line, said) for said in busy.lines[before:]))
 
 
+@pytest.mark.threat("N3")
 @pytest.mark.parametrize("size", [20_001, 5_000_000])
 def test_a_body_beyond_the_limit_is_refused(server: Running, size: int) -> None:
     """When it says how long it is, before any of it is read."""
@@ -146,6 +150,7 @@ def test_a_body_beyond_the_limit_is_refused(server: Running, size: int) -> None:
     assert answer.json()["error"]["code"] == "request_too_large"
 
 
+@pytest.mark.threat("N3")
 def test_a_body_that_does_not_say_its_length_is_read_up_to_the_limit(server: Running) -> None:
     """It never ends; the answer comes all the same."""
     sent = 0
@@ -195,6 +200,7 @@ def _read(body: bytes | None, model: type[BaseModel] = ChatRequest) -> RequestRe
     return refusal.value
 
 
+@pytest.mark.threat("N5")
 @pytest.mark.parametrize("model", [ChatRequest, OllamaChatRequest])
 @pytest.mark.parametrize(
     ("field", "item"),

@@ -17,6 +17,7 @@ def _post(server: Running, path: str, **fields: Any) -> list[dict[str, Any]]:
         return [json.loads(line) for line in answer.text.splitlines()]
 
 
+@pytest.mark.seed_row(23)
 def test_an_answer_comes_at_once_or_line_by_line(server: Running) -> None:
     """The same text; a stream unless told otherwise."""
     lines = _post(server, "/api/generate", **_SHORT)

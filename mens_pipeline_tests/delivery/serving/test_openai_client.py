@@ -25,6 +25,7 @@ def _text(server: Running, **options: Any) -> str | None:
     return _chat(server, **options).choices[0].message.content
 
 
+@pytest.mark.seed_row(23)
 def test_a_request_is_answered(server: Running) -> None:
     """With the name of the model, what it took, and why it ended."""
     answer = _chat(server)
@@ -94,6 +95,7 @@ def test_samples_without_a_seed_differ(server: Running) -> None:
     assert _text(server, temperature=1.0) != _text(server, temperature=1.0)
 
 
+@pytest.mark.threat("N5")
 @pytest.mark.parametrize("tiny", [{"temperature": 1e-38}, {"temperature": 1.0, "top_p": 1e-46}])
 def test_a_tiny_figure_ends_nobodys_answer(server: Running, tiny: dict[str, float]) -> None:
     """Neither that of who sent it, nor those that are written beside it."""
@@ -226,6 +228,7 @@ def test_an_answer_never_leaves_the_context(server: Running) -> None:
     assert answer.usage.total_tokens == 512
 
 
+@pytest.mark.threat("N1")
 @pytest.mark.parametrize("token", ["wrong", "", "a secret of the test", "a secret of the tests!"])
 def test_a_wrong_token_is_refused(server: Running, token: str) -> None:
     """Whatever is near to it."""

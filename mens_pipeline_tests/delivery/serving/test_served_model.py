@@ -125,6 +125,7 @@ def test_the_template_may_stand_with_the_tokenizer(copy: Path) -> None:
     assert merged_model(copy, CPU).name == "copy"
 
 
+@pytest.mark.threat("N7")
 @pytest.mark.parametrize("template", ["{{ messages[0].content }}", "{{ cycler.__init__.__globals__ }}", None])
 def test_another_template_is_refused_and_never_rendered(copy: Path, template: str | None) -> None:
     """Such a model was trained on another form; what the template would do, it does not do here."""
@@ -146,6 +147,7 @@ def test_code_of_its_own_is_refused(copy: Path) -> None:
         merged_model(copy, CPU)
 
 
+@pytest.mark.threat("N7")
 def test_code_of_the_tokenizer_is_not_run(copy: Path, tmp_path: Path) -> None:
     """A file beside it that would leave a trace leaves none."""
     trace = tmp_path / "trace"

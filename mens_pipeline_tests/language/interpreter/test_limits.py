@@ -50,6 +50,7 @@ _BODIES = {
 }
 
 
+@pytest.mark.threat("P2")
 @pytest.mark.parametrize(("body", "limit"), _BODIES.values(), ids=_BODIES)
 def test_hostile_body_runs_into_its_limit(body: str, limit: LimitKind) -> None:
     """Nothing hangs, nothing fills the memory, nothing raises."""

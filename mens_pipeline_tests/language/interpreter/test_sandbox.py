@@ -75,6 +75,7 @@ def test_broken_hidden_tests_are_told_before_anything_runs(sandbox: Sandbox) -> 
         sandbox.run_with_tests(_OK, "@test fn t( {")
 
 
+@pytest.mark.threat("P2")
 @pytest.mark.parametrize(
     ("body", "limit"),
     [
@@ -108,6 +109,7 @@ def test_texts_that_python_understands_otherwise_do_no_harm(sandbox: Sandbox, co
     assert [(result.outcome, result.message) for result in report.tests] == [(Outcome.PASSED, "")] * 2
 
 
+@pytest.mark.threat("P2")
 def test_memory_is_bounded_by_the_system() -> None:
     """A program that gets past the counters meets the address space of its process, and the next one is served."""
     hungry = "@test fn t() { let mut xs = [1] loop { xs = xs.push(range(0, 900000)) } }"
@@ -175,6 +177,7 @@ def test_what_is_given_up() -> None:
     assert hooks == [refuse]
 
 
+@pytest.mark.threat("P1")
 @pytest.mark.parametrize("event", ["socket.connect", "open", "os.fork", "subprocess.Popen", "import", "exec"])
 def test_reaching_outside_is_refused(event: str) -> None:
     """Whatever found a way to try."""
@@ -203,6 +206,7 @@ print(attempt(socket.socket), attempt(lambda: open("/etc/hostname")), attempt(la
 """
 
 
+@pytest.mark.threat("P1")
 def test_a_confined_process_can_reach_nothing() -> None:
     """No socket, no file, no process, no more memory; not even for Python code."""
     command = [sys.executable, "-c", _BREAKOUT, str(512 * 1024 * 1024)]

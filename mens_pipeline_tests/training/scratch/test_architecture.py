@@ -1,8 +1,11 @@
 """The shapes and their sizes."""
 
+import pytest
+
 from mens_pipeline.training.scratch.architecture import SHAPES, ScratchConfig, Shape
 
 
+@pytest.mark.seed_row(54)
 def test_the_full_model_is_what_was_asked_for() -> None:
     """Twelve layers of eight heads, 512 wide, 2,048 inside, a tenth left out, 512 places, 133 ids: 38.2 million."""
     assert SHAPES[ScratchConfig.DEFAULT].as_json() == {

@@ -24,6 +24,7 @@ def _card() -> None:
         pytest.skip("this machine has no CUDA device")
 
 
+@pytest.mark.seed_row(24)
 def test_a_card_trains_the_full_model(tmp_path: Path) -> None:
     """In bfloat16, with weights in float32; the loss falls."""
     run = prepared(tmp_path, choice=DeviceChoice.CUDA, config="default", num_train_epochs=10, save_steps=1000)

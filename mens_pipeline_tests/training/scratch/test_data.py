@@ -34,6 +34,7 @@ def test_a_row_is_a_conversation_and_its_end(tmp_path: Path) -> None:
     assert EOS not in (*row.prompt, *row.completion[:-1])
 
 
+@pytest.mark.seed_row(55)
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
@@ -92,6 +93,7 @@ def test_a_missing_file_is_said(tmp_path: Path) -> None:
         JsonlDataLoader(tmp_path / "nothing.jsonl")
 
 
+@pytest.mark.seed_row(55)
 def test_rows_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
     """In any order, each as it stands in the file; a file that changed meanwhile is noticed."""
     path = _file(tmp_path, *(pair.model_dump(mode="json") for pair in pairs(20)))
@@ -105,6 +107,7 @@ def test_rows_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
         loader[0]
 
 
+@pytest.mark.seed_row(55)
 def test_a_batch_is_padded_and_its_requests_are_masked() -> None:
     """Padding is 0 and unseen; only answers have labels."""
     batch = collate([Encoded((5, 6, 7), (8, 2)), Encoded((5,), (6, 2))])

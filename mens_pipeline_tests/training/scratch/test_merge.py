@@ -47,6 +47,7 @@ def _weights(folder: Path) -> dict[str, Any]:
     return tensors
 
 
+@pytest.mark.seed_row(22)
 def test_the_mean_is_the_mean(tmp_path: Path) -> None:
     """Every tensor of three models, in a folder that loads like any of them and says what it was made of."""
     from mens_pipeline.training.scratch.auto import load_scratch_model  # noqa: PLC0415 - loads the stack
@@ -131,6 +132,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         merge_scratch([model], model)
 
 
+@pytest.mark.threat("M7")
 def test_only_what_a_model_is_made_of_is_copied(tmp_path: Path) -> None:
     """The folder may hold anything; a card, code and subfolders stay where they are."""
     model = _model(tmp_path / "a", 1)
@@ -145,6 +147,7 @@ def test_only_what_a_model_is_made_of_is_copied(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.threat("M7")
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     """It would bring a file of this machine into a folder that is given away; a pipe would be waited for."""
     run = _run(tmp_path / "run", 5)

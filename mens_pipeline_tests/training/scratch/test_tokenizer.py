@@ -25,6 +25,7 @@ def tokenizer() -> Any:
     return VoxTokenizer()
 
 
+@pytest.mark.seed_row(53)
 def test_it_is_the_table(tokenizer: Any) -> None:
     """133 ids, with the control ids where they belong."""
     assert len(tokenizer) == tokenizer.vocab_size == 133

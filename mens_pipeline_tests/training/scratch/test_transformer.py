@@ -31,6 +31,7 @@ def _logits(model: Any, ids: torch.Tensor, **inputs: Any) -> torch.Tensor:
     return logits
 
 
+@pytest.mark.seed_row(54)
 @pytest.mark.parametrize("config", list(ScratchConfig))
 def test_a_model_has_as_many_values_as_its_shape_says(config: ScratchConfig) -> None:
     """The formula, counted."""
@@ -46,6 +47,7 @@ def test_the_default_configuration_is_the_full_model() -> None:
     assert VoxTransformerConfig().to_dict() == config_of(Shape()).to_dict()
 
 
+@pytest.mark.seed_row(54)
 def test_no_token_sees_what_comes_after_it() -> None:
     """Another token at place 30 changes nothing before it, and everything from it on."""
     model, ids = _model(), _ids(2, 40)

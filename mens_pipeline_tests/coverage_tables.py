@@ -1,0 +1,78 @@
+"""Write which tests show what into two documents: `python -m mens_pipeline_tests.coverage_tables`.
+
+A test says it itself, by `@pytest.mark.seed_row(12, 18)` for rows of `docs/seed-coverage.md` and by
+`@pytest.mark.threat("R1")` for rows of `docs/security.md`; the last column of their tables is made of that. All other
+columns are written by hand.
+"""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
+from mens_pipeline.settings import PROJECT_ROOT
+
+PAGES = {"seed_row": PROJECT_ROOT / "docs" / "seed-coverage.md", "threat": PROJECT_ROOT / "docs" / "security.md"}
+"""Marker -> page."""
+
+_TESTS = PROJECT_ROOT / "mens_pipeline_tests"
+_ROW = re.compile(r"^\| (?P<key>[A-Z]?\d+) \| .* \| (?P<shown>[^|]*) \|$", re.MULTILINE)
+_NONE = "no test"
+
+
+def shown_by(marker: str) -> dict[str, list[str]]:
+    """Return the tests that bear a marker, by row and in the order of files and lines.
+
+    Args:
+        marker: Its name.
+    """
+    tests = defaultdict(list)
+    for path in sorted(_TESTS.rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        if f"pytest.mark.{marker}(" in text:
+            for key, name in _marked(ast.parse(text), f"pytest.mark.{marker}"):
+                tests[key].append(f"`{path.relative_to(_TESTS).as_posix()}::{name}`")
+    return dict(tests)
+
+
+def _marked(module: ast.Module, marker: str) -> Iterator[tuple[str, str]]:
+    """The rows that functions of a module name, and these functions."""
+    for node in module.body:
+        for call in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == marker:
+                assert node.name.startswith("test_"), f"{node.name} is no test"
+                yield from ((str(ast.literal_eval(argument)), node.name) for argument in call.args)
+
+
+def rows(page: str) -> list[tuple[str, str]]:
+    """Return the rows of the tables of a page, each as its key and what shows it.
+
+    Args:
+        page: Its text.
+    """
+    return [(row["key"], row["shown"]) for row in _ROW.finditer(page)]
+
+
+def written(page: str, tests: dict[str, list[str]]) -> str:
+    """Return a page whose rows name their tests.
+
+    Args:
+        page: Its text.
+        tests: Those of each row.
+
+    Raises:
+        ValueError: A test names a row that there is not.
+    """
+    if unknown := sorted(tests.keys() - {key for key, _ in rows(page)}):
+        raise ValueError(f"no rows {', '.join(unknown)}: {', '.join(tests[unknown[0]])}")
+
+    def row(found: re.Match[str]) -> str:
+        head = found.group().removesuffix(f"{found['shown']} |")
+        return f"{head}{', '.join(tests.get(found['key'], [_NONE]))} |"
+
+    return _ROW.sub(row, page)
+
+
+if __name__ == "__main__":
+    for name, path in PAGES.items():
+        path.write_text(written(path.read_text(encoding="utf-8"), shown_by(name)), encoding="utf-8")
