@@ -7,8 +7,9 @@ EXTRAS ?= dev
 PORT ?= 3000
 # Which tests `make check` adds to the default tier: everything but what needs a CUDA device.
 TIER ?= not gpu
-# Neighbours share a worker, and with it what their module makes once.
-PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+# Neighbours share a worker, and with it what their module makes once. Workers that compute with all cores each wait for
+# one another: tests of models of two layers take several times as long.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export DAGSTER_DISABLE_TELEMETRY := 1

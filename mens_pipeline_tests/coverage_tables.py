@@ -37,11 +37,11 @@ def shown_by(marker: str) -> dict[str, list[str]]:
 
 def _marked(module: ast.Module, marker: str) -> Iterator[tuple[str, str]]:
     """The rows that functions of a module name, and these functions."""
-    for node in module.body:
-        for call in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
+    for function in (node for node in module.body if isinstance(node, ast.FunctionDef)):
+        for call in function.decorator_list:
             if isinstance(call, ast.Call) and ast.unparse(call.func) == marker:
-                assert node.name.startswith("test_"), f"{node.name} is no test"
-                yield from ((str(ast.literal_eval(argument)), node.name) for argument in call.args)
+                assert function.name.startswith("test_"), f"{function.name} is no test"
+                yield from ((str(ast.literal_eval(argument)), function.name) for argument in call.args)
 
 
 def rows(page: str) -> list[tuple[str, str]]:

@@ -28,10 +28,10 @@ def trained_run(folder: Path) -> Path:
         The folder of the run.
     """
     base = write_tiny_base(folder / "base", Encoder().inner)
+    write_jsonl(folder / HELDOUT, pairs(12)[8:])
     run = prepared(base, folder, number=8)
     code = run_child(MODULE, run.job_path, training_environment(), lambda: None, 60, folder / "child.log")
     finish_run(run, resolved(base), "0123abcd", code)
-    write_jsonl(folder / HELDOUT, pairs(12)[8:])
     return folder / "run"
 
 
