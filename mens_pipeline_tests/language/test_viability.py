@@ -14,7 +14,7 @@ from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.language import Mode, analyze, mode_of, tokenize
 from mens_pipeline.language import parser as parser_package
 from mens_pipeline.language.completion import complete
-from mens_pipeline.language.viability import NEXT, WORDS, Viability, ViableText, viable
+from mens_pipeline.language.viability import NEXT, WORDS, Viability, ViableText, has_tokens, viable
 from mens_pipeline_tests.evaluation.benches import SHIPPED
 from mens_pipeline_tests.language.examples import Case, conformance_cases, golden_programs, reference_examples
 
@@ -172,6 +172,17 @@ def test_what_the_lexer_drops_is_dead_where_that_is_asked_for(text: str, expecte
     """A model that writes it means something else."""
     assert viable(text, is_strict=True) is expected
     assert expected is not Viability.DEAD or viable(text) is not Viability.DEAD
+
+
+def test_blanks_and_comments_are_no_tokens() -> None:
+    """Neither in a text that is read as a whole nor in one that is read piece by piece."""
+    text = ViableText()
+    assert not has_tokens(" \n// fn\n")
+    assert not text.has_tokens
+    text.append("// a\nfn")
+
+    assert has_tokens("// a\nfn")
+    assert text.has_tokens
 
 
 def test_reading_on_says_what_reading_anew_says() -> None:

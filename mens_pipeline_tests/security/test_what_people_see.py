@@ -99,6 +99,7 @@ def test_a_line_of_progress_does_not_steer_the_terminal() -> None:
     assert not _STEERS.search(_Line("%(message)s").format(record))
 
 
+@pytest.mark.measured
 def test_honest_text_is_shown_as_it_is() -> None:
     """In any script, with its line ends and tabs."""
     assert visible_text("Grüße, 世界 🙂\r\n\tfn e\u0301") == "Grüße, 世界 🙂\n\tfn e\u0301"
