@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from platformdirs import user_data_path
 from pydantic import AliasChoices, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -16,15 +17,20 @@ if TYPE_CHECKING:
     from mens_pipeline.evaluation.policy import Thresholds
     from mens_pipeline.evaluation.promotion import Present
 
-PROJECT_ROOT: Final = Path(__file__).resolve().parents[1]
-PRESETS: Final = PROJECT_ROOT / "config" / "presets.yaml"
-DOMAINS: Final = PROJECT_ROOT / "config" / "domains.yaml"
-PIPELINE_CONFIG: Final = PROJECT_ROOT / "config" / "pipeline.yaml"
-MIX_CONFIG: Final = PROJECT_ROOT / "config" / "mix.yaml"
-GATE_POLICY: Final = PROJECT_ROOT / "config" / "gates.yaml"
-EVALUATION: Final = PROJECT_ROOT / "config" / "evaluation.yaml"
-FEW_SHOT: Final = PROJECT_ROOT / "config" / "few_shot.md"
-RETENTION: Final = PROJECT_ROOT / "config" / "retention.yaml"
+_PACKAGE: Final = Path(__file__).resolve().parent
+_PACKAGED: Final = _PACKAGE / "packaged"  # only a wheel has this folder; see [tool.hatch.build] in pyproject.toml
+PROJECT_ROOT: Final = _PACKAGED if _PACKAGED.is_dir() else _PACKAGE.parent
+"""The folder of `config/`, the seed data in `data/`, and `dagster.yaml`: of a checkout, or of an installed wheel."""
+_OUTPUTS: Final = user_data_path("mens-pipeline") if PROJECT_ROOT == _PACKAGED else PROJECT_ROOT / "data"
+_CONFIG: Final = Path(os.environ.get("MENS_CONFIG_ROOT", PROJECT_ROOT / "config"))
+PRESETS: Final = _CONFIG / "presets.yaml"
+DOMAINS: Final = _CONFIG / "domains.yaml"
+PIPELINE_CONFIG: Final = _CONFIG / "pipeline.yaml"
+MIX_CONFIG: Final = _CONFIG / "mix.yaml"
+GATE_POLICY: Final = _CONFIG / "gates.yaml"
+EVALUATION: Final = _CONFIG / "evaluation.yaml"
+FEW_SHOT: Final = _CONFIG / "few_shot.md"
+RETENTION: Final = _CONFIG / "retention.yaml"
 
 
 def _num_processors() -> int:
@@ -46,18 +52,23 @@ class Settings(BaseSettings):
         validation_alias="MENS_SOURCE_ROOT",
         description="The Vox workspace to learn from: any folder with .vox files below it.",
     )
+    config_root: Path = Field(
+        default=PROJECT_ROOT / "config",
+        validation_alias="MENS_CONFIG_ROOT",
+        description="The folder of presets.yaml, gates.yaml and the other configuration; a copy of `config/`, changed.",
+    )
     strict_jsonl: bool = Field(
         default=False,
         validation_alias="VOX_MENS_TRAIN_JSONL_STRICT",
         description="Stop at the first row that is not kept, and write nothing.",
     )
     store_root: Path = Field(
-        default=PROJECT_ROOT / "data" / "store",
+        default=_OUTPUTS / "store",
         validation_alias="MENS_STORE_ROOT",
         description="Where the pipeline keeps what it makes.",
     )
     cache_root: Path = Field(
-        default=PROJECT_ROOT / "data" / "cache",
+        default=_OUTPUTS / "cache",
         validation_alias="MENS_CACHE_ROOT",
         description="Where base models are kept.",
     )
@@ -152,7 +163,7 @@ class Settings(BaseSettings):
         description="Where the job `deliver` publishes promoted adapters, OWNER/NAME; nothing is published without it.",
     )
     dagster_home: Path = Field(
-        default=PROJECT_ROOT / "data" / "dagster",
+        default=_OUTPUTS / "dagster",
         validation_alias="DAGSTER_HOME",
         description="Where Dagster keeps its runs and events.",
     )
