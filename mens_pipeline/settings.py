@@ -60,7 +60,7 @@ class Settings(BaseSettings):
     strict_jsonl: bool = Field(
         default=False,
         validation_alias="VOX_MENS_TRAIN_JSONL_STRICT",
-        description="Stop at the first row that is not kept, and write nothing.",
+        description="`1`: the first row that `mens corpus validate` would drop ends it, and nothing is written.",
     )
     store_root: Path = Field(
         default=_OUTPUTS / "store",
@@ -73,24 +73,26 @@ class Settings(BaseSettings):
         description="Where base models are kept.",
     )
     backend: Literal["cpu"] | None = Field(
-        default=None, validation_alias="VOX_BACKEND", description="`cpu`: never train on anything but the CPU."
+        default=None,
+        validation_alias="VOX_BACKEND",
+        description="`cpu`: train on nothing but the CPU, adapters and scratch model alike.",
     )
     vcs_sha: str | None = Field(
         default=None,
         validation_alias="VCS_SHA",
         pattern="^[0-9A-Za-z._-]{4,64}$",
-        description="What adapters are named after; else the commit that the workspace is at.",
+        description="What adapters are named after; by default the commit that the workspace is at.",
     )
     num_workers: int = Field(
         default_factory=_num_processors,
         ge=1,
         validation_alias="MENS_NUM_WORKERS",
-        description="Processes that work on a corpus at once; what they make does not depend on it.",
+        description="Processes that work on a corpus at once; the result does not depend on it. Default: all CPUs.",
     )
     telemetry_url: SecretStr | None = Field(
         default=None,
         validation_alias="MENS_TELEMETRY_URL",
-        description="The database with the telemetry of agents, as an SQLAlchemy URL.",
+        description="A database with a telemetry table: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE.",
     )
     evol_gate: bool = Field(
         default=False, validation_alias="EVOL_GATE", description="`1`: let models write training data."
@@ -108,13 +110,19 @@ class Settings(BaseSettings):
         default="ci", validation_alias="VOX_EVAL_POLICY", description="The policy of config/gates.yaml."
     )
     eval_strict: bool = Field(
-        default=False, validation_alias="VOX_EVAL_STRICT", description="Let a failing gate fail the run."
+        default=False,
+        validation_alias="VOX_EVAL_STRICT",
+        description="Let a failing gate fail the run; otherwise it warns. Nothing is promoted either way.",
     )
     eval_min_parse_rate: float | None = Field(
-        default=None, ge=0, le=1, validation_alias="VOX_EVAL_MIN_PARSE_RATE", description="Wins over the policy."
+        default=None,
+        ge=0,
+        le=1,
+        validation_alias="VOX_EVAL_MIN_PARSE_RATE",
+        description="Takes the place of the threshold of the policy; receipt, report and history say so.",
     )
     eval_min_coverage: float | None = Field(
-        default=None, ge=0, le=1, validation_alias="VOX_EVAL_MIN_COVERAGE", description="Wins over the policy."
+        default=None, ge=0, le=1, validation_alias="VOX_EVAL_MIN_COVERAGE", description="Likewise."
     )
     benchmark: bool = Field(
         default=True, validation_alias="VOX_BENCHMARK", description="Whether the held-out benchmark has a say."
@@ -124,7 +132,7 @@ class Settings(BaseSettings):
         ge=0,
         le=1,
         validation_alias="VOX_BENCHMARK_MIN_PASS_RATE",
-        description="Share of the benchmark that must pass at the first try; 0 switches it off.",
+        description="Share of the benchmark that must pass at the first try, instead of the policy's; 0 asks for none.",
     )
     benchmark_dir: Path = Field(
         default=PROJECT_ROOT / "data" / "heldout_bench",
@@ -139,23 +147,23 @@ class Settings(BaseSettings):
     override_key: SecretStr | None = Field(
         default=None,
         validation_alias="MENS_OVERRIDE_KEY",
-        description="The secret of those who may promote against a verdict.",
+        description="The secret that signs and checks overrides: promotion against a verdict.",
     )
     serve_token: SecretStr | None = Field(
         default=None,
         min_length=_SHORTEST_SECRET,
         validation_alias="MENS_SERVE_TOKEN",
-        description="What every request to `mens serve` must bring along; needed where other machines can reach it.",
+        description="What every request to `mens serve` must carry; required where other machines can reach it.",
     )
     data_licence: str | None = Field(
         default=None,
         validation_alias="MENS_DATA_LICENCE",
-        description="Of the workspace, for the card of a model; not said where nobody says it.",
+        description="The licence of the workspace, for the model card; by default the card says that it is not stated.",
     )
     hub_token: SecretStr | None = Field(
         default=None,
         validation_alias=AliasChoices("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"),
-        description="Of a user who may write to the repository of the model on the Hub.",
+        description="Or HUGGING_FACE_HUB_TOKEN: what `mens push` and the job `deliver` write with; never printed.",
     )
     hub_repo: str | None = Field(
         default=None,
@@ -165,7 +173,7 @@ class Settings(BaseSettings):
     dagster_home: Path = Field(
         default=_OUTPUTS / "dagster",
         validation_alias="DAGSTER_HOME",
-        description="Where Dagster keeps its runs and events.",
+        description="Where Dagster keeps runs and events; gets a link to dagster.yaml.",
     )
 
 
