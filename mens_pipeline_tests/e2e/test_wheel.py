@@ -106,3 +106,23 @@ def test_configuration_may_lie_elsewhere(installed: Path, workspace: Path, tmp_p
 
     assert done.returncode == 1, done.stdout + done.stderr
     assert "min_corpus_coverage: 1.0" in done.stdout
+
+
+def test_a_missing_extra_is_named_as_a_wheel_has_it(installed: Path, tmp_path: Path) -> None:
+    """Without the files of a checkout that its advice would name."""
+    code = (
+        "import sys; sys.modules['torch'] = None; sys.argv = ['mens', 'train', '--data-dir', 'x'];"
+        "from mens_pipeline.cli.main import main; main()"
+    )
+    done = _run(installed / "python", "-c", code, cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert done.stderr == 'mens: torch: not installed. Run: pip install "mens-pipeline[train]"\n'
+
+
+def test_dagster_loads_the_code_location(installed: Path, tmp_path: Path) -> None:
+    """As `dagster dev -m mens_pipeline.definitions` does, without the pyproject.toml of a checkout."""
+    command = (installed / "python", "-m", "dagster", "definitions", "validate", "-m", "mens_pipeline.definitions")
+    done = _run(*command, cwd=tmp_path, XDG_DATA_HOME=str(tmp_path / "share"))
+
+    assert done.returncode == 0, done.stdout + done.stderr
