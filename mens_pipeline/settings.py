@@ -22,6 +22,7 @@ _PACKAGED: Final = _PACKAGE / "packaged"  # only a wheel has this folder; see [t
 PROJECT_ROOT: Final = _PACKAGED if _PACKAGED.is_dir() else _PACKAGE.parent
 """The folder of `config/`, the seed data in `data/`, and `dagster.yaml`: of a checkout, or of an installed wheel."""
 _OUTPUTS: Final = user_data_path("mens-pipeline") if PROJECT_ROOT == _PACKAGED else PROJECT_ROOT / "data"
+# Read once, when a process starts: the same variable as `Settings.config_root`.
 _CONFIG: Final = Path(os.environ.get("MENS_CONFIG_ROOT", PROJECT_ROOT / "config"))
 PRESETS: Final = _CONFIG / "presets.yaml"
 DOMAINS: Final = _CONFIG / "domains.yaml"

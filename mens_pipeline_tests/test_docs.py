@@ -66,6 +66,18 @@ def test_the_readme_is_short() -> None:
     assert (PROJECT_ROOT / "README.md").stat().st_size <= _MOST_README_BYTES
 
 
+def test_the_map_shows_every_package() -> None:
+    """The tree of how-it-works.md and the table of the README name the packages that there are."""
+    packages = {path.parent.name for path in PROJECT_ROOT.glob("mens_pipeline/*/__init__.py")}
+    tree = (PROJECT_ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
+    (row,) = re.findall(
+        r"^\| `mens_pipeline/` \| (.+) \|$", (PROJECT_ROOT / "README.md").read_text("utf-8"), re.MULTILINE
+    )
+
+    assert set(re.findall(r"^  (\w+)/ ", tree, re.MULTILINE)) == packages
+    assert set(re.findall(r"`(\w+)`", row)) == packages
+
+
 def test_files_named_for_contributors_exist() -> None:
     """The table of CONTRIBUTING.md answers each question with one file."""
     page = (PROJECT_ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
