@@ -1,4 +1,4 @@
-# One command each: `make test`, `make check`, `make run`, `make ui`, `make bench`. All of them install first.
+# One command each: `make test`, `make check`, `make run`, `make ui`, `make bench`, `make docs`. All of them install first.
 
 PYTHON ?= python3
 VENV := .venv
@@ -16,7 +16,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 export DAGSTER_HOME ?= $(CURDIR)/data/dagster
 
 .DEFAULT_GOAL := help
-.PHONY: help install test check format run ui bench lock clean
+.PHONY: help install test check format run ui bench docs lock clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -63,9 +63,13 @@ bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (a
 	$(BIN)/python -m mens_pipeline_tests.bench.vox_tokenizer
 	$(BIN)/python -m mens_pipeline_tests.bench.grammar
 	$(BIN)/python -m mens_pipeline_tests.bench.corpus $(SOURCE)
-	@test -f build/train.jsonl || echo "No build/train.jsonl: training is not measured. See README, from a workspace to a train set."
+	@test -f build/train.jsonl || echo "No build/train.jsonl: training is not measured. See docs/data.md."
 	@test ! -f build/train.jsonl || $(BIN)/python -m mens_pipeline_tests.bench.training build/train.jsonl --steps 8 $(if $(BASE),--base $(BASE)) $(if $(DEVICE),--device $(DEVICE))
 	@test ! -f build/heldout.jsonl || $(BIN)/python -m mens_pipeline_tests.bench.generation build/heldout.jsonl $(if $(RUN),--run $(RUN))
+
+docs: install  ## Write the pages of docs/reference anew, and build the site into build/site.
+	$(BIN)/python -m mens_pipeline_tests.reference
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lock:  ## Write constraints.txt anew from what pyproject.toml asks for.
 	rm -rf $(VENV)-lock

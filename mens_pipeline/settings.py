@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from platformdirs import user_data_path
 from pydantic import AliasChoices, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -16,15 +17,21 @@ if TYPE_CHECKING:
     from mens_pipeline.evaluation.policy import Thresholds
     from mens_pipeline.evaluation.promotion import Present
 
-PROJECT_ROOT: Final = Path(__file__).resolve().parents[1]
-PRESETS: Final = PROJECT_ROOT / "config" / "presets.yaml"
-DOMAINS: Final = PROJECT_ROOT / "config" / "domains.yaml"
-PIPELINE_CONFIG: Final = PROJECT_ROOT / "config" / "pipeline.yaml"
-MIX_CONFIG: Final = PROJECT_ROOT / "config" / "mix.yaml"
-GATE_POLICY: Final = PROJECT_ROOT / "config" / "gates.yaml"
-EVALUATION: Final = PROJECT_ROOT / "config" / "evaluation.yaml"
-FEW_SHOT: Final = PROJECT_ROOT / "config" / "few_shot.md"
-RETENTION: Final = PROJECT_ROOT / "config" / "retention.yaml"
+_PACKAGE: Final = Path(__file__).resolve().parent
+_PACKAGED: Final = _PACKAGE / "packaged"  # only a wheel has this folder; see [tool.hatch.build] in pyproject.toml
+PROJECT_ROOT: Final = _PACKAGED if _PACKAGED.is_dir() else _PACKAGE.parent
+"""The folder of `config/`, the seed data in `data/`, and `dagster.yaml`: of a checkout, or of an installed wheel."""
+_OUTPUTS: Final = user_data_path("mens-pipeline") if PROJECT_ROOT == _PACKAGED else PROJECT_ROOT / "data"
+# Read once, when a process starts: the same variable as `Settings.config_root`.
+_CONFIG: Final = Path(os.environ.get("MENS_CONFIG_ROOT", PROJECT_ROOT / "config"))
+PRESETS: Final = _CONFIG / "presets.yaml"
+DOMAINS: Final = _CONFIG / "domains.yaml"
+PIPELINE_CONFIG: Final = _CONFIG / "pipeline.yaml"
+MIX_CONFIG: Final = _CONFIG / "mix.yaml"
+GATE_POLICY: Final = _CONFIG / "gates.yaml"
+EVALUATION: Final = _CONFIG / "evaluation.yaml"
+FEW_SHOT: Final = _CONFIG / "few_shot.md"
+RETENTION: Final = _CONFIG / "retention.yaml"
 
 
 def _num_processors() -> int:
@@ -46,40 +53,47 @@ class Settings(BaseSettings):
         validation_alias="MENS_SOURCE_ROOT",
         description="The Vox workspace to learn from: any folder with .vox files below it.",
     )
+    config_root: Path = Field(
+        default=PROJECT_ROOT / "config",
+        validation_alias="MENS_CONFIG_ROOT",
+        description="The folder of presets.yaml, gates.yaml and the other configuration; a copy of `config/`, changed.",
+    )
     strict_jsonl: bool = Field(
         default=False,
         validation_alias="VOX_MENS_TRAIN_JSONL_STRICT",
-        description="Stop at the first row that is not kept, and write nothing.",
+        description="`1`: the first row that `mens corpus validate` would drop ends it, and nothing is written.",
     )
     store_root: Path = Field(
-        default=PROJECT_ROOT / "data" / "store",
+        default=_OUTPUTS / "store",
         validation_alias="MENS_STORE_ROOT",
         description="Where the pipeline keeps what it makes.",
     )
     cache_root: Path = Field(
-        default=PROJECT_ROOT / "data" / "cache",
+        default=_OUTPUTS / "cache",
         validation_alias="MENS_CACHE_ROOT",
         description="Where base models are kept.",
     )
     backend: Literal["cpu"] | None = Field(
-        default=None, validation_alias="VOX_BACKEND", description="`cpu`: never train on anything but the CPU."
+        default=None,
+        validation_alias="VOX_BACKEND",
+        description="`cpu`: train on nothing but the CPU, adapters and scratch model alike.",
     )
     vcs_sha: str | None = Field(
         default=None,
         validation_alias="VCS_SHA",
         pattern="^[0-9A-Za-z._-]{4,64}$",
-        description="What adapters are named after; else the commit that the workspace is at.",
+        description="What adapters are named after; by default the commit that the workspace is at.",
     )
     num_workers: int = Field(
         default_factory=_num_processors,
         ge=1,
         validation_alias="MENS_NUM_WORKERS",
-        description="Processes that work on a corpus at once; what they make does not depend on it.",
+        description="Processes that work on a corpus at once; the result does not depend on it. Default: all CPUs.",
     )
     telemetry_url: SecretStr | None = Field(
         default=None,
         validation_alias="MENS_TELEMETRY_URL",
-        description="The database with the telemetry of agents, as an SQLAlchemy URL.",
+        description="A database with a telemetry table: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE.",
     )
     evol_gate: bool = Field(
         default=False, validation_alias="EVOL_GATE", description="`1`: let models write training data."
@@ -97,13 +111,19 @@ class Settings(BaseSettings):
         default="ci", validation_alias="VOX_EVAL_POLICY", description="The policy of config/gates.yaml."
     )
     eval_strict: bool = Field(
-        default=False, validation_alias="VOX_EVAL_STRICT", description="Let a failing gate fail the run."
+        default=False,
+        validation_alias="VOX_EVAL_STRICT",
+        description="Let a failing gate fail the run; otherwise it warns. Nothing is promoted either way.",
     )
     eval_min_parse_rate: float | None = Field(
-        default=None, ge=0, le=1, validation_alias="VOX_EVAL_MIN_PARSE_RATE", description="Wins over the policy."
+        default=None,
+        ge=0,
+        le=1,
+        validation_alias="VOX_EVAL_MIN_PARSE_RATE",
+        description="Takes the place of the threshold of the policy; receipt, report and history say so.",
     )
     eval_min_coverage: float | None = Field(
-        default=None, ge=0, le=1, validation_alias="VOX_EVAL_MIN_COVERAGE", description="Wins over the policy."
+        default=None, ge=0, le=1, validation_alias="VOX_EVAL_MIN_COVERAGE", description="Likewise."
     )
     benchmark: bool = Field(
         default=True, validation_alias="VOX_BENCHMARK", description="Whether the held-out benchmark has a say."
@@ -113,7 +133,7 @@ class Settings(BaseSettings):
         ge=0,
         le=1,
         validation_alias="VOX_BENCHMARK_MIN_PASS_RATE",
-        description="Share of the benchmark that must pass at the first try; 0 switches it off.",
+        description="Share of the benchmark that must pass at the first try, instead of the policy's; 0 asks for none.",
     )
     benchmark_dir: Path = Field(
         default=PROJECT_ROOT / "data" / "heldout_bench",
@@ -128,23 +148,23 @@ class Settings(BaseSettings):
     override_key: SecretStr | None = Field(
         default=None,
         validation_alias="MENS_OVERRIDE_KEY",
-        description="The secret of those who may promote against a verdict.",
+        description="The secret that signs and checks overrides: promotion against a verdict.",
     )
     serve_token: SecretStr | None = Field(
         default=None,
         min_length=_SHORTEST_SECRET,
         validation_alias="MENS_SERVE_TOKEN",
-        description="What every request to `mens serve` must bring along; needed where other machines can reach it.",
+        description="What every request to `mens serve` must carry; required where other machines can reach it.",
     )
     data_licence: str | None = Field(
         default=None,
         validation_alias="MENS_DATA_LICENCE",
-        description="Of the workspace, for the card of a model; not said where nobody says it.",
+        description="The licence of the workspace, for the model card; by default the card says that it is not stated.",
     )
     hub_token: SecretStr | None = Field(
         default=None,
         validation_alias=AliasChoices("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"),
-        description="Of a user who may write to the repository of the model on the Hub.",
+        description="Or HUGGING_FACE_HUB_TOKEN: what `mens push` and the job `deliver` write with; never printed.",
     )
     hub_repo: str | None = Field(
         default=None,
@@ -152,9 +172,9 @@ class Settings(BaseSettings):
         description="Where the job `deliver` publishes promoted adapters, OWNER/NAME; nothing is published without it.",
     )
     dagster_home: Path = Field(
-        default=PROJECT_ROOT / "data" / "dagster",
+        default=_OUTPUTS / "dagster",
         validation_alias="DAGSTER_HOME",
-        description="Where Dagster keeps its runs and events.",
+        description="Where Dagster keeps runs and events; gets a link to dagster.yaml.",
     )
 
 

@@ -24,9 +24,10 @@ _TOP_LEVEL = {
         "data",
         "config",
         "docs",
+        "mkdocs.yml",
     ),
     *("README.md", "Makefile", ".ci", "constraints.txt", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md"),
-    *(".pre-commit-config.yaml", ".gitignore"),
+    *(".pre-commit-config.yaml", ".gitignore", ".github"),
 }
 
 
@@ -77,6 +78,6 @@ def test_the_makefile_lists_its_targets() -> None:
 
     documents = "".join((PROJECT_ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md"))
 
-    for target in ("test", "check", "format", "run", "ui", "bench", "lock"):
+    for target in ("test", "check", "format", "run", "ui", "bench", "docs", "lock"):
         assert re.search(rf"^{target} ", listing, re.MULTILINE)
         assert f"make {target}" in documents

@@ -1,4 +1,4 @@
-"""What the README shows is what happens."""
+"""What the README and the page of the language show is what happens."""
 
 import json
 import re
@@ -10,12 +10,13 @@ from typer.testing import CliRunner
 from mens_pipeline.cli.main import app
 from mens_pipeline.settings import PROJECT_ROOT
 
-_README = (PROJECT_ROOT / "README.md").read_text(encoding="utf-8")
+_PAGES = "".join((PROJECT_ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/language.md"))
+_PAIR_OF = "golden/agentic/cancellable_star_survey.vox"
 
 
 def _block(language: str, containing: str) -> str:
-    """The one fenced block of a language that holds a text."""
-    blocks = re.findall(rf"^```{language}\n(.*?)^```$", _README, re.MULTILINE | re.DOTALL)
+    """Return the one fenced block of a language that holds a text."""
+    blocks = re.findall(rf"^```{language}\n(.*?)^```$", _PAGES, re.MULTILINE | re.DOTALL)
     (block,) = (block for block in blocks if containing in block)
     return str(block)
 
@@ -30,7 +31,7 @@ def test_check_prints_what_the_readme_shows(tmp_path: Path, monkeypatch: pytest.
     assert result.stdout + result.stderr == shown
 
 
-def test_stream_answers_what_the_readme_shows() -> None:
+def test_stream_answers_what_the_page_shows() -> None:
     """The sample answer is a real one."""
     result = CliRunner().invoke(app, ["check", "--jsonl", "-"], input='{"id": 2, "source": "fn f("}\n')
 
@@ -45,8 +46,27 @@ def test_extract_prints_what_the_readme_shows(tmp_path: Path, monkeypatch: pytes
     assert result.stdout == _block("console", "mens corpus extract data -o records.jsonl").split("\n", 1)[1]
 
 
+def test_the_pair_is_one_of_the_seed_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prompt, response and category to the letter; the tests that are shown are the first of those that it carries."""
+    shown = json.loads(_block("json", "is_bright"))
+    source = tmp_path / _PAIR_OF
+    source.parent.mkdir(parents=True)
+    source.write_bytes((PROJECT_ROOT / "data" / _PAIR_OF).read_bytes())
+    monkeypatch.chdir(tmp_path)
+    CliRunner().invoke(app, ["corpus", "extract", str(tmp_path), "-o", "records.jsonl"])
+    CliRunner().invoke(app, ["corpus", "pairs", "records.jsonl", "-o", "pairs.jsonl"])
+    pairs = map(json.loads, (tmp_path / "pairs.jsonl").read_text(encoding="utf-8").splitlines())
+    (pair,) = (pair for pair in pairs if pair["prompt"] == shown["prompt"])
+
+    assert {name: pair[name] for name in ("response", "category")} == {
+        name: shown[name] for name in ("response", "category")
+    }
+    assert pair["tests"].startswith(shown["tests"])
+    assert pair["tests"].count("@test") - shown["tests"].count("@test") == 6
+
+
 def test_library_sample_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """The sample program does what its last line promises."""
-    exec(compile(_block("python", "analyze("), "README.md", "exec"), {})  # noqa: S102 - our own sample
+    exec(compile(_block("python", "analyze("), "language.md", "exec"), {})  # noqa: S102 - our own sample
 
     assert capsys.readouterr().out.startswith("function add ('Adds.',) fn add(a: int")

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,18 @@ def test_defaults_lie_in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None
 
     assert settings.source_root == PROJECT_ROOT / "data"
     assert settings.dagster_home == PROJECT_ROOT / "data" / "dagster"
+    assert settings.store_root == PROJECT_ROOT / "data" / "store"
+    assert settings.config_root == PROJECT_ROOT / "config"
+
+
+def test_configuration_that_is_missing_is_named(tmp_path: Path) -> None:
+    """`MENS_CONFIG_ROOT` at a wrong folder is one message, without a traceback."""
+    command = [sys.executable, "-m", "mens_pipeline.cli", "store", "prune"]
+    environment = {**os.environ, "MENS_CONFIG_ROOT": str(tmp_path), "MENS_STORE_ROOT": str(tmp_path / "store")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"mens: {tmp_path / 'retention.yaml'}: No such file")
 
 
 def test_environment_beats_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -108,6 +108,9 @@ def main() -> None:
         extra = next((extra for extra, names in _EXTRAS.items() if error.name in names), None)
         if extra is None:
             raise
-        advice = f'Run: pip install -c constraints.txt -e ".[{extra}]"'
-        say(f"mens: {error.name}: not installed. {advice}", err=True)
+        from mens_pipeline.settings import PROJECT_ROOT  # noqa: PLC0415 - takes a second that `--help` need not wait
+
+        is_checkout = (PROJECT_ROOT / "constraints.txt").exists()
+        what = f'-c constraints.txt -e ".[{extra}]"' if is_checkout else f'"mens-pipeline[{extra}]"'
+        say(f"mens: {error.name}: not installed. Run: pip install {what}", err=True)
         sys.exit(MISUSE)

@@ -25,16 +25,17 @@ def _leaves(command: TyperGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[s
 _GROUP = typer.main.get_command(app)
 assert isinstance(_GROUP, TyperGroup)
 _COMMANDS = sorted(_leaves(_GROUP))
+_REFERENCE = (PROJECT_ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("command", _COMMANDS, ids=" ".join)
-def test_every_command_has_help_and_is_in_the_readme(command: tuple[str, ...]) -> None:
+def test_every_command_has_help_and_is_in_the_reference(command: tuple[str, ...]) -> None:
     """What exists is documented."""
     result = CliRunner().invoke(app, [*command, "--help"])
 
     assert result.exit_code == 0
     assert "Exit code 0" in result.stdout
-    assert f"mens {' '.join(command)}" in (PROJECT_ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"## `mens {' '.join(command)}`\n" in _REFERENCE
 
 
 def test_no_arguments_show_the_commands() -> None:

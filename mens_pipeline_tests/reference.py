@@ -1,0 +1,167 @@
+"""Write the reference pages of the documentation from the code: `python -m mens_pipeline_tests.reference`."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+from pydantic import BaseModel
+from typer.cli import get_docs_for_click
+from typer.core import TyperGroup
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.corpus.mix_config import MixConfig
+from mens_pipeline.corpus.pipeline_config import PipelineConfig
+from mens_pipeline.delivery.retention import RetentionPolicy
+from mens_pipeline.evaluation.generation import EvaluationConfig
+from mens_pipeline.evaluation.policy import GatePolicy
+from mens_pipeline.settings import PROJECT_ROOT, Settings
+from mens_pipeline.training.recipe import Recipe
+
+FOLDER: Final = PROJECT_ROOT / "docs" / "reference"
+
+_COMMANDS: Final = """\
+# Commands
+
+Written by `make docs` from the command line itself; change nothing by hand.
+
+Results go to stdout, progress and counts to stderr. Exit code 0: done. 1: something is rejected or refused. 2: the
+command was misused. In a checkout the command is `.venv/bin/mens`.
+
+| command | does |
+|---|---|
+"""
+
+_SETTINGS: Final = """\
+# Settings
+
+Written by `make docs` from the models that read them; change nothing by hand. All mistakes of a file, or of the
+environment, are reported at once; an unknown key is one.
+
+## Environment variables
+
+A relative path here begins at the checkout. An installed wheel reads configuration and seed data from the package, and
+writes below the user's data folder, `~/.local/share/mens-pipeline` on Linux.
+
+"""
+
+_AFTER_VARIABLES: Final = """
+`MENS_TRAIN_FIELD` sets a field of the training recipe, such as `MENS_TRAIN_LEARNING_RATE=1e-4`. Others read
+`MENS_DAGSTER_POSTGRES_URL` (a Dagster instance in PostgreSQL, see [operations](../operations.md)) and `HF_HUB_OFFLINE`
+(`1` keeps the Hub out).
+"""
+
+_RECIPE: Final = """\
+Each preset or domain sets some of these fields; `about` says what it is for, `min_vram_gb` from which size of GPU on
+`auto` takes a preset. Precedence: a flag of `mens train` (`--set FIELD=VALUE`), then `MENS_TRAIN_FIELD`, then the
+preset, then the domain, then the default."""
+
+_FILES: Final[Mapping[str, tuple[str, type[BaseModel]]]] = {
+    "config/presets.yaml, config/domains.yaml": (_RECIPE, Recipe),
+    "config/pipeline.yaml": ("How the corpus is made.", PipelineConfig),
+    "config/mix.yaml": ("What the train set is mixed of.", MixConfig),
+    "config/evaluation.yaml": ("How models answer, and what is asked beside the exam.", EvaluationConfig),
+    "config/gates.yaml": ("What is demanded of data and models.", GatePolicy),
+    "config/retention.yaml": ("How long the store and Dagster keep things.", RetentionPolicy),
+}
+
+_BOUNDS: Final = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+
+
+def commands_page() -> str:
+    """Return `commands.md`: every command with its arguments and options."""
+    root = typer.main.get_command(app)
+    leaves = list(_leaves(root, ("mens",)))
+    overview = "".join(f"| [`{name}`](#{name.replace(' ', '-')}) | {_first_line(leaf)} |\n" for name, leaf in leaves)
+    context = typer.Context(root)
+    sections = (get_docs_for_click(obj=leaf, ctx=context, indent=1, call_prefix=_group(name)) for name, leaf in leaves)
+    return _COMMANDS + overview + "\n" + "\n".join(section.rstrip() + "\n" for section in sections)
+
+
+def settings_page() -> str:
+    """Return `settings.md`: the environment variables, then the fields of every configuration file."""
+    schema = Settings.model_json_schema()
+    parts = [_SETTINGS, _table(schema, schema, "variable"), _AFTER_VARIABLES]
+    for title, (about, model) in _FILES.items():
+        schema = model.model_json_schema()
+        parts.append(f"\n## {title}\n\n{about}\n\n{_table(schema, schema, 'field')}")
+        for name, nested in schema.get("$defs", {}).items():
+            if "properties" in nested:
+                parts.append(f"\n### {name}\n\n{_table(nested, schema, 'field')}")
+    return "".join(parts)
+
+
+def _leaves(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """Yield every command that does something, with the words that call it."""
+    if isinstance(command, TyperGroup):
+        for name, child in sorted(command.commands.items()):
+            yield from _leaves(child, (*path, name))
+    else:
+        yield " ".join(path), command
+
+
+def _group(name: str) -> str:
+    return name.rpartition(" ")[0]
+
+
+def _first_line(command: Any) -> str:
+    return _cell(str(command.help).split("\n\n", maxsplit=1)[0])
+
+
+def _table(model: Mapping[str, Any], schema: Mapping[str, Any], what: str) -> str:
+    """Return a row for each field of a model, which is the root of a schema or one of its definitions."""
+    required = model.get("required", ())
+    rows = (
+        f"| `{name}` | {_type_of(node, schema)} | {'required' if name in required else _default_of(node)} "
+        f"| {_cell(node.get('description', ''))} |\n"
+        for name, node in model["properties"].items()
+    )
+    return f"| {what} | type | default | meaning |\n|---|---|---|---|\n" + "".join(rows)
+
+
+def _type_of(node: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    """Return the type of a field in words, with its bounds and its values."""
+    if "$ref" in node:
+        name = node["$ref"].rpartition("/")[2]
+        target = schema["$defs"][name]
+        return f"[{name}](#{name.lower()})" if "properties" in target else _type_of(target, schema)
+    if "anyOf" in node:
+        return " or ".join(_type_of(choice, schema) for choice in node["anyOf"])
+    if "enum" in node or "const" in node:
+        return " or ".join(f"`{json.dumps(value)}`" for value in node.get("enum", [node.get("const")]))
+    if node["type"] == "array":
+        return f"list of {_type_of(node['items'], schema)}"
+    if node["type"] == "object":
+        return f"mapping to {_type_of(node['additionalProperties'], schema)}"
+    bounds = [f"{sign} {node[key]:,}" for key, sign in _BOUNDS.items() if key in node]
+    named = {"password": "secret", "path": "path"}.get(node.get("format", ""), node["type"])
+    return " ".join([named, ", ".join(bounds)]).strip()
+
+
+def _default_of(node: Mapping[str, Any]) -> str:
+    """Return the default; paths of a checkout begin at its root, so that the page is the same on every machine."""
+    if "default" not in node:
+        return "computed"
+    value = node["default"]
+    if isinstance(value, str) and Path(value).is_relative_to(PROJECT_ROOT):
+        value = Path(value).relative_to(PROJECT_ROOT).as_posix()
+    return "none" if value is None else f"`{value if isinstance(value, str) else json.dumps(value)}`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+
+
+PAGES: Final = {"commands.md": commands_page, "settings.md": settings_page}
+
+
+def main() -> None:
+    """Write both pages."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, page in PAGES.items():
+        (FOLDER / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""The documentation: the reference is what the code says, the site builds, and what pages name is there."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests import reference
+
+_MOST_README_BYTES = 9 * 1024
+_PAGES = [PROJECT_ROOT / "README.md", PROJECT_ROOT / "CONTRIBUTING.md", *sorted(PROJECT_ROOT.glob("docs/**/*.md"))]
+_LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)\s]*)?\)")
+
+
+@pytest.mark.parametrize("name", reference.PAGES)
+def test_the_reference_is_what_the_code_says(name: str) -> None:
+    """A page that is out of date is written anew by `make docs`."""
+    page = (reference.FOLDER / name).read_text(encoding="utf-8")
+
+    assert page == reference.PAGES[name](), "run `make docs`, or python -m mens_pipeline_tests.reference, and commit"
+
+
+def test_the_reference_holds_every_setting_with_its_bounds() -> None:
+    """Types, bounds, values, defaults and required fields are all told from each other."""
+    page = reference.settings_page()
+
+    assert "| `MENS_STORE_ROOT` | path | `data/store` |" in page
+    assert "| `MENS_NUM_WORKERS` | integer ≥ 1 | computed |" in page
+    assert "| `MENS_SERVE_TOKEN` | secret or null | none |" in page
+    assert "| `lora_r` | integer ≥ 1, ≤ 512 | `16` |" in page
+    assert '| `lr_scheduler_type` | `"cosine"` or `"linear"` or `"constant_with_warmup"` | `cosine` |' in page
+    assert "| `min_pairs` | integer ≥ 1 | required |" in page
+    assert "| `split` | [SplitPolicy](#splitpolicy) | required |" in page
+    assert str(PROJECT_ROOT) not in page
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="mkdocs, of the extra dev, is not installed")
+def test_the_site_builds_strictly(tmp_path: Path) -> None:
+    """No page is missing from the navigation, no link or anchor leads nowhere."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(
+        command, cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "site" / "reference" / "commands.html").is_file()
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.relative_to(PROJECT_ROOT).as_posix())
+def test_links_lead_to_files(page: Path) -> None:
+    """Also those of the two pages that are not part of the site."""
+    links = _LINK.findall(page.read_text(encoding="utf-8"))
+
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_readme_is_short() -> None:
+    """A page that is read in five minutes; the rest stands in docs/."""
+    assert (PROJECT_ROOT / "README.md").stat().st_size <= _MOST_README_BYTES
+
+
+def test_the_map_shows_every_package() -> None:
+    """The tree of how-it-works.md and the table of the README name the packages that there are."""
+    packages = {path.parent.name for path in PROJECT_ROOT.glob("mens_pipeline/*/__init__.py")}
+    tree = (PROJECT_ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
+    (row,) = re.findall(
+        r"^\| `mens_pipeline/` \| (.+) \|$", (PROJECT_ROOT / "README.md").read_text("utf-8"), re.MULTILINE
+    )
+
+    assert set(re.findall(r"^  (\w+)/ ", tree, re.MULTILINE)) == packages
+    assert set(re.findall(r"`(\w+)`", row)) == packages
+
+
+def test_files_named_for_contributors_exist() -> None:
+    """The table of CONTRIBUTING.md answers each question with one file."""
+    page = (PROJECT_ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (.+\?) \| `([^`]+)`", page, re.MULTILINE)
+    questions = " ".join(question for question, _ in rows)
+
+    for asked in ("pair dropped", "threshold of the gate compared", "construct", "a gate", "launcher", "template"):
+        assert asked in questions
+    assert [path for _, path in rows if not (PROJECT_ROOT / path).is_file()] == []
+
+
+def test_the_workflow_runs_what_is_run_by_hand() -> None:
+    """Continuous integration is `.ci/run` and nothing else."""
+    workflow = yaml.safe_load((PROJECT_ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    steps = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+
+    assert steps == [".ci/run"]
+    assert os.access(PROJECT_ROOT / ".ci" / "run", os.X_OK)
