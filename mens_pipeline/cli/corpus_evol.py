@@ -58,6 +58,9 @@ def evol(  # noqa: PLR0913 - one parameter an option
     base: Annotated[bool, typer.Option("--base", help="Its base model without the adapter.")] = False,
     device: Annotated[DeviceChoice, typer.Option(help="For --run-dir; never another one.")] = DeviceChoice.BEST,
     generations: Annotated[int, typer.Option(min=1, max=8, help="How often what was kept is evolved again.")] = 2,
+    repairs: Annotated[
+        int, typer.Option(min=0, max=2, help="How often a program that is no Vox is sent back with its errors.")
+    ] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Decides the order of seeds and what is done to each.")] = 0,
     temperature: Annotated[float, typer.Option(min=0, max=2, help="0: always the most likely token.")] = 0.7,
     max_answer_tokens: Annotated[int, typer.Option(min=16, max=8192, help="Tokens of a reply at most.")] = 1024,
@@ -120,6 +123,7 @@ def evol(  # noqa: PLR0913 - one parameter an option
     plan = Plan(
         seed=seed,
         generations=generations,
+        repairs=repairs,
         budget=Budget(max_requests=max_requests, max_tokens=max_tokens, max_minutes=max_minutes, max_rows=max_rows),
     )
     desk = Desk(generator, Ledger(ledger or output.with_suffix(".ledger.jsonl")), time.monotonic)
@@ -180,6 +184,8 @@ def _summary(account: dict[str, Any], output: Path) -> str:
     lines += [f"{count:>6}  {reason}" for reason, count in account["dropped"].items() if count]
     lines += [f"{operator:<18} {count:>6}" for operator, count in account["operators"].items()]
     new, tokens = account["num_new_requests"], account["num_tokens"]
+    if account["num_repairs"]:
+        lines.append(f"{account['num_repaired']} answers repaired, by {account['num_repairs']} requests")
     lines.append(f"{account['num_requests']} requests, {new} of them new, {tokens} tokens at most")
     lines.append("everything was tried" if account["ended_by"] is None else f"ended by {account['ended_by']}")
     return "\n".join([*lines, f"{account['kept']} pairs in {output}"])

@@ -1,5 +1,6 @@
 """`mens eval-local`: what base and adapter write, judged side by side."""
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -40,7 +41,7 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     ] = None,
     no_bench: Annotated[bool, typer.Option("--no-bench", help="Held-out requests alone.")] = False,
     device: Annotated[DeviceChoice, typer.Option(help="Never another one in its place.")] = DeviceChoice.BEST,
-    samples: Annotated[int | None, typer.Option(help="Answers to each request; k of pass@k.")] = None,
+    samples: Annotated[int | None, typer.Option(help="Answers to each request; k of pass@k, n of best-of-n.")] = None,
     temperature: Annotated[float | None, typer.Option(help="0: always the most likely token.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Tokens of an answer at most.")] = None,
     seed_base: Annotated[int | None, typer.Option(help="Start of sampling.")] = None,
@@ -141,15 +142,18 @@ def _try(  # noqa: PLR0913 - what a trial is made from
 ) -> None:
     """Ask the adapter alone, and show what came of it; no document of an exam is written."""
     from mens_pipeline.corpus.jsonl import write_jsonl  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.evaluation.eval_results import TRIAL, try_adapter  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.trial import TRIAL, try_adapter  # noqa: PLC0415 - likewise
 
     if benchmark is None:
         raise ConfigurationError("--trial asks the benchmark alone, --no-bench leaves it out. Give one of the two.")
     with _interruptible():
-        scores, answers, num_too_long = try_adapter(run_dir, benchmark, fits, conditions, store, launch=_launch)
-    _tell_too_long(num_too_long, conditions)
-    write_jsonl(run_dir / TRIAL, answers)
-    _print(scores.model_dump_json(indent=2) if as_json else None, trial_summary_of(scores, run_dir / TRIAL))
+        tried = try_adapter(run_dir, benchmark, fits, conditions, store, launch=_launch)
+    _tell_too_long(tried.num_too_long, conditions)
+    write_jsonl(run_dir / TRIAL, tried.answers)
+    summary = trial_summary_of(tried.scores, tried.best_of, run_dir / TRIAL)
+    chosen = {} if tried.best_of is None else {"best_of": tried.best_of.model_dump(mode="json")}
+    document = json.dumps({**tried.scores.model_dump(mode="json"), **chosen}, indent=2)
+    _print(document if as_json else None, summary)
 
 
 def _print(document: str | None, summary: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from mens_pipeline.evaluation.results import EvalResults
+    from mens_pipeline.evaluation.results import BestOf, EvalResults
     from mens_pipeline.evaluation.scores import Scores
     from mens_pipeline.evaluation.statistics import Rate
 
@@ -24,8 +24,10 @@ def summary_of(results: "EvalResults", page: Path) -> str:
     models = {"base": results.base.suites, **asked, "adapter": results.adapter.suites}
     columns = [name for name in _COLUMNS if name in models]
     rows: list[tuple[str, ...]] = [("suite", "figure", *columns)]
+    served = "adapter" if results.fallback is None else "fallback"
     for suite, adapter in results.adapter.suites.items():
         rows += _rows(suite, [models[name].get(suite) for name in columns], adapter)
+        rows += _best_of_rows(results.best_of, suite, [name == served for name in columns])
     for suite, adapter in results.families.items():
         rows += _rows(suite, [adapter if name == "adapter" else None for name in columns], adapter)
     coverage = results.adapter.overall.coverage
@@ -33,14 +35,16 @@ def summary_of(results: "EvalResults", page: Path) -> str:
     return "\n".join([*_table(rows), f"constructs in accepted answers: {found}", f"report {page}"])
 
 
-def trial_summary_of(scores: "Scores", answers: Path) -> str:
+def trial_summary_of(scores: "Scores", best_of: "BestOf | None", answers: Path) -> str:
     """Format the figures of an adapter that answered a benchmark alone.
 
     Args:
         scores: Its figures.
+        best_of: Those of best-of-n; None with one answer to each request.
         answers: Where its answers stand.
     """
     rows = [("suite", "figure", "adapter"), *_rows("benchmark", [scores], scores)]
+    rows += _best_of_rows(best_of, "benchmark", [True])
     return "\n".join([*_table(rows), f"answers {answers}", "a trial: no verdict rests on it"])
 
 
@@ -56,6 +60,17 @@ def _rows(suite: str, models: "Sequence[Scores | None]", adapter: "Scores") -> I
     for label, rates in figures.items():
         yield (suite, label, *map(_cell, rates))
         suite = ""
+
+
+def _best_of_rows(best_of: "BestOf | None", suite: str, columns: Sequence[bool]) -> Iterator[tuple[str, ...]]:
+    """What is shown of chosen answers, in the column of what is served."""
+    if best_of is None:
+        return
+    scores = best_of.suites[suite]
+    figures = {f"best-of-{best_of.n}": scores.pass_rate, f"best-of-{best_of.n}, hidden tests": scores.test_rate}
+    for label, rate in figures.items():
+        if rate.denominator:
+            yield ("", label, *(_cell(rate if is_served else None) for is_served in columns))
 
 
 def _cell(rate: "Rate | None") -> str:

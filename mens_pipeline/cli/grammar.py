@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from mens_pipeline.cli.terminal import tell
 from mens_pipeline.language.grammar.export import GrammarFormat, grammar_text
 
 
@@ -32,3 +33,4 @@ def grammar(
     from mens_pipeline.corpus.jsonl import write_text  # noqa: PLC0415 - pydantic can wait
 
     write_text(output, text)
+    tell(f"{output}: {notation} grammar of {'.vox.ui' if is_ui else '.vox'} files, {text.count(chr(10))} lines")

@@ -35,6 +35,9 @@ def serve(  # noqa: PLR0913 - one parameter an option
     decoding: Annotated[
         Syntax, typer.Option(help="fallback: what is no Vox is written once more, by tokens that lead to a program.")
     ] = Syntax.FALLBACK,
+    best_of: Annotated[
+        int, typer.Option(min=1, max=1_024, help="Answers that are drawn to a request, of which one is given.")
+    ] = 1,
     max_concurrent: Annotated[int, typer.Option(min=1, max=1_024, help="Answers that are written at once.")] = 4,
     max_request_bytes: Annotated[int, typer.Option(min=256, help="Of the body of a request.")] = 1_048_576,
     timeout: Annotated[
@@ -49,6 +52,10 @@ def serve(  # noqa: PLR0913 - one parameter an option
     answers as it was judged, always with the most likely token, unless a request asks for a temperature. It is called
     `mens` whatever its own name is.
 
+    With --best-of, or `best_of` in a request of OpenAI's shape, the answer is chosen by the parser, the examples that
+    the request states, what most answers return, and how likely the model holds it. Requests for several answers or a
+    temperature of 0 are answered without a choice.
+
     Exit code 0: ended by a signal, after the answers in the making. 1: the model cannot be served. 2: the command was
     misused.
     """
@@ -58,7 +65,12 @@ def serve(  # noqa: PLR0913 - one parameter an option
     if run_dir is not None and model is not None:
         raise ConfigurationError("--run-dir and --model: one model is served. Name one of them.")
 
+    if best_of > max_concurrent:
+        message = f"--best-of {best_of}: more than the {max_concurrent} answers that are written at once."
+        raise ConfigurationError(f"{message} Raise --max-concurrent, or choose of fewer.")
+
     from mens_pipeline.delivery.serving import server  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.delivery.serving.asking import Defaults  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.serving.engine import Limits  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import go_offline, load_settings, secret_of  # noqa: PLC0415 - likewise
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
@@ -73,7 +85,7 @@ def serve(  # noqa: PLR0913 - one parameter an option
     served = _served(run_dir, model, settings, chosen)
     tell(f"loading {served.name}, {served.fingerprint}, from {served.judged.adapter_path or served.judged.base_path}")
     limits = Limits(max_concurrent, max_request_bytes, timeout, max_new_tokens)
-    server.ModelServer(served, address, access, limits, decoding, tell).run()
+    server.ModelServer(served, address, access, limits, Defaults(decoding, best_of), tell).run()
 
 
 def _served(run_dir: Path | None, folder: Path | None, settings: "Settings", device: "Device") -> "ServedModel":

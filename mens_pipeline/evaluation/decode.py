@@ -15,7 +15,7 @@ from transformers import DynamicCache
 from mens_pipeline.evaluation.constraint import Constraint
 from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.kv_cache import Slots, reserved_cache, sees_everything, without
-from mens_pipeline.evaluation.sampling import Sampler
+from mens_pipeline.evaluation.sampling import Sampler, log_probability
 
 
 @dataclass
@@ -29,6 +29,7 @@ class Row:
         tokens: The ids written so far.
         stopped: Whether the end of the turn was written.
         constraint: What the answer may become; None for anything.
+        log_probability: Of all tokens together; None where it is not asked for.
     """
 
     name: str
@@ -37,10 +38,14 @@ class Row:
     tokens: list[int] = field(default_factory=list)
     stopped: bool = False
     constraint: Constraint | None = None
+    log_probability: float | None = None
 
     def choose(self, scores: torch.Tensor, sampler: Sampler) -> int:
         """The next token: any, or one that the program may go on with."""
-        return sampler.choose(scores) if self.constraint is None else self.constraint.choose(scores, sampler)
+        token = sampler.choose(scores) if self.constraint is None else self.constraint.choose(scores, sampler)
+        if self.log_probability is not None:
+            self.log_probability += log_probability(scores, token)
+        return token
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """An evaluation as an artifact: figures, documents and every judged answer of base and adapter."""
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,18 +13,18 @@ from mens_pipeline.corpus.jsonl import read_models, read_pairs, write_jsonl
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import Benchmark
+from mens_pipeline.evaluation.best_of import selection_rules
 from mens_pipeline.evaluation.evaluate import (
     Answers,
     ChampionAnswers,
     Evaluation,
     evaluate_answers,
-    judge_all,
     local_report,
     pass_at_k_report,
     with_sound_tests,
 )
 from mens_pipeline.evaluation.few_shot import FewShot
-from mens_pipeline.evaluation.generation import ANSWERS, Answer, as_served
+from mens_pipeline.evaluation.generation import ANSWERS, Answer
 from mens_pipeline.evaluation.history import rival_of
 from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.prepare import KIND as GENERATIONS
@@ -48,16 +47,14 @@ from mens_pipeline.evaluation.results import (
     Subject,
 )
 from mens_pipeline.evaluation.sampling import Syntax
-from mens_pipeline.evaluation.scores import Scores, scores_of_model
 from mens_pipeline.evaluation.tasks import Suite, Task, benchmark_tasks, family_tasks, heldout_tasks, sample_with_tests
 from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
 
 KIND: Final = "eval_results"
-TRIAL: Final = "trial_answers.jsonl"
 
 _MAKERS: Final = (
-    *("answer_code.py", "evaluate.py", "execution.py", "few_shot.py", "judge.py", "results.py", "scores.py"),
-    *("statistics.py", "tasks.py", "requirements/*.py"),
+    *("answer_code.py", "best_of.py", "evaluate.py", "execution.py", "few_shot.py", "judge.py", "results.py"),
+    *("scores.py", "selection.py", "statistics.py", "tasks.py", "requirements/*.py"),
 )
 """The files that decide what is said of an answer."""
 
@@ -251,6 +248,7 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
         "grammar": grammar_fingerprint(),
         "interpreter": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, ("interpreter/**/*.py",)),
         "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
+        "selection": selection_rules(adapter.job.decoding),
     }
     subject = Subject(
         adapter_sha256=adapter.inputs["adapter_sha256"],
@@ -262,11 +260,11 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
 
     def write(folder: Path) -> dict[str, Any]:
         answers = Answers(
-            base=_answers_of(answered["base"]),
-            adapter=_answers_of(answered["adapter"]),
+            base=answers_of(answered["base"]),
+            adapter=answers_of(answered["adapter"]),
             champion=_champion_answers(champion, answered),
-            few_shot=_answers_of(answered["few_shot"]),
-            families=_answers_of(answered["families"]),
+            few_shot=answers_of(answered["few_shot"]),
+            families=answers_of(answered["families"]),
         )
         evaluation = evaluate_answers(
             exam.tasks,
@@ -283,44 +281,6 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
         return {"name": f"eval-gate-{manifest['vcs_sha']}" if manifest["vcs_sha"] else "eval-gate"}
 
     return store.built(KIND, inputs, write, anew=is_changed(store, KIND, inputs))
-
-
-def try_adapter(  # noqa: PLR0913 - what a trial is made from
-    run: Path,
-    benchmark: Benchmark,
-    fits: Callable[[str], bool],
-    conditions: Conditions,
-    store: ArtifactStore,
-    *,
-    launch: Callable[[PreparedGeneration], int],
-) -> tuple[Scores, tuple[JudgedAnswer, ...], int]:
-    """Let the adapter alone answer a benchmark: a trial, which no verdict rests on.
-
-    Args:
-        run: The folder with `adapter/` and its training manifest.
-        benchmark: What it is asked.
-        fits: Whether a text is short enough for an answer.
-        conditions: Under which it answers.
-        store: Where answers are kept.
-        launch: Runs a generation process and returns its exit code.
-
-    Returns:
-        The figures, the judged answers, and how many tasks were not asked because not even their reference fits into
-        an answer.
-
-    Raises:
-        RefusedError: The run is not complete, the model could not answer, or no reference fits.
-    """
-    every = benchmark_tasks(benchmark)
-    tasks = tuple(task for task in every if fits(task.reference))
-    if not tasks:
-        raise RefusedError(f"{benchmark.folder}: no reference answer fits the limit. Raise --max-tokens.")
-    work = store.root / GENERATIONS / f".work-{time.time_ns()}-trial"
-    prepared = prepare_generation("adapter", run, tasks, conditions, work)
-    judged = judge_all(tasks, as_served(_answers_of([generated(prepared, store, launch)[0]])))
-    by_id = {task.id: task for task in tasks}
-    answers = tuple(_judged_answer("adapter", by_id[judgement.task], judgement) for judgement in judged)
-    return scores_of_model(tasks, judged).overall, answers, len(every) - len(tasks)
 
 
 def _by_name(generations: Generations) -> dict[str, PreparedGeneration]:
@@ -340,10 +300,15 @@ def _champion_answers(champion: Champion | None, answered: Mapping[str, Sequence
     if champion is None:
         return None
     sha256 = champion.generation.inputs["adapter_sha256"]
-    return ChampionAnswers(champion.key, sha256, _answers_of(answered["champion"]))
+    return ChampionAnswers(champion.key, sha256, answers_of(answered["champion"]))
 
 
-def _answers_of(artifacts: Iterable[Artifact]) -> tuple[Answer, ...]:
+def answers_of(artifacts: Iterable[Artifact]) -> tuple[Answer, ...]:
+    """Read the answers of generations.
+
+    Args:
+        artifacts: The generations, in order.
+    """
     return tuple(answer for artifact in artifacts for answer in read_models(artifact.path / ANSWERS, Answer))
 
 
@@ -381,10 +346,17 @@ def judged_answers(evaluation: Evaluation) -> Iterator[JudgedAnswer]:
     )
     for model, judgements in models:
         for judgement in judgements:
-            yield _judged_answer(model, by_id[judgement.task], judgement)
+            yield judged_answer(model, by_id[judgement.task], judgement)
 
 
-def _judged_answer(model: AnsweringModel, task: Task, judgement: Judgement) -> JudgedAnswer:
+def judged_answer(model: AnsweringModel, task: Task, judgement: Judgement) -> JudgedAnswer:
+    """An answer with what was asked.
+
+    Args:
+        model: Whose it is.
+        task: What was asked.
+        judgement: What is to be said of the answer.
+    """
     return JudgedAnswer(
         model=model,
         suite=str(task.suite),

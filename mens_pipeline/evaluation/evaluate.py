@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mens_pipeline.evaluation.execution import run_hidden_tests
+from mens_pipeline.evaluation.best_of import best_of
+from mens_pipeline.evaluation.execution import completed, run_hidden_tests
 from mens_pipeline.evaluation.few_shot import FewShot
-from mens_pipeline.evaluation.generation import Answer, Decoding
+from mens_pipeline.evaluation.generation import Answer, Decoding, as_served
 from mens_pipeline.evaluation.judge import Judgement, judge
 from mens_pipeline.evaluation.results import (
     CategoryStats,
@@ -24,7 +25,7 @@ from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.evaluation.scores import Scores, scores_of_model
 from mens_pipeline.evaluation.statistics import Paired, paired
 from mens_pipeline.evaluation.tasks import Suite, Task
-from mens_pipeline.language import CONSTRUCTS, DeclarationSpan, Mode, analyze, declaration_spans
+from mens_pipeline.language import CONSTRUCTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,8 @@ def evaluate_answers(  # noqa: PLR0913 - all that the figures are made from
     second = [answer for answer in answers.adapter if has_fallback and answer.constrained]
     first = [answer for answer in answers.adapter if not (has_fallback and answer.constrained)]
     judged_base, judged_adapter, judged_second = (judge_all(tasks, some) for some in (answers.base, first, second))
+    again = {(judgement.task, judgement.sample): judgement for judgement in judged_second}
+    served = [again.get((judgement.task, judgement.sample), judgement) for judgement in judged_adapter]
     judged_few_shot, judged_families = judge_all(tasks, answers.few_shot), judge_all(families, answers.families)
     of_base = {answer.task for answer in answers.base}
     base_tasks = [task for task in tasks if task.id in of_base]
@@ -138,7 +141,8 @@ def evaluate_answers(  # noqa: PLR0913 - all that the figures are made from
         **_differences(base_tasks, judged_base, [judged for judged in judged_adapter if judged.task in of_base]),
         champion=_champion(tasks, answers.champion, judged_adapter) if answers.champion else None,
         few_shot=_few_shot(few_shot, judged_few_shot, judged_adapter) if few_shot is not None else None,
-        fallback=_fallback(tasks, judged_adapter, judged_second, second) if has_fallback else None,
+        fallback=_fallback(tasks, judged_adapter, served, second) if has_fallback else None,
+        best_of=best_of(tasks, as_served(answers.adapter), served),
         families=scores_of_model(families, judged_families).suites,
     )
     asked, of_adapter = (*tasks, *families), (*judged_adapter, *judged_families)
@@ -165,11 +169,9 @@ def _few_shot(asked: FewShot, judged: Sequence[Judgement], adapter: Iterable[Jud
 
 
 def _fallback(
-    tasks: Sequence[Task], free: Sequence[Judgement], second: Sequence[Judgement], answers: Sequence[Answer]
+    tasks: Sequence[Task], free: Sequence[Judgement], served: Sequence[Judgement], answers: Sequence[Answer]
 ) -> FallbackComparison:
     """Score the adapter with its constrained second tries in place of the free answers that are no program."""
-    by_place = {(judgement.task, judgement.sample): judgement for judgement in second}
-    served = [by_place.get((judgement.task, judgement.sample), judgement) for judgement in free]
     return FallbackComparison(
         scores=scores_of_model(tasks, served),
         num_constrained=len(answers),
@@ -203,7 +205,11 @@ def judge_all(tasks: Sequence[Task], answers: Iterable[Answer]) -> tuple[Judgeme
     by_id = {task.id: task for task in tasks}
     judged = [judge(by_id[answer.task], answer) for answer in answers]
     tested = [(place, tests) for place, j in enumerate(judged) if j.parses and (tests := by_id[j.task].tests)]
-    executions = run_hidden_tests([(_complete(by_id[judged[n].task], judged[n].program), tests) for n, tests in tested])
+    asked = [by_id[judged[n].task] for n, _ in tested]
+    pairs = zip(asked, tested, strict=True)
+    executions = run_hidden_tests(
+        [(completed(judged[n].program, task.given, task.mode), tests) for task, (n, tests) in pairs]
+    )
     for (place, _), execution in zip(tested, executions, strict=True):
         judged[place] = judged[place].model_copy(update={"execution": execution})
     return tuple(judged)
@@ -225,21 +231,6 @@ def with_sound_tests(tasks: Sequence[Task]) -> tuple[tuple[Task, ...], int]:
     ]
     failed = {j.task for j in judge_all(tasks, answers) if not j.passes_tests}
     return tuple(replace(task, tests=None, given="") if task.id in failed else task for task in tasks), len(failed)
-
-
-def _complete(task: Task, program: str) -> str:
-    """A program that the front end accepts, with the declarations in front of it that are given and not its own."""
-    if not task.given:
-        return program
-    own, given = (_spans(text, mode) for text, mode in ((program, task.mode), (task.given, Mode.SOURCE)))
-    names = {span.name for span in own}
-    return "\n\n".join([*(span.cut(task.given) for span in given if span.name not in names), program])
-
-
-def _spans(text: str, mode: Mode) -> tuple[DeclarationSpan, ...]:
-    module = analyze(text, mode).module
-    assert module is not None, "only accepted programs are run"  # noqa: S101 - our own impossibility
-    return declaration_spans(text, module)
 
 
 def local_report(evaluation: Evaluation, bench: str) -> LocalReport | None:

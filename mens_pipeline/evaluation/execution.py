@@ -5,6 +5,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mens_pipeline.language import DeclarationSpan, Mode, analyze, declaration_spans
 from mens_pipeline.language.interpreter import ErrorClass, Features, ProgramReport, ProgramStatus, Sandbox
 
 FEATURES: Final = Features(check_contracts=True, database=True)
@@ -41,6 +42,26 @@ def run_hidden_tests(pairs: Sequence[tuple[str, str]], num_workers: int = 2) -> 
         return []
     with Sandbox(num_workers, features=FEATURES) as sandbox:
         return [_execution(report) for report in sandbox.map_with_tests(pairs)]
+
+
+def completed(program: str, given: str, mode: Mode) -> str:
+    """A program with the declarations in front of it that are given and not its own.
+
+    Args:
+        program: What the front end accepts.
+        given: Declarations that it may rely on, accepted as well; empty for none.
+        mode: How the program is read.
+    """
+    if not given:
+        return program
+    names = {span.name for span in _spans(program, mode)}
+    return "\n\n".join([*(span.cut(given) for span in _spans(given, Mode.SOURCE) if span.name not in names), program])
+
+
+def _spans(text: str, mode: Mode) -> tuple[DeclarationSpan, ...]:
+    module = analyze(text, mode).module
+    assert module is not None, "only accepted programs are run"  # noqa: S101 - our own impossibility
+    return declaration_spans(text, module)
 
 
 def _execution(report: ProgramReport) -> Execution:

@@ -46,6 +46,9 @@ def generate(job: GenerationJob, listen: Callable[[dict[str, Any]], None]) -> No
         if is_constrained:
             for row, (request, _) in zip(rows, requests, strict=True):
                 row.constraint = Constraint(tokenizer, vocabulary.stop, request.mode, decoding.max_new_tokens)
+        if decoding.num_samples > 1:
+            for row in rows:
+                row.log_probability = 0.0
         report.num_rows += len(rows)
         decode(model, rows, vocabulary, decoding, report.done)
         return [_answer_of(row, tokenizer) for row in rows]
@@ -68,6 +71,7 @@ def _answer_of(row: Row, tokenizer: Any) -> Answer:
         stopped=row.stopped,
         constrained=row.constraint is not None,
         forced=row.constraint is not None and row.constraint.is_forced,
+        likelihood=None if row.log_probability is None else row.log_probability / len(row.tokens),
     )
 
 

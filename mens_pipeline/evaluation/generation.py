@@ -25,7 +25,9 @@ class Decoding(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_new_tokens: int = Field(default=256, ge=1, le=8_192, description="Tokens of an answer at most.")
-    num_samples: int = Field(default=1, ge=1, le=1_000, description="Answers to each request; `k` of pass@k.")
+    num_samples: int = Field(
+        default=1, ge=1, le=1_000, description="Answers to each request; `k` of pass@k, `n` of best-of-n."
+    )
     temperature: float = Field(default=0.0, ge=0, le=2, description="0: always the most likely token.")
     top_p: float = Field(default=0.95, gt=0, le=1, description="Share of probability that is sampled from.")
     seed: int = Field(default=1337, ge=0, description="Start of sampling.")
@@ -83,6 +85,9 @@ class Answer(BaseModel):
     stopped: bool = Field(description="Whether the model ended its turn, rather than running into the limit.")
     constrained: bool = Field(default=False, description="Whether the parser steered what was written.")
     forced: bool = Field(default=False, description="Whether it was ended by the shortest way to a program.")
+    likelihood: float | None = Field(
+        default=None, le=0, description="Mean log-probability of its tokens; null where one answer was drawn."
+    )
 
 
 def as_served(answers: Iterable[Answer]) -> tuple[Answer, ...]:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.scores import ModelScores, Scores
-from mens_pipeline.evaluation.statistics import Paired
+from mens_pipeline.evaluation.statistics import Paired, Rate
 
 RESULTS: Final = "eval_results.json"
 LOCAL_REPORT: Final = "eval_local_report.json"
@@ -98,6 +98,32 @@ class FallbackComparison(_Document):
     test_difference: Paired = Field(description="Over the requests that have hidden tests.")
 
 
+class BestOfScores(_Document):
+    """Figures over answers that were chosen, one to each request."""
+
+    num_tasks: int = Field(ge=0)
+    parse_rate: Rate
+    pass_rate: Rate = Field(description="Best-of-n: the chosen answer passes. Never to be called pass@1.")
+    test_rate: Rate = Field(description="All hidden tests pass; over tasks that have any.")
+
+
+class BestOf(_Document):
+    """Of several answers to each request the one chosen by parser, stated examples, outputs and likelihood.
+
+    The answers are those that are served; hidden tests have no part in the choice.
+    """
+
+    n: int = Field(ge=2, description="Answers to each request.")
+    overall: BestOfScores
+    suites: dict[str, BestOfScores]
+    steps: dict[str, int] = Field(
+        description="`parser`, `examples`, `outputs`, `likelihood` -> requests whose answer was chosen by it."
+    )
+    chosen: dict[str, int] = Field(description="Request -> the sample that was chosen.")
+    pass_difference: Paired = Field(description="The first sample first, the chosen one second.")
+    test_difference: Paired = Field(description="Over the requests that have hidden tests.")
+
+
 class EvalResults(_Document):
     """What base and adapter write, side by side; the fields without a description are upstream's."""
 
@@ -131,6 +157,7 @@ class EvalResults(_Document):
     champion: ChampionComparison | None = Field(description="Null when there was none.")
     few_shot: FewShotComparison | None = Field(description="Null when it was not asked.")
     fallback: FallbackComparison | None = Field(description="Null when it was not asked.")
+    best_of: BestOf | None = Field(default=None, description="Of the adapter as served; null with one sample.")
     families: dict[str, Scores] = Field(
         description="Of the adapter on synthetic tasks, `new_constants` of a known one and `unknown_task`; not part of "
         "the other figures."

@@ -67,3 +67,13 @@ class Sampler:
                 return int(allowed.argmax())
         drawn = torch.multinomial(ordered * kept, 1, generator=self._generator)
         return int(ids[drawn])
+
+
+def log_probability(scores: "torch.Tensor", token: int) -> float:
+    """How likely a model holds a token, as a natural logarithm; at a temperature of 1, whatever it was drawn at.
+
+    Args:
+        scores: Of every token, as float32.
+        token: The one that was chosen.
+    """
+    return float(scores[token] - scores.logsumexp(-1))

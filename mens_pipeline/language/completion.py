@@ -62,15 +62,18 @@ def complete(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False, ma
         max_length: Characters at most.
 
     Returns:
-        A short continuation, empty for a program; None for a dead text, or if `max_length` is too little.
+        A short continuation, empty for a program. None for a dead text, if `max_length` is too little, or where no
+        token may follow, as behind `1`, of which only more digits make something that is dropped (L5).
     """
     grown = ViableText(mode, is_strict=is_strict)
     state = grown.append(text)
-    written = piece = ""
+    written = ""
+    piece: str | None = ""
     while state is Viability.OPEN and len(written) <= max_length:
-        fitting = (piece for piece in _pieces(grown, piece.strip()) if grown.would_be(piece) is not Viability.DEAD)
-        # Every token is tried; were none to fit, blanks beyond the limit would end the search, not the process.
-        piece = next(fitting, " " * (max_length + 1))
+        before = piece.strip()
+        piece = next((word for word in _pieces(grown, before) if grown.would_be(word) is not Viability.DEAD), None)
+        if piece is None:
+            return None
         written += piece
         state = grown.append(piece)
     return written if state is Viability.COMPLETE and len(written) <= max_length else None

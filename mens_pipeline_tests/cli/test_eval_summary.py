@@ -7,6 +7,7 @@ from mens_pipeline.cli.eval_summary import summary_of, trial_summary_of
 from mens_pipeline.evaluation.evaluate import Answers, evaluate_answers
 from mens_pipeline.evaluation.few_shot import FewShot
 from mens_pipeline.evaluation.generation import Decoding
+from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, PROGRESS, SUBJECT, answer, evaluation, task
 
@@ -33,14 +34,33 @@ def test_every_figure_of_a_suite_is_shown_beside_that_of_the_base() -> None:
         ["", "pass@1", "0/1", "0.17/1"],
         ["", "pass@5", "0/1", "0.83/1"],
         ["", "pass@6", "0/1", "1/1"],
+        ["", "best-of-6", "-", "1/1"],
         ["benchmark", "parse rate", "0/1", "0.17/1"],
         ["", "pass@1", "0/1", "0.17/1"],
         ["", "pass@5", "0/1", "0.83/1"],
         ["", "pass@6", "0/1", "1/1"],
         ["", "hidden tests", "0/1", "0.17/1"],
+        ["", "best-of-6", "-", "1/1"],
+        ["", "best-of-6, hidden tests", "-", "1/1"],
         ["constructs in accepted answers: 1/30"],
         ["report report.html"],
     ]
+
+
+def test_chosen_answers_stand_in_the_column_of_what_is_served() -> None:
+    """With a fallback that is not the adapter's own; a trial has its row as well."""
+    tasks = [task(), task(1, Suite.BENCHMARK)]
+    samples = [answer(text, to, n) for to in tasks for n, text in enumerate((BROKEN, BROKEN))]
+    again = [answer(GOOD, to, 1).model_copy(update={"constrained": True}) for to in tasks]
+    decoding = Decoding(num_samples=2, temperature=0.5, syntax=Syntax.FALLBACK)
+    answers = Answers(base=tuple(samples), adapter=(*samples, *again))
+    results = evaluate_answers(tasks, answers, SUBJECT, decoding, PROGRESS).results
+    cells = [_cells(line) for line in summary_of(results, Path("report.html")).splitlines()]
+    trial = trial_summary_of(results.adapter.suites["benchmark"], results.best_of, Path("trial.jsonl"))
+
+    assert cells[0] == ["suite", "figure", "base", "adapter", "fallback"]
+    assert cells[4] == ["", "best-of-2", "-", "-", "1/1"]
+    assert ["", "best-of-2", "1/1"] in [_cells(line) for line in trial.splitlines()]
 
 
 def test_examples_and_families_are_shown_where_they_were_asked() -> None:
@@ -88,7 +108,7 @@ def test_a_trial_says_that_it_is_one() -> None:
     asked = [task(0, Suite.BENCHMARK, tests=_TESTS)]
     answers = (answer(), answer(GOOD, asked[0]))
     scores = evaluate_answers([task(), *asked], Answers(answers, answers), SUBJECT, Decoding(), PROGRESS)
-    lines = trial_summary_of(scores.results.adapter.suites["benchmark"], Path("trial.jsonl")).splitlines()
+    lines = trial_summary_of(scores.results.adapter.suites["benchmark"], None, Path("trial.jsonl")).splitlines()
 
     assert [_cells(line) for line in lines[:2]] == [["suite", "figure", "adapter"], ["benchmark", "parse rate", "1/1"]]
     assert lines[-2:] == ["answers trial.jsonl", "a trial: no verdict rests on it"]

@@ -20,10 +20,13 @@ def test_the_committed_grammar_is_printed() -> None:
 
 def test_a_grammar_is_written(tmp_path: Path) -> None:
     """In the other notation, for `.vox.ui` files, into a file."""
-    result = CliRunner().invoke(app, ["grammar", "--format", "gbnf", "--ui", "-o", str(tmp_path / "vox.gbnf")])
+    file = tmp_path / "vox.gbnf"
+    result = CliRunner().invoke(app, ["grammar", "--format", "gbnf", "--ui", "-o", str(file)])
+    text = grammar_text(GrammarFormat.GBNF, is_ui=True)
 
     assert (result.exit_code, result.stdout) == (0, "")
-    assert (tmp_path / "vox.gbnf").read_text(encoding="utf-8") == grammar_text(GrammarFormat.GBNF, is_ui=True)
+    assert file.read_text(encoding="utf-8") == text
+    assert result.stderr == f"{file}: gbnf grammar of .vox.ui files, {len(text.splitlines())} lines\n"
 
 
 def test_an_unknown_format_is_misuse() -> None:

@@ -75,6 +75,15 @@ def test_one_model_is_served() -> None:
     assert "--run-dir and --model: one model is served" in _message("--run-dir", "a", "--model", "b")
 
 
+def test_no_more_answers_are_chosen_from_than_are_written_at_once() -> None:
+    """The message says which options belong together."""
+    message = _message("--best-of", "5")
+
+    assert message == (
+        "--best-of 5: more than the 4 answers that are written at once. Raise --max-concurrent, or choose of fewer."
+    )
+
+
 def test_no_champion_is_no_server(tmp_path: Path) -> None:
     """The message says what else may be served."""
     message = _message(MENS_STORE_ROOT=str(tmp_path))

@@ -56,6 +56,20 @@ def test_the_size_of_a_batch_changes_nothing(model: Any) -> None:
     assert together == alone
 
 
+def test_the_likelihood_of_an_answer_is_that_of_its_tokens(model: Any) -> None:
+    """Added up while it is written; as one pass over the whole text gives it."""
+    import torch
+
+    rows = [replace(row, log_probability=0.0) for row in _rows()]
+    _answers(model, rows, max_new_tokens=8, temperature=1.0)
+    for row in rows:
+        with torch.inference_mode():
+            scores = model(torch.tensor([[*row.prompt, *row.tokens]])).logits[0].float().log_softmax(-1)
+        each = [scores[len(row.prompt) - 1 + place, token] for place, token in enumerate(row.tokens)]
+        assert row.log_probability == pytest.approx(float(sum(each)), abs=1e-3)
+    assert _rows()[0].log_probability is None
+
+
 def test_a_row_ends_where_its_turn_ends(model: Any) -> None:
     """The others go on; each is reported once, when it has ended."""
     free = _answers(model, _rows(), max_new_tokens=20)

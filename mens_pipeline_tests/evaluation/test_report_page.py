@@ -242,6 +242,8 @@ def test_several_samples_are_counted() -> None:
     assert "Benchmark pass@2" in page
     assert "Benchmark pass@2" not in _page()
     assert "temperature 0.5, seed 1337" in page
+    assert "Benchmark best-of-2" in page
+    assert "best-of" not in _page()
 
 
 def test_a_name_that_nobody_asked_for_has_no_rate() -> None:

@@ -259,6 +259,14 @@ def test_a_text_that_is_dead_is_not_completed() -> None:
     assert complete("fn f() {}") == ""
 
 
+def test_a_search_ends_where_no_token_may_follow() -> None:
+    """A number in front of declarations is alive, since one that is too large is dropped; but no token may follow."""
+    assert viable("1") is Viability.OPEN
+    assert complete("1") is None
+    assert viable("1", is_strict=True) is Viability.DEAD
+    assert viable("1" + "0" * 20 + "\nimport q") is Viability.COMPLETE
+
+
 @pytest.mark.parametrize("text", ["fn f() {}\n@mcp", 'let a = "b', "fn f() {}\n/", "let a = 1d", "let a = 1 !"])
 def test_a_program_without_anything_dropped_is_completed_to(text: str) -> None:
     """Where that is asked for, what would be dropped becomes something."""

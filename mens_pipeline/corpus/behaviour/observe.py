@@ -172,7 +172,7 @@ def behaviour_in(
     Raises:
         RefusedError: There is no such function.
     """
-    declaration = _declaration(module, function)
+    declaration = function_in(module, function)
     syntax: Any = getattr(declaration, "function", declaration)
     if not syntax.body:
         return NoBehaviour.NO_BODY
@@ -201,8 +201,16 @@ def passes(program: str, tests: str) -> bool:
     return run_with_tests(program, tests, features=Features(check_contracts=True, database=True)).passed
 
 
-def _declaration(module: Module, function: str) -> Declaration:
-    """The last function of a name, which is the one that counts (C1)."""
+def function_in(module: Module, function: str) -> Declaration:
+    """The last function of a name, which is the one that counts (C1).
+
+    Args:
+        module: A program.
+        function: The name.
+
+    Raises:
+        RefusedError: There is no such function.
+    """
     for declaration in reversed(module.declarations):
         inner: Any = getattr(declaration, "function", declaration)
         is_callable = isinstance(inner, Function | Workflow | Activity)

@@ -1,10 +1,26 @@
-"""Behaviour in the words of a prompt."""
+"""Behaviour in the words of a prompt: written for training, and read where a prompt is answered."""
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from mens_pipeline.corpus.behaviour.observe import Observation
 from mens_pipeline.corpus.metadata_comments import is_directive
-from mens_pipeline.language import DeclarationSpan
+from mens_pipeline.language import DeclarationSpan, analyze, tokenize
+
+_STATED: Final = re.compile(r"`(?P<call>[a-z_]\w*\([^`]*\))` (?:is|gives|returns|equals) (?:`(?P<result>[^`]+)`)?")
+"""An example, which a result without marks may follow."""
+_MOST_STATED: Final = 16
+"""Examples of a prompt that are read."""
+_LONGEST_RESULT: Final = 400
+"""Characters of a result without marks."""
+_OPENERS: Final = frozenset("([{")
+_CLOSERS: Final = frozenset(")]}")
+_VALUES: Final = frozenset(("INT", "FLOAT", "DECIMAL", "STRING", "SSTRING", "TYPEIDENT", "true", "false"))
+_SHOWN: Final = ":\n\n"
+"""What stands between a prompt and the code that it shows: `This is there already:` and a blank line."""
+_MOST_SHOWN: Final = 4
+"""Places of a prompt at which code may begin."""
 
 
 def behaviour_sentence(span: DeclarationSpan) -> str | None:
@@ -25,3 +41,69 @@ def examples_sentence(examples: Sequence[Observation]) -> str:
     parts = [f"`{example.call}` is {example.result}" for example in examples]
     listed = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
     return f"For example, {listed}."
+
+
+def stated_examples(prompt: str) -> tuple[Observation, ...]:
+    """The examples that a prompt states, as ``f(1)` is 2``: a call in backticks, a verb, and a value in them or not.
+
+    The verb is one of `is`, `gives`, `returns` and `equals`. What is no call or no value of the language is left out.
+
+    Args:
+        prompt: What is asked of a model; at most its first 16 examples are read.
+    """
+    found = []
+    for match in _STATED.finditer(prompt):
+        if len(found) == _MOST_STATED:
+            break
+        result = match["result"] or _value_in(prompt[match.end() : match.end() + _LONGEST_RESULT])
+        example = Observation(match["call"], result)
+        if result and analyze(example_tests([example])).ok:
+            found.append(example)
+    return tuple(found)
+
+
+def example_tests(examples: Sequence[Observation]) -> str:
+    """The examples as `@test` functions, one each, in their order.
+
+    Args:
+        examples: At least one.
+    """
+    lines = (f"@test fn stated_{n}() {{ assert({seen.call} is {seen.result}) }}" for n, seen in enumerate(examples))
+    return "\n".join(lines) + "\n"
+
+
+def shown_code(prompt: str) -> str:
+    """The program that a prompt ends with, behind a sentence such as `This is there already:`; empty for none.
+
+    Args:
+        prompt: What is asked of a model.
+    """
+    start = prompt.find(_SHOWN)
+    for _ in range(_MOST_SHOWN):
+        if start < 0:
+            break
+        code = prompt[start + len(_SHOWN) :]
+        module = analyze(code).module
+        if module is not None and module.declarations:
+            return code
+        start = prompt.find(_SHOWN, start + 1)
+    return ""
+
+
+def _value_in(text: str) -> str:
+    """The value that a text begins with; empty where it begins with none."""
+    tokens = [token for token in tokenize(text) if not token.is_trivia]
+    if not tokens or tokens[0].start:
+        return ""
+    rest = tokens[1:] if tokens[0].text == "-" else tokens
+    if rest and rest[0].kind in _VALUES:
+        first, *more = rest
+        if first.kind != "TYPEIDENT" or not more or (more[0].text, more[0].start) != ("(", first.end):
+            return text[: first.end]
+        rest = more
+    depth = 0
+    for token in rest:
+        depth += (token.text in _OPENERS) - (token.text in _CLOSERS)
+        if depth <= 0:
+            return text[: token.end] if token.text in _CLOSERS and depth == 0 else ""
+    return ""

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any, BinaryIO
 
 from mens_pipeline.corpus.behaviour.observe import Behaviour, NoBehaviour, Observation, behaviour_of, passes
+from mens_pipeline.corpus.behaviour.outputs import outputs_of
 from mens_pipeline.corpus.behaviour.screening import Screening, TaskFunction
 from mens_pipeline.language.interpreter.hidden_tests import with_given
 from mens_pipeline.language.interpreter.worker import confine, serve
@@ -23,14 +24,16 @@ class Responder:
         """Answer a request.
 
         Args:
-            request: Its `kind`, and what that takes: `observe` a function, `status` of a tested function, `try` a
-                function on tests.
+            request: Its `kind`, and what that takes: `observe` a function, `outputs` of a function of several
+                programs, `status` of a tested function, `try` a function on tests.
 
         Returns:
             The answer in JSON types.
         """
         if request["kind"] == "observe":
             return _observed(request)
+        if request["kind"] == "outputs":
+            return outputs_of(request["programs"], request["number"], request["function"], request["seed"])
         tasks = [TaskFunction(*task) for task in request["tasks"]]
         if request["kind"] == "status":
             return [self._screening.status(task) for task in tasks]

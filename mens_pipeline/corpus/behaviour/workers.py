@@ -31,7 +31,7 @@ _LIMITS: Final = Limits()
 """Of which the memory counts."""
 
 _SECONDS: Final = 60.0
-"""Of one request."""
+"""Of one request, unless told otherwise."""
 _AT_ONCE: Final = 64
 """Requests taken up at once, so that sources of any length are read as they are used."""
 
@@ -56,13 +56,17 @@ class Job:
 class BehaviourWorkers:
     """Worker processes, started when they are first needed; a context manager, since they must be ended."""
 
-    def __init__(self, num_workers: int = 2, *, command: Sequence[str] = WORKER_COMMAND) -> None:
+    def __init__(
+        self, num_workers: int = 2, *, command: Sequence[str] = WORKER_COMMAND, seconds: float = _SECONDS
+    ) -> None:
         """Say how many; nothing is started yet.
 
         Args:
             num_workers: Processes at the same time.
             command: Starts a worker.
+            seconds: How long a worker may take for one request.
         """
+        self._seconds = seconds
         self._num_workers = num_workers
         self._command = command
         self._idle: LifoQueue[WorkerProcess | None] = LifoQueue()
@@ -122,6 +126,20 @@ class BehaviourWorkers:
         )
         yield from self._answers(requests)
 
+    def outputs(self, programs: Sequence[str], function: str, seed: str) -> Iterator[list[str | None] | None]:
+        """Call a function of several programs with the same arguments.
+
+        Args:
+            programs: The programs.
+            function: The name of the function.
+            seed: What the drawn arguments depend on.
+
+        Yields:
+            For each program what `outputs_of` says; None where the program stops its worker.
+        """
+        common = {"kind": "outputs", "programs": list(programs), "function": function, "seed": seed}
+        yield from self._answers({**common, "number": number} for number in range(len(programs)))
+
     def _answers(self, requests: Iterable[dict[str, Any]]) -> Iterator[Any]:
         """The answers in order; None where a worker had to be replaced."""
         waiting = iter(requests)
@@ -132,7 +150,7 @@ class BehaviourWorkers:
     def _answer(self, request: dict[str, Any]) -> Any:
         with self._worker() as worker:
             try:
-                return worker.exchange(request, _SECONDS)
+                return worker.exchange(request, self._seconds)
             except WorkerStoppedError:
                 return None
 

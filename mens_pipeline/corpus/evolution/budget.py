@@ -22,3 +22,4 @@ class Plan(BaseModel):
     seed: int = Field(ge=0, description="Decides the order of seeds and the operators.")
     generations: int = Field(ge=1, le=8, description="How often a row that was kept is evolved again.")
     budget: Budget
+    repairs: int = Field(default=0, ge=0, le=2, description="How often an answer that is no Vox is sent back.")

@@ -24,6 +24,7 @@ from mens_pipeline.corpus.evolution.ledger import Ledger
 from mens_pipeline.corpus.evolution.neighbours import Neighbours
 from mens_pipeline.corpus.evolution.operators import Evolution, draw_evolution
 from mens_pipeline.corpus.evolution.outcome import DroppedAttempt, EvolutionAccount, EvolutionDrop
+from mens_pipeline.corpus.evolution.repair import is_vox, repair_of
 from mens_pipeline.corpus.evolution.requests import Generator, Prompts, Reply, Request
 from mens_pipeline.corpus.evolution.rows import evolved_row
 from mens_pipeline.corpus.evolution.seeds import Seeds, digest_of_pair
@@ -74,6 +75,13 @@ class _Attempt:
     evolution: Evolution
     generation: int
     request: Request
+
+    @property
+    def mode(self) -> Mode:
+        """How an answer is read: as that of the parent."""
+        code = judged_code(self.parent)
+        assert code is not None, "seeds and rows are code"  # noqa: S101 - our own impossibility
+        return code[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +148,30 @@ class _Work:
         if number < len(drafts):
             self.account.ended_by = limit
         answers = self._ask(requests[:number])
+        for _ in range(self._plan.repairs):
+            self._repair(drafts[:number], answers)
         rows = (self._row(draft, answers.get(draft.request.key)) for draft in drafts)
         return [row for row in rows if row is not None]
+
+    def _repair(self, drafts: Sequence[_Draft], answers: dict[str, Reply]) -> None:
+        """Send answers that are no Vox back, as many as the budget bears, and put what comes in their place."""
+        repairs: dict[str, tuple[Request, Mode]] = {}
+        for draft in drafts:
+            reply, mode = answers.get(draft.request.key), draft.attempt.mode
+            program = self._judges.read(reply.text).program if reply is not None else ""
+            repair = repair_of(draft.request, program, mode)
+            if repair is not None:
+                repairs[draft.request.key] = repair, mode
+        requests = [repair for repair, _ in repairs.values()]
+        number, limit = self._num_affordable(requests, num_each=1)
+        if number < len(requests):
+            self.account.ended_by = limit
+        found = self._ask(requests[:number])
+        self.account.num_repairs += len(found)
+        for key, (repair, mode) in repairs.items():
+            if repair.key in found:
+                answers[key] = found[repair.key]
+                self.account.num_repaired += is_vox(self._judges.read(answers[key].text).program, mode)
 
     def _attempt(self, parent: TrainingPair, generation: int) -> _Attempt:
         code = judged_code(parent)

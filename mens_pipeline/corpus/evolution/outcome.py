@@ -82,6 +82,8 @@ class EvolutionAccount:
         num_requests: Requests that the generator answered, those of earlier calls among them.
         num_new_requests: Those of this call.
         num_tokens: Tokens of all of them.
+        num_repairs: Answers that were no Vox, sent back with their errors and answered again.
+        num_repaired: Attempts whose answer was made Vox by that.
         ended_by: Which part of the budget ended the work; None when everything was tried.
     """
 
@@ -91,6 +93,8 @@ class EvolutionAccount:
     num_requests: int = 0
     num_new_requests: int = 0
     num_tokens: int = 0
+    num_repairs: int = 0
+    num_repaired: int = 0
     ended_by: str | None = None
 
     def adds_up(self) -> bool:
@@ -111,5 +115,7 @@ class EvolutionAccount:
             "num_requests": self.num_requests,
             "num_new_requests": self.num_new_requests,
             "num_tokens": self.num_tokens,
+            "num_repairs": self.num_repairs,
+            "num_repaired": self.num_repaired,
             "ended_by": self.ended_by,
         }

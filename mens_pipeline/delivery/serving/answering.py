@@ -3,14 +3,17 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
 
 from mens_pipeline.delivery.serving.engine import Engine, Limits
 from mens_pipeline.delivery.serving.refusal import nobody_listens
 from mens_pipeline.delivery.serving.reply import Ended, Event, Failed, Piece, Reply
 from mens_pipeline.evaluation.sampling import Syntax
+from mens_pipeline.evaluation.selection import Candidate, Selector
+from mens_pipeline.language import Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +21,10 @@ class Asked:
     """What one request asks for.
 
     Attributes:
+        request: The last thing that was said, which examples are read from.
         prompt: The ids that are given.
         num_answers: How many answers.
+        best_of: Answers of which one is chosen; where it is more than 1, one answer is given.
         temperature: 0: always the most likely token.
         top_p: Share of probability that is sampled from.
         seed: What the draws depend on.
@@ -28,8 +33,10 @@ class Asked:
         syntax: Whether the parser steers it.
     """
 
+    request: str
     prompt: tuple[int, ...]
     num_answers: int
+    best_of: int
     temperature: float
     top_p: float
     seed: int
@@ -50,24 +57,38 @@ class Outcome:
     texts: list[str] = field(default_factory=list)
     ended: Ended | None = None
 
+    def take(self, event: Piece | Ended) -> None:
+        """Note what has become of it.
+
+        Args:
+            event: Some more text, or its end.
+        """
+        if isinstance(event, Piece):
+            self.texts.append(event.text)
+        else:
+            self.ended = event
+
 
 class Answering:
     """The answers to one request."""
 
-    def __init__(self, engine: Engine, limits: Limits, asked: Asked) -> None:
+    def __init__(self, engine: Engine, limits: Limits, asked: Asked, selector: Selector) -> None:
         """Ask for them.
 
         Args:
             engine: Writes them.
             limits: How long they may take.
             asked: What is asked for.
+            selector: Chooses one of several answers.
 
         Raises:
             RequestRefusedError: The model is not there, or too many wait already.
         """
         loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
-        deadline = time.monotonic() + limits.timeout
+        deadline = self._deadline = time.monotonic() + limits.timeout
+        self._asked, self._selector = asked, selector
+        self.num_answers = asked.num_answers
 
         def reply(number: int) -> Reply:
             def listen(event: Event) -> None:
@@ -83,17 +104,25 @@ class Answering:
                 deadline=deadline,
                 listen=listen,
                 syntax=asked.syntax,
+                is_scored=asked.best_of > 1,
             )
 
-        self.replies: Sequence[Reply] = tuple(map(reply, range(asked.num_answers)))
+        self.replies: Sequence[Reply] = tuple(map(reply, range(max(asked.num_answers, asked.best_of))))
         engine.submit(self.replies)
 
     async def events(self) -> AsyncIterator[tuple[int, Piece | Ended]]:
         """What becomes of the answers, each with its number, until all have ended.
 
+        Of an answer that is chosen from several nothing comes before all of these have ended.
+
         Raises:
-            RequestRefusedError: One of them does not come to its end.
+            RequestRefusedError: One of them does not come to its end; of those to choose from, all of them.
         """
+        if self._asked.best_of > 1:
+            text, ended = await self._chosen()
+            yield 0, Piece(text)
+            yield 0, ended
+            return
         num_open = len(self.replies)
         while num_open:
             number, event = await self._events.get()
@@ -128,13 +157,36 @@ class Answering:
         for reply in self.replies:
             reply.is_gone = True
 
-    async def _collected(self) -> tuple[Outcome, ...]:
+    async def _chosen(self) -> tuple[str, Ended]:
+        """The best answer, with what all of them took."""
         outcomes = tuple(Outcome() for _ in self.replies)
-        async for number, event in self.events():
-            if isinstance(event, Piece):
-                outcomes[number].texts.append(event.text)
+        failures: list[Failed] = []
+        while len(failures) + sum(outcome.ended is not None for outcome in outcomes) < len(outcomes):
+            number, event = await self._events.get()
+            if isinstance(event, Failed):
+                failures.append(event)
             else:
-                outcomes[number].ended = event
+                outcomes[number].take(event)
+        whole = [("".join(outcome.texts), outcome.ended) for outcome in outcomes if outcome.ended is not None]
+        if not whole:
+            raise failures[0].why
+        candidates = [Candidate(text, ended.likelihood or 0.0) for text, ended in whole]
+        request = self._asked.request
+        choice = await run_in_threadpool(self._selector.choose, request, Mode.SOURCE, candidates, self._deadline)
+        text, ended = whole[choice.place]
+        ends = [ended for _, ended in whole]
+        return text, replace(
+            ended,
+            num_tokens=sum(end.num_tokens for end in ends),
+            prompt_seconds=max(end.prompt_seconds for end in ends),
+            seconds=max(end.seconds for end in ends),
+            best_of=len(whole),
+        )
+
+    async def _collected(self) -> tuple[Outcome, ...]:
+        outcomes = tuple(Outcome() for _ in range(self.num_answers))
+        async for number, event in self.events():
+            outcomes[number].take(event)
         return outcomes
 
 

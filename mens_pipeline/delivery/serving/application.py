@@ -12,8 +12,8 @@ from starlette.types import Receive, Scope, Send
 
 from mens_pipeline.delivery.serving import openai_shape
 from mens_pipeline.delivery.serving.access_log import AccessLog
-from mens_pipeline.delivery.serving.answering import Answering
-from mens_pipeline.delivery.serving.asking import Asker
+from mens_pipeline.delivery.serving.answering import Answering, Asked
+from mens_pipeline.delivery.serving.asking import Asker, Defaults
 from mens_pipeline.delivery.serving.body import read_body
 from mens_pipeline.delivery.serving.engine import Engine, Limits, State
 from mens_pipeline.delivery.serving.guard import Access, Guard
@@ -21,8 +21,10 @@ from mens_pipeline.delivery.serving.ollama_shape import GenerateRequest, OllamaA
 from mens_pipeline.delivery.serving.openai_shape import ChatAnswer, ChatRequest, model_card
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 from mens_pipeline.delivery.serving.served_model import ServedModel
-from mens_pipeline.evaluation.sampling import Syntax
+from mens_pipeline.evaluation.selection import Selector
 from mens_pipeline.training.chat import Tokenizer
+
+_Begin = Callable[[Asked], Answering]
 
 _LAST_SECONDS: Final = 5.0
 _NOT_BUFFERED: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -34,7 +36,7 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
     engine: Engine,
     limits: Limits,
     access: Access,
-    syntax: Syntax,
+    defaults: Defaults,
     say: Callable[[str], None],
 ) -> FastAPI:
     """The application of a server; it starts the engine, and awaits its end.
@@ -45,26 +47,32 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
         engine: Writes answers.
         limits: What is done at most.
         access: Who may ask.
-        syntax: Whether the parser steers answers to requests that say nothing of it.
+        defaults: What is done for requests that say nothing of it.
         say: Takes a line for each request.
     """
+    selector = Selector()
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        engine.start()
-        yield
-        engine.stop(0)
-        engine.join(_LAST_SECONDS)
+        with selector:
+            engine.start()
+            yield
+            engine.stop(0)
+            engine.join(_LAST_SECONDS)
 
     app = FastAPI(openapi_url=None, lifespan=lifespan, strict_content_type=False)
     app.add_middleware(Guard, access=access)
     app.add_middleware(AccessLog, say=say)
     app.add_exception_handler(RequestRefusedError, _refused)
     app.add_exception_handler(HTTPException, _not_found)
-    asker = Asker(served, tokenizer, limits, syntax)
+    asker = Asker(served, tokenizer, limits, defaults)
+
+    def answering(asked: Asked) -> Answering:
+        return Answering(engine, limits, asked, selector)
+
     _add_state(app, engine)
-    _add_openai(app, served, engine, asker, limits)
-    _add_ollama(app, served, engine, asker, limits)
+    _add_openai(app, served, asker, limits, answering)
+    _add_ollama(app, served, asker, limits, answering)
     return app
 
 
@@ -94,7 +102,7 @@ def _add_state(app: FastAPI, engine: Engine) -> None:
         return JSONResponse({"status": engine.state}, 200 if engine.state is State.READY else 503)
 
 
-def _add_openai(app: FastAPI, served: ServedModel, engine: Engine, asker: Asker, limits: Limits) -> None:
+def _add_openai(app: FastAPI, served: ServedModel, asker: Asker, limits: Limits, begin: _Begin) -> None:
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
         return {"object": "list", "data": [model_card(served, name) for name in served.names]}
@@ -108,19 +116,19 @@ def _add_openai(app: FastAPI, served: ServedModel, engine: Engine, asker: Asker,
     async def chat(request: Request) -> Response:
         body = await read_body(request, ChatRequest, limits.max_request_bytes)
         asked = await asker.asked(body.wish)
-        answer, answering = ChatAnswer(served, asked), Answering(engine, limits, asked)
+        answer, answering = ChatAnswer(served, asked), begin(asked)
         if body.stream:
             return _Stream(answer.stream(answering, has_usage=body.has_usage), answering, "text/event-stream")
         return JSONResponse(answer.whole(await answering.complete(request)))
 
 
-def _add_ollama(app: FastAPI, served: ServedModel, engine: Engine, asker: Asker, limits: Limits) -> None:
+def _add_ollama(app: FastAPI, served: ServedModel, asker: Asker, limits: Limits, begin: _Begin) -> None:
     num_bytes = sum(file.stat().st_size for file in served.judged.base_path.glob("*.safetensors"))
 
     async def answered(request: Request, body: GenerateRequest | OllamaChatRequest) -> Response:
         asked = await asker.asked(body.wish)
         answer = OllamaAnswer(served, asked, is_chat=isinstance(body, OllamaChatRequest))
-        answering = Answering(engine, limits, asked)
+        answering = begin(asked)
         if body.is_streamed:
             return _Stream(answer.stream(answering), answering, "application/x-ndjson")
         (outcome,) = await answering.complete(request)

@@ -17,6 +17,9 @@ from mens_pipeline.training.chat import Tokenizer
 from mens_pipeline.training.conversation import Turn, encode_turns
 
 _SEED_BITS: Final = 63
+_CANDIDATE_TEMPERATURE: Final = 0.8
+_CANDIDATE_TOP_P: Final = 0.95
+"""How answers are drawn of which one is chosen, unless a request says otherwise."""
 
 MOST_STOPS: Final = 4
 """Texts that end an answer; each is looked for behind every token."""
@@ -40,6 +43,7 @@ class Wish:
         max_tokens: Tokens of an answer at most.
         stop: Texts that end an answer.
         syntax: Whether the parser steers them; None for what the server does by default.
+        best_of: Answers of which one is chosen; None for what the server does by default.
         token_field: What the request calls `max_tokens`, for messages.
     """
 
@@ -52,22 +56,36 @@ class Wish:
     max_tokens: int | None
     stop: tuple[str, ...]
     syntax: Syntax | None = None
+    best_of: int | None = None
     token_field: str = "max_tokens"  # noqa: S105 - the name of a field
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What is done for requests that say nothing of it.
+
+    Attributes:
+        syntax: Whether the parser steers answers.
+        best_of: Answers of which one is chosen, where one is asked for and draws may differ.
+    """
+
+    syntax: Syntax
+    best_of: int = 1
 
 
 class Asker:
     """Makes questions to one model of what requests say."""
 
-    def __init__(self, served: ServedModel, tokenizer: Tokenizer, limits: Limits, syntax: Syntax) -> None:
+    def __init__(self, served: ServedModel, tokenizer: Tokenizer, limits: Limits, defaults: Defaults) -> None:
         """Ask a model.
 
         Args:
             served: The model.
             tokenizer: Its own.
             limits: What it does at most.
-            syntax: Whether the parser steers answers to requests that say nothing of it.
+            defaults: What is done for requests that say nothing of it.
         """
-        self._syntax = syntax
+        self._defaults = defaults
         self._served = served
         self._tokenizer = tokenizer
         self._limits = limits
@@ -76,7 +94,7 @@ class Asker:
         """What the model is asked.
 
         Without a system text the model is told what it was told in training. Without a temperature it answers as it
-        was judged: always the most likely token.
+        was judged: always the most likely token; where one of several answers is chosen, these are drawn.
 
         Args:
             wish: What the request says.
@@ -89,15 +107,19 @@ class Asker:
         if turns[0].role != "system":
             turns = (Turn("system", self._served.system_prompt), *turns)
         prompt = await run_in_threadpool(encode_turns, self._tokenizer, turns)
+        best_of = self._best_of(wish)
+        temperature, top_p = (_CANDIDATE_TEMPERATURE, _CANDIDATE_TOP_P) if best_of > 1 else (0.0, 1.0)
         return Asked(
+            request=turns[-1].text,
             prompt=prompt,
             num_answers=wish.num_answers,
-            temperature=wish.temperature or 0.0,
-            top_p=1.0 if wish.top_p is None else wish.top_p,
+            best_of=best_of,
+            temperature=temperature if wish.temperature is None else wish.temperature,
+            top_p=top_p if wish.top_p is None else wish.top_p,
             seed=secrets.randbits(_SEED_BITS) if wish.seed is None else wish.seed,
             max_new_tokens=self._room(wish, len(prompt)),
             stop=wish.stop,
-            syntax=self._syntax if wish.syntax is None else wish.syntax,
+            syntax=self._defaults.syntax if wish.syntax is None else wish.syntax,
         )
 
     def check_name(self, name: str) -> None:
@@ -112,6 +134,21 @@ class Asker:
         if name.removesuffix(":latest") not in self._served.names:
             message = f"The model `{name[:100]}` is not served here. Ask for {' or '.join(self._served.names)}."
             raise RequestRefusedError(404, message, param="model", code="model_not_found")
+
+    def _best_of(self, wish: Wish) -> int:
+        """Answers of which one is chosen."""
+        if wish.best_of is None:
+            return self._defaults.best_of if wish.num_answers == 1 and wish.temperature != 0 else 1
+        mistake = None
+        if wish.best_of > self._limits.max_concurrent:
+            mistake = f"{wish.best_of} answers are more than the {self._limits.max_concurrent} written at once"
+        elif wish.best_of > 1 and wish.num_answers > 1:
+            mistake = f"one answer is chosen, and n asks for {wish.num_answers}; leave one of them out"
+        elif wish.best_of > 1 and wish.temperature == 0:
+            mistake = "at a temperature of 0 all answers are the same; leave it out, or ask for one above 0"
+        if mistake is not None:
+            raise RequestRefusedError(400, f"best_of: {mistake}.", param="best_of", code="invalid_value")
+        return wish.best_of
 
     def _check(self, wish: Wish) -> None:
         self.check_name(wish.model)

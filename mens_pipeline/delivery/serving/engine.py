@@ -15,7 +15,7 @@ from mens_pipeline.delivery.serving.text_stream import TextStream
 from mens_pipeline.errors import MensError
 from mens_pipeline.evaluation.answer_code import is_program
 from mens_pipeline.evaluation.constraint import Constraint
-from mens_pipeline.evaluation.sampling import Sampler, Syntax
+from mens_pipeline.evaluation.sampling import Sampler, Syntax, log_probability
 from mens_pipeline.language import Mode
 
 if TYPE_CHECKING:
@@ -96,6 +96,20 @@ class _Seat:
     held: list[str] = field(default_factory=list)
     written: float = 0.0
     tokens: list[int] = field(default_factory=list)
+    log_probability: float = 0.0
+
+    def draw(self, scores: "torch.Tensor") -> int:
+        """Take the next token."""
+        token = self.sampler.choose(scores) if self.constraint is None else self.constraint.choose(scores, self.sampler)
+        self.tokens.append(token)
+        if self.reply.is_scored:
+            self.log_probability += log_probability(scores, token)
+        return token
+
+    @property
+    def likelihood(self) -> float | None:
+        """Mean log-probability of its tokens; None where it was not asked for."""
+        return self.log_probability / len(self.tokens) if self.reply.is_scored else None
 
 
 class Engine:
@@ -261,15 +275,13 @@ class Engine:
 
     def _goes_on(self, seat: _Seat, scores: "torch.Tensor", loaded: Loaded) -> bool:
         """Draw a token, and say what it comes to."""
-        constraint = seat.constraint
-        token = seat.sampler.choose(scores) if constraint is None else constraint.choose(scores, seat.sampler)
-        seat.tokens.append(token)
+        token, is_constrained = seat.draw(scores), seat.constraint is not None
         reply, ends_turn = seat.reply, token in loaded.stop
         piece = "" if ends_turn else seat.text.feed(token)
         is_full = len(seat.tokens) >= reply.max_new_tokens
         if ends_turn or is_full:
             piece += seat.text.end()
-        is_first_try = reply.syntax is Syntax.FALLBACK and constraint is None
+        is_first_try = reply.syntax is Syntax.FALLBACK and not is_constrained
         if is_first_try:
             seat.held.append(piece)
         elif piece:
@@ -288,8 +300,8 @@ class Engine:
         self._usual_seconds += _NEWEST * (now - seat.begun - self._usual_seconds)
         reason: Literal["stop", "length"] = "stop" if ends_turn or seat.text.is_stopped else "length"
         num_tokens = seat.num_before + len(seat.tokens)
-        is_constrained = constraint is not None
-        reply.listen(Ended(reason, num_tokens, seat.written - seat.begun, now - seat.written, is_constrained))
+        times = (seat.written - seat.begun, now - seat.written)
+        reply.listen(Ended(reason, num_tokens, *times, is_constrained, seat.likelihood))
         return False
 
     def _fail_seated(self, error: RuntimeError) -> None:

@@ -167,6 +167,7 @@ class OllamaAnswer:
             "done": True,
             "done_reason": ended.reason,
             "decoding": "constrained" if ended.is_constrained else "free",
+            **({"best_of": ended.best_of} if ended.best_of > 1 else {}),
             "total_duration": int((time.monotonic() - self._begun) * _NANOSECONDS),
             "load_duration": 0,
             "prompt_eval_count": self._num_prompt,

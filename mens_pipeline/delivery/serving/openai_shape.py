@@ -112,6 +112,7 @@ class ChatRequest(BaseModel):
     decoding: Literal["free", "constrained", "fallback"] | None = Field(
         default=None, description="Ours: whether the parser steers the answer."
     )
+    best_of: int | None = Field(default=None, ge=1, description="Ours in chats: answers of which one is chosen.")
 
     @model_validator(mode="before")
     @classmethod
@@ -158,6 +159,7 @@ class ChatRequest(BaseModel):
             max_tokens=self.max_tokens or self.max_completion_tokens,
             stop=self.stops,
             syntax=None if self.decoding is None else Syntax(self.decoding),
+            best_of=self.best_of,
             token_field="max_completion_tokens" if self.max_completion_tokens else "max_tokens",
         )
 
@@ -207,7 +209,7 @@ class ChatAnswer:
             has_usage: Whether the last event says what it took.
         """
         extra: dict[str, Any] = {"usage": None} if has_usage else {}
-        for number in range(len(answering.replies)):
+        for number in range(answering.num_answers):
             yield self._chunk(number, {"role": "assistant", "content": ""}, None, extra)
         num_written = 0
         try:
@@ -239,9 +241,12 @@ class ChatAnswer:
         }
 
 
-def _steered(ended: Ended | None) -> dict[str, str]:
-    """Whether the parser steered an answer, which OpenAI's shape has no word for."""
-    return {} if ended is None else {"decoding": "constrained" if ended.is_constrained else "free"}
+def _steered(ended: Ended | None) -> dict[str, str | int]:
+    """Whether the parser steered an answer, and of how many it was chosen, which OpenAI's shape has no words for."""
+    if ended is None:
+        return {}
+    chosen = {"best_of": ended.best_of} if ended.best_of > 1 else {}
+    return {"decoding": "constrained" if ended.is_constrained else "free", **chosen}
 
 
 def model_card(served: ServedModel, name: str) -> dict[str, Any]:

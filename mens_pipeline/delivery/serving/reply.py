@@ -25,6 +25,8 @@ class Ended:
         prompt_seconds: From when it was begun until its first token.
         seconds: From its first token to its last.
         is_constrained: Whether the parser steered what was written.
+        likelihood: Mean log-probability of its tokens; None where it was not asked for.
+        best_of: Answers of which this one was chosen.
     """
 
     reason: Literal["stop", "length"]
@@ -32,6 +34,8 @@ class Ended:
     prompt_seconds: float
     seconds: float
     is_constrained: bool
+    likelihood: float | None = None
+    best_of: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ class Reply:
         deadline: When it must have ended, on the monotonic clock.
         listen: Takes what becomes of it, in the thread that writes answers; the last event is `Ended` or `Failed`.
         syntax: Whether the parser steers it. With a fallback no piece comes before the first try has ended.
+        is_scored: Whether the end says how likely it is.
         is_gone: Set when nobody waits for it any more.
     """
 
@@ -70,4 +75,5 @@ class Reply:
     deadline: float
     listen: Callable[[Event], None]
     syntax: Syntax
+    is_scored: bool = False
     is_gone: bool = False

@@ -11,12 +11,12 @@ import uvicorn
 from pydantic import SecretStr
 
 from mens_pipeline.delivery.serving.application import application
+from mens_pipeline.delivery.serving.asking import Defaults
 from mens_pipeline.delivery.serving.engine import Engine, Limits, State
 from mens_pipeline.delivery.serving.guard import LOCAL_NAMES, Access
 from mens_pipeline.delivery.serving.load import load
 from mens_pipeline.delivery.serving.served_model import ServedModel
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.training.tokenizer_file import FileTokenizer
 
 _GRACE_SECONDS: Final = 20.0
@@ -96,7 +96,7 @@ class ModelServer:
         address: Address,
         access: Access,
         limits: Limits,
-        syntax: Syntax,
+        defaults: Defaults,
         say: Callable[[str], None],
     ) -> None:
         """Take the address.
@@ -106,7 +106,7 @@ class ModelServer:
             address: Where it listens.
             access: Who may ask.
             limits: What is done at most.
-            syntax: Whether the parser steers answers to requests that say nothing of it.
+            defaults: What is done for requests that say nothing of it.
             say: Takes a line for each request, and one when the model is ready.
 
         Raises:
@@ -117,7 +117,7 @@ class ModelServer:
         self._socket = _listen(address)
         self.url = address.url(self._socket.getsockname()[1])
         self._engine = Engine(lambda: load(served), limits, self._changed)
-        app = application(served, FileTokenizer(served.judged.base_path), self._engine, limits, access, syntax, say)
+        app = application(served, FileTokenizer(served.judged.base_path), self._engine, limits, access, defaults, say)
         config = uvicorn.Config(
             app,
             # What a client sends is read by the same code on every machine, whatever else is installed.

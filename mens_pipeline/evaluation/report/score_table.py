@@ -7,12 +7,13 @@ from typing import Final
 
 from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.report.verdict import Tone
-from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer
+from mens_pipeline.evaluation.results import BestOf, EvalResults, JudgedAnswer
 from mens_pipeline.evaluation.scores import ModelScores, Scores
 from mens_pipeline.evaluation.statistics import Paired, Rate, p_text, paired
 from mens_pipeline.evaluation.tasks import Suite
 
 _SIGNIFICANT: Final = 0.05
+_OVERALL: Final = "pass@1"
 _BEFORE_AT_K: Final = "Benchmark pass@1"
 _FAMILIES: Final = {
     Suite.NEW_CONSTANTS: "New constants of a task that it was trained on",
@@ -87,7 +88,7 @@ _FIGURES: Final = (
         Suite.HELDOUT,
     ),
     _Figure(
-        "pass@1",
+        _OVERALL,
         "Complete Vox of the kind and name asked for that meets all that is required.",
         lambda s: s.pass_at_1,
         lambda j: j.passed,
@@ -150,6 +151,8 @@ def score_rows(results: EvalResults, answers: Sequence[JudgedAnswer]) -> Iterato
     for figure in _figures_of(models):
         if all(_is_measured(figure, model) for model in both):
             yield _rate_row(figure, models, both, answers)
+        if figure.label in {_OVERALL, _BEFORE_AT_K} and results.best_of is not None:
+            yield from _best_of_row(results, results.best_of, figure.suite)
     yield _coverage_row(models, both)
     tokens = [model.overall.mean_tokens for model in both]
     cells = tuple(Cell(f"{model.overall.mean_tokens:.1f}") for model in models)
@@ -244,6 +247,19 @@ def _test(figure: _Figure, answers: Iterable[JudgedAnswer]) -> Paired | None:
     base, adapter = outcomes["base"], outcomes["adapter"]
     both = [task for task in adapter if task in base]
     return paired([base[task] for task in both], [adapter[task] for task in both]) if both else None
+
+
+def _best_of_row(results: EvalResults, best_of: BestOf, suite: Suite | None) -> Iterator[ScoreRow]:
+    """The figure of chosen answers, in the column of what is served; none of a suite that was not asked."""
+    scores = best_of.overall if suite is None else best_of.suites.get(suite)
+    if scores is None:
+        return
+    served = results.adapter if results.fallback is None else results.fallback.scores
+    cell = Cell(scores.pass_rate.short, scores.pass_rate)
+    cells = tuple(cell if model is served else Cell("\u2013") for model in models_of(results).values())
+    label = f"{'Benchmark b' if suite is not None else 'B'}est-of-{best_of.n}"
+    meaning = f"Of {best_of.n} answers the one chosen by parser, the examples of the request, outputs and likelihood."
+    yield ScoreRow(label, meaning, cells, "", "", Tone.OPEN)
 
 
 def _coverage_row(models: Iterable[ModelScores], both: tuple[ModelScores, ModelScores]) -> ScoreRow:

@@ -12,7 +12,7 @@ from mens_pipeline.language.vocabulary import KEYWORDS
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LEAST_INT: Final = -(2**63)
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"})
-_MOST_LEVELS: Final = 20
+MOST_LEVELS: Final = 20
 """Deeper values are given up: nobody reads them, and Python recurses here."""
 
 
@@ -39,7 +39,7 @@ def literal_of(value: Value, level: int = 0) -> str | None:
         return _float(value)
     if kind is Decimal:
         return f"{value:f}dec"
-    if level >= _MOST_LEVELS:
+    if level >= MOST_LEVELS:
         return None
     return _compound(value, level + 1)
 

@@ -107,11 +107,12 @@ def evolved(  # noqa: PLR0913 - what differs from the usual
     protected: Sequence[TrainingPair] = (),
     clock: Callable[[], float] = lambda: 0.0,
     seed: int = 0,
+    repairs: int = 0,
 ) -> EvolutionAccount:
     """Evolve pairs with a scripted generator, in this process."""
     seeds = sort_seeds(pairs, POLICY, seed)
     judges = Judges(
         read, lambda program, mode: run_tests(program, mode=mode), Neighbours(seeds, protected, 0.9, POLICY)
     )
-    plan = Plan(seed=seed, generations=generations, budget=budget)
+    plan = Plan(seed=seed, generations=generations, budget=budget, repairs=repairs)
     return evolve(seeds, plan, Desk(generator, Ledger(ledger), clock), judges)

@@ -12,6 +12,7 @@ import httpx2
 from openai import OpenAI
 from pydantic import SecretStr
 
+from mens_pipeline.delivery.serving.asking import Defaults
 from mens_pipeline.delivery.serving.engine import Limits
 from mens_pipeline.delivery.serving.guard import LOCAL_NAMES, Access
 from mens_pipeline.delivery.serving.served_model import ServedModel, merged_model, run_model
@@ -61,7 +62,9 @@ class Running:
 
 
 @contextmanager
-def running(folder: Path, limits: Limits, token: str | None = None, syntax: Syntax = Syntax.FREE) -> Iterator[Running]:
+def running(
+    folder: Path, limits: Limits, token: str | None = None, syntax: Syntax = Syntax.FREE, best_of: int = 1
+) -> Iterator[Running]:
     """A server that is ready, and ends with the block.
 
     Args:
@@ -69,11 +72,12 @@ def running(folder: Path, limits: Limits, token: str | None = None, syntax: Synt
         limits: What it does at most.
         token: What it wants.
         syntax: Whether the parser steers answers by default.
+        best_of: Answers of which one is chosen by default.
     """
     served = run_model(folder, CPU) if (folder / MANIFEST).is_file() else merged_model(folder, CPU)
     lines: list[str] = []
     access = Access(SecretStr(token) if token else None, LOCAL_NAMES)
-    server = ModelServer(served, address_of("127.0.0.1", 0), access, limits, syntax, lines.append)
+    server = ModelServer(served, address_of("127.0.0.1", 0), access, limits, Defaults(syntax, best_of), lines.append)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

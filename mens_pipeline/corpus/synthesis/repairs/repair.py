@@ -1,6 +1,6 @@
 """A broken program as a task: the program with what the front end says of it, and the sound program as the answer."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
@@ -70,8 +70,17 @@ def _prompt(broken: str, errors: tuple[Diagnostic, ...], random: Random) -> str:
     frame = random.choice(_FRAMES)
     heading = random.choice(_HEADINGS)
     has_advice = random.random() < 0.5  # noqa: PLR2004 - the toss of a coin
-    report = "\n".join(_rendered(error, has_advice=has_advice) for error in errors[:_MOST_ERRORS])
-    return f"{frame}\n\n{broken.rstrip()}\n\n{heading}\n{report}"
+    return f"{frame}\n\n{broken.rstrip()}\n\n{heading}\n{report_of(errors, has_advice=has_advice)}"
+
+
+def report_of(errors: Sequence[Diagnostic], *, has_advice: bool) -> str:
+    """The first errors of a program, as requests to repair it show them.
+
+    Args:
+        errors: At least one.
+        has_advice: Whether each says what to do.
+    """
+    return "\n".join(_rendered(error, has_advice=has_advice) for error in errors[:_MOST_ERRORS])
 
 
 def _rendered(error: Diagnostic, *, has_advice: bool) -> str:

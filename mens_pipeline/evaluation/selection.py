@@ -1,0 +1,193 @@
+"""One of several answers to a request, chosen by what the request itself says; hidden tests have no part in it.
+
+Each step keeps the best of those that are left: answers that the front end accepts; those that pass most of the
+examples that the request states; those whose function returns what most others return for drawn arguments; the one that
+the model holds likeliest. Whether names resolve would be a step between the first two.
+
+Source: CodeT (Chen et al. 2022) for the examples; MBR-EXEC (Shi et al. 2022) for the vote of the outputs.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+from threading import Lock
+from time import monotonic
+from types import TracebackType
+from typing import Final, Self
+
+from mens_pipeline.corpus.behaviour.wording import example_tests, shown_code, stated_examples
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
+from mens_pipeline.evaluation.answer_code import is_program, program_in
+from mens_pipeline.evaluation.execution import FEATURES, completed
+from mens_pipeline.language import Mode, analyze
+from mens_pipeline.language.interpreter import Limits, ProgramStatus, Sandbox
+from mens_pipeline.language.interpreter.hidden_tests import with_given
+from mens_pipeline.language.outline import name_of
+
+LIMITS: Final = Limits(
+    max_steps=200_000, max_size=100_000, max_allocation=1_000_000, test_seconds=1.0, program_seconds=3.0
+)
+"""Of the examples on one answer; steps end nearly everything far sooner."""
+_SECONDS: Final = 3.0
+"""Of the drawn calls of one answer; beyond it the process that runs them is ended."""
+_STOPPED: Final = -inf
+"""What counts less than anything: an answer that had to be stopped, or that never returns."""
+_NAMED: Final = re.compile(r"`(?:fn )?([a-z_]\w*)")
+_MOST_NAMED: Final = 3
+"""Functions that are called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One of several answers.
+
+    Attributes:
+        text: What the model wrote.
+        likelihood: Mean log-probability of its tokens.
+    """
+
+    text: str
+    likelihood: float
+
+
+class Step(StrEnum):
+    """What a choice was made by: the first step after which one answer, or copies of it, was left."""
+
+    PARSER = "parser"
+    EXAMPLES = "examples"
+    OUTPUTS = "outputs"
+    LIKELIHOOD = "likelihood"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several answers.
+
+    Attributes:
+        place: Which.
+        step: What it was chosen by.
+    """
+
+    place: int
+    step: Step
+
+
+class Selector:
+    """Chooses answers; a context manager, since it runs them in processes of their own.
+
+    Processes are started when they are first needed. It may be used from several threads.
+    """
+
+    def __init__(self, num_workers: int = 2) -> None:
+        """Say how many; nothing is started yet.
+
+        Args:
+            num_workers: Processes of each kind at the same time.
+        """
+        self._num_workers = num_workers
+        self._stack = ExitStack()
+        self._lock = Lock()
+        self._sandbox: Sandbox | None = None
+        self._workers = BehaviourWorkers(num_workers, seconds=_SECONDS)
+
+    def __enter__(self) -> Self:
+        """Nothing is started before the first choice."""
+        self._stack.enter_context(self._workers)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the processes."""
+        self._stack.close()
+
+    def choose(self, prompt: str, mode: Mode, candidates: Sequence[Candidate], end: float = inf) -> Choice:
+        """Choose one of several answers; the first of those that are as good.
+
+        Args:
+            prompt: What was asked.
+            mode: How a program in an answer is read; examples are run in the usual one alone.
+            candidates: At least one.
+            end: When no further step begins, on the monotonic clock; the likeliest of what is left is chosen then.
+        """
+        texts = [candidate.text for candidate in candidates]
+        programs = [program_in(text) for text in texts]
+        left = _best(range(len(texts)), lambda place: is_program(texts[place], mode))
+        if _is_one(left, programs):
+            return Choice(self._likeliest(left, candidates), Step.PARSER)
+        if mode is Mode.SOURCE and is_program(texts[left[0]], mode):
+            given = shown_code(prompt)
+            whole = {place: completed(programs[place], given, mode) for place in left}
+            steps = ((Step.EXAMPLES, self._passed_examples), (Step.OUTPUTS, self._agreement))
+            for step, measure in steps:
+                if monotonic() >= end:
+                    break
+                figures = measure(prompt, [whole[place] for place in left])
+                by_place = dict(zip(left, figures, strict=True))
+                left = _best(left, by_place.__getitem__)
+                if _is_one(left, programs):
+                    return Choice(self._likeliest(left, candidates), step)
+        return Choice(self._likeliest(left, candidates), Step.LIKELIHOOD)
+
+    def _passed_examples(self, prompt: str, programs: Sequence[str]) -> list[float]:
+        """How many of the examples of a request each program passes."""
+        examples = stated_examples(prompt)
+        if not examples:
+            return [0.0] * len(programs)
+        tests = with_given(shown_code(prompt), example_tests(examples))
+        different = list(dict.fromkeys(programs))
+        reports = self._started().map_with_tests((program, tests) for program in different)
+        passed = {
+            program: _STOPPED if report.status is ProgramStatus.STOPPED else float(report.num_passed)
+            for program, report in zip(different, reports, strict=True)
+        }
+        return [passed[program] for program in programs]
+
+    def _agreement(self, prompt: str, programs: Sequence[str]) -> list[float]:
+        """With how many others each program agrees, added up over drawn calls of the functions that are asked for."""
+        different = list(dict.fromkeys(programs))
+        agreed = [0.0] * len(programs)
+        for function in _functions_asked(prompt, different):
+            outputs = dict(zip(different, self._workers.outputs(different, function, prompt), strict=True))
+            called = [outputs[program] for program in programs]
+            votes = [Counter(results) for results in zip(*(some for some in called if some is not None), strict=True)]
+            for place, some in enumerate(called):
+                if some is None or set(some) == {None}:
+                    agreed[place] = _STOPPED
+                else:
+                    agreed[place] += sum(votes[n][result] - 1 for n, result in enumerate(some) if result is not None)
+        return agreed
+
+    def _started(self) -> Sandbox:
+        with self._lock:
+            if self._sandbox is None:
+                self._sandbox = self._stack.enter_context(Sandbox(self._num_workers, LIMITS, features=FEATURES))
+            return self._sandbox
+
+    @staticmethod
+    def _likeliest(left: Sequence[int], candidates: Sequence[Candidate]) -> int:
+        return max(left, key=lambda place: candidates[place].likelihood)
+
+
+def _functions_asked(prompt: str, programs: Sequence[str]) -> list[str]:
+    """The declared functions that a request names: in its examples, else in backticks; the first few."""
+    examples = (example.call.partition("(")[0] for example in stated_examples(prompt))
+    named = dict.fromkeys([*examples, *(match[1] for match in _NAMED.finditer(prompt))])
+    modules = (analyze(program).module for program in programs)
+    declared = {name_of(declaration) for module in modules if module is not None for declaration in module.declarations}
+    return [name for name in named if name in declared][:_MOST_NAMED]
+
+
+def _best(places: Sequence[int], figure: Callable[[int], float]) -> list[int]:
+    """The places whose figure is the highest, in order."""
+    figures = {place: figure(place) for place in places}
+    most = max(figures.values())
+    return [place for place in places if figures[place] == most]
+
+
+def _is_one(places: Sequence[int], programs: Sequence[str]) -> bool:
+    return len({programs[place] for place in places}) == 1

@@ -1,0 +1,212 @@
+"""How many of a thousand constrained completions the parser accepts: all of them, if decoding keeps its promise.
+
+`python -m mens_pipeline_tests.bench.constrained HELDOUT.jsonl [--run RUN] [--samples 1000] [--temperature 0.8]
+[--budgets 64,128,256] [-o FAILED.jsonl]`; HELDOUT holds held-out pairs, RUN is a folder of `mens train`. Both shipped
+benchmarks are asked as well. Without a run the base answers alone. Exit code 1 if one completion is not accepted.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict
+
+from mens_pipeline.corpus.jsonl import read_pairs, write_jsonl
+from mens_pipeline.evaluation.answer_code import is_program
+from mens_pipeline.evaluation.benchmark import load_benchmark
+from mens_pipeline.evaluation.constraint import Constraint
+from mens_pipeline.evaluation.decode import Row, decode
+from mens_pipeline.evaluation.generate import vocabulary_of
+from mens_pipeline.evaluation.generation import Decoding, JudgedModel
+from mens_pipeline.evaluation.model import load_judged
+from mens_pipeline.evaluation.packed_linear import pack_linear
+from mens_pipeline.evaluation.prepare import computed_in, judged_model, manifest_of
+from mens_pipeline.evaluation.sampling import Syntax
+from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, heldout_tasks
+from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.settings import PROJECT_ROOT, load_settings
+from mens_pipeline.training.base_model import find_base_model
+from mens_pipeline.training.chat import encode_prompt
+from mens_pipeline.training.devices import Device, DeviceChoice, resolve_device
+from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
+from mens_pipeline_tests.bench.machine import machine_name
+
+BENCHMARKS: Final = (
+    PROJECT_ROOT / "data" / "heldout_bench",
+    PROJECT_ROOT / "data" / "heldout_bench" / "humaneval_vox",
+)
+
+
+class Completion(BaseModel):
+    """One completion, as it is written where it is not accepted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str
+    task: str
+    sample: int
+    budget: int
+    text: str
+    stopped: bool
+    forced: bool
+    accepted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """How completions are drawn.
+
+    Attributes:
+        num_samples: How many altogether; the requests take turns, and so do the budgets.
+        budgets: Tokens of a completion at most, its end included.
+        temperature: Of the draws.
+        seed: Start of sampling.
+    """
+
+    num_samples: int
+    budgets: tuple[int, ...]
+    temperature: float = 0.8
+    seed: int = 1337
+
+
+def main() -> None:
+    """Draw, count, and say which are not accepted."""
+    options = _options()
+    import torch
+    from transformers import AutoTokenizer
+
+    torch.set_flush_denormal(True)
+    device = resolve_device(DeviceChoice(options.device))
+    judged = judged_model("adapter", options.run, device) if options.run is not None else _base(options.base, device)
+    system_prompt = manifest_of(options.run)["system_prompt"] if options.run is not None else SYSTEM_PROMPT
+    model = load_judged(judged)
+    pack_linear(model)
+    tokenizer = AutoTokenizer.from_pretrained(judged.base_path)
+    asked = requests_of(options.heldout, BENCHMARKS)
+    drawing = Drawing(options.samples, tuple(map(int, options.budgets.split(","))), options.temperature, options.seed)
+    print(machine_name())
+    print(f"{len(asked)} requests, {drawing} on {device.name}")
+    begin = time.monotonic()
+    drawn = draw(model, tokenizer, system_prompt, asked, drawing)
+    print(table_of(drawn, time.monotonic() - begin))
+    failed = [completion for completion in drawn if not completion.accepted]
+    if options.output is not None:
+        write_jsonl(options.output, failed)
+    sys.exit(1 if failed else 0)
+
+
+def requests_of(heldout: Path, benchmarks: Sequence[Path]) -> list[Task]:
+    """Held-out requests and those of benchmarks, taking turns, so that any number of them is of all kinds.
+
+    Args:
+        heldout: Pairs, as JSON lines.
+        benchmarks: Folders.
+    """
+    suites = [heldout_tasks(read_pairs(heldout)), *(benchmark_tasks(load_benchmark(folder)) for folder in benchmarks)]
+    ranked = [(place / len(tasks), task) for tasks in suites for place, task in enumerate(tasks)]
+    return [task for _, task in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def draw(model: Any, tokenizer: Any, system_prompt: str, asked: Sequence[Task], drawing: Drawing) -> list[Completion]:
+    """Draw completions that the parser steers.
+
+    Args:
+        model: A causal language model in evaluation mode.
+        tokenizer: Its own.
+        system_prompt: What it is told before each request.
+        asked: The requests, which take turns.
+        drawing: How many, and how.
+    """
+    vocabulary = vocabulary_of(tokenizer, model)
+    planned = list(islice(zip(cycle(asked), cycle(drawing.budgets), strict=False), drawing.num_samples))
+    drawn: list[Completion] = []
+    for budget in sorted(set(drawing.budgets)):
+        decoding = Decoding(
+            max_new_tokens=budget,
+            num_samples=max(2, drawing.num_samples),
+            temperature=drawing.temperature,
+            seed=drawing.seed,
+            syntax=Syntax.CONSTRAINED,
+        )
+        tasks = {(task.id, sample): task for sample, (task, most) in enumerate(planned) if most == budget}
+        rows = [
+            Row(
+                task.id,
+                sample,
+                tuple(encode_prompt(tokenizer, system_prompt, task.prompt)),
+                constraint=Constraint(tokenizer, vocabulary.stop, task.mode, budget),
+            )
+            for (_, sample), task in tasks.items()
+        ]
+        decode(model, rows, vocabulary, decoding, lambda _row: None)
+        drawn += [_completion(row, tasks[row.name, row.sample], budget, tokenizer) for row in rows]
+    return drawn
+
+
+def _completion(row: Row, task: Task, budget: int, tokenizer: Any) -> Completion:
+    text = tokenizer.decode(row.tokens[:-1] if row.stopped else row.tokens, skip_special_tokens=True)
+    return Completion(
+        source=f"{task.suite}/humaneval_vox" if "/hev_" in task.id else str(task.suite),
+        task=task.id,
+        sample=row.sample,
+        budget=budget,
+        text=text,
+        stopped=row.stopped,
+        forced=row.constraint is not None and row.constraint.is_forced,
+        accepted=row.stopped and is_program(text, task.mode),
+    )
+
+
+def table_of(drawn: Sequence[Completion], seconds: float) -> str:
+    """The counts as people read them.
+
+    Args:
+        drawn: Every completion.
+        seconds: How long they took.
+    """
+    lines = []
+    for name in ("source", "budget"):
+        every = Counter(getattr(completion, name) for completion in drawn)
+        good = Counter(getattr(completion, name) for completion in drawn if completion.accepted)
+        lines += [f"{name} {part}: {good[part]}/{count} accepted" for part, count in sorted(every.items())]
+    num_accepted, num_forced = (sum(getattr(c, name) for c in drawn) for name in ("accepted", "forced"))
+    lines.append(f"{num_accepted}/{len(drawn)} accepted, {num_forced} ended by the shortest way, {seconds:.0f} s")
+    return "\n".join(lines)
+
+
+def _base(name: str, device: Device) -> JudgedModel:
+    base = find_base_model(name, None, load_settings().cache_root / "base_models")
+    dtype = computed_in(device)
+    return JudgedModel(
+        base_path=base.path,
+        adapter_path=None,
+        quantization="none",
+        double_quant=False,
+        trained_in=dtype,
+        device=device.kind,
+        compute_dtype=dtype,
+    )
+
+
+def _options() -> Any:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("heldout", type=Path)
+    parser.add_argument("--run", type=Path, default=None)
+    parser.add_argument("--base", default=DEFAULT_CPU_MODEL)
+    parser.add_argument("--device", default="best")
+    parser.add_argument("--samples", type=int, default=1_000)
+    parser.add_argument("--budgets", default="64,128,256")
+    parser.add_argument("--temperature", type=float, default=0.8)
+    parser.add_argument("--seed", type=int, default=1337)
+    parser.add_argument("-o", "--output", type=Path, default=None)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Several answers inside, one outside: of a real server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai.types.chat.chat_completion import ChatCompletion
+
+from mens_pipeline.delivery.serving.engine import Limits
+from mens_pipeline.evaluation.answer_code import is_program
+from mens_pipeline.evaluation.sampling import Syntax
+from mens_pipeline.language import Mode
+from mens_pipeline_tests.delivery.serving.running import Running, running
+
+_LIMITS = Limits(3, 20_000, 300.0, 400)
+
+
+@pytest.fixture(scope="module")
+def choosing(merged: Path) -> Iterator[Running]:
+    """A server that chooses one of three answers; the parser steers none of them."""
+    with running(merged, _LIMITS, syntax=Syntax.FREE, best_of=3) as server:
+        yield server
+
+
+def _asked(server: Running, **options: Any) -> ChatCompletion:
+    ours = {name: options.pop(name) for name in ("best_of", "decoding") if name in options}
+    completion: ChatCompletion = server.openai().chat.completions.create(
+        model="mens",
+        messages=[{"role": "user", "content": "Write a function `f`. For example, `f(1)` is 2."}],
+        extra_body=ours,
+        **{"max_tokens": 12, "seed": 5, **options},
+    )
+    return completion
+
+
+def test_one_of_three_answers_is_given(choosing: Running) -> None:
+    """It says of how many; the usage counts all of them."""
+    completion = _asked(choosing)
+    (choice,) = completion.choices
+    usage = completion.usage
+
+    assert (choice.model_extra or {})["best_of"] == 3
+    assert usage is not None
+    assert 12 < usage.completion_tokens <= 36
+
+
+def test_what_is_given_is_one_of_what_a_request_for_three_gives(choosing: Running) -> None:
+    """The same draws: those of the seed, at the temperature and share that candidates usually have."""
+    (chosen,) = _asked(choosing).choices
+    drawn = _asked(choosing, n=3, temperature=0.8, top_p=0.95).choices
+
+    assert chosen.message.content in [choice.message.content for choice in drawn]
+    assert len({choice.message.content for choice in drawn}) > 1
+    assert all("best_of" not in (choice.model_extra or {}) for choice in drawn)
+
+
+def test_a_program_is_chosen_where_there_is_one(choosing: Running) -> None:
+    """Of answers that the parser steers."""
+    (choice,) = _asked(choosing, decoding="fallback", best_of=2).choices
+
+    assert is_program(choice.message.content or "", Mode.SOURCE)
+    assert (choice.model_extra or {}) == {"decoding": "constrained", "best_of": 2}
+
+
+def test_a_stream_gives_the_chosen_answer_at_once(choosing: Running) -> None:
+    """Behind the role; then its end."""
+    whole = _asked(choosing).choices[0].message.content
+    chunks = list(
+        choosing.openai().chat.completions.create(
+            model="mens",
+            messages=[{"role": "user", "content": "Write a function `f`. For example, `f(1)` is 2."}],
+            stream=True,
+            max_tokens=12,
+            seed=5,
+        )
+    )
+
+    assert [chunk.choices[0].delta.content for chunk in chunks] == ["", whole, None]
+    assert {chunk.choices[0].index for chunk in chunks} == {0}
+
+
+def test_ollamas_shape_gets_the_choice_of_the_server(choosing: Running) -> None:
+    """And none at a temperature of 0."""
+    body = {"model": "mens", "prompt": "Write a function.", "stream": False, "options": {"num_predict": 8}}
+    cold = {**body, "options": {"num_predict": 8, "temperature": 0}}
+    with choosing.http() as client:
+        answer, greedy = (client.post("/api/generate", json=one).json() for one in (body, cold))
+
+    assert answer["best_of"] == 3
+    assert answer["eval_count"] > 8
+    assert "best_of" not in greedy
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"best_of": 4}, "best_of: 4 answers are more than the 3 written at once."),
+        ({"best_of": 2, "n": 2}, "best_of: one answer is chosen, and n asks for 2; leave one of them out."),
+        ({"best_of": 2, "temperature": 0}, "best_of: at a temperature of 0 all answers are the same; leave it out"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(choosing: Running, options: dict[str, Any], found: str) -> None:
+    """With what to do."""
+    with choosing.http() as client:
+        body = {"model": "mens", "messages": [{"role": "user", "content": "x"}], **options}
+        answer = client.post("/v1/chat/completions", json=body)
+
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].startswith(found)
+    assert answer.json()["error"]["param"] == "best_of"
+
+
+def test_a_request_may_do_without_a_choice(choosing: Running) -> None:
+    """One answer, the most likely one."""
+    (choice,) = _asked(choosing, best_of=1).choices
+
+    assert (choice.model_extra or {}) == {"decoding": "free"}
+    assert choice.message.content == _asked(choosing, temperature=0).choices[0].message.content
+
+
+def test_where_none_comes_to_its_end_the_request_fails(endless_model: Path) -> None:
+    """As any request that is out of time."""
+    with running(endless_model, Limits(2, 20_000, 1.0, 900_000), best_of=2) as server, server.http() as client:
+        body = {"model": "mens", "messages": [{"role": "user", "content": "x"}]}
+        answer = client.post("/v1/chat/completions", json=body)
+
+    assert answer.status_code == 504
