@@ -67,13 +67,13 @@ def complete(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False, ma
     """
     grown = ViableText(mode, is_strict=is_strict)
     state = grown.append(text)
-    written = ""
-    piece: str | None = ""
+    written = piece = ""
     while state is Viability.OPEN and len(written) <= max_length:
-        before = piece.strip()
-        piece = next((word for word in _pieces(grown, before) if grown.would_be(word) is not Viability.DEAD), None)
-        if piece is None:
+        fitting = (word for word in _pieces(grown, piece.strip()) if grown.would_be(word) is not Viability.DEAD)
+        found = next(fitting, None)
+        if found is None:
             return None
+        piece = found
         written += piece
         state = grown.append(piece)
     return written if state is Viability.COMPLETE and len(written) <= max_length else None

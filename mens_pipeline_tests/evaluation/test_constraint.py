@@ -106,10 +106,9 @@ def test_the_choice_is_that_of_a_full_mask(tokenizer: Any, temperature: float) -
         ids.append(chosen)
 
 
-def test_what_is_no_program_is_written_once_more(tiny_base: Path, tmp_path: Path) -> None:
-    """Behind the first tries, which stay as they are; served is the second one."""
-    job = GenerationJob(
-        base_path=tiny_base,
+def _job(base: Path, folder: Path, decoding: Decoding) -> GenerationJob:
+    return GenerationJob(
+        base_path=base,
         adapter_path=None,
         quantization="none",
         double_quant=False,
@@ -117,11 +116,28 @@ def test_what_is_no_program_is_written_once_more(tiny_base: Path, tmp_path: Path
         device="cpu",
         compute_dtype="float32",
         system_prompt="",
-        decoding=Decoding(max_new_tokens=16, syntax=Syntax.FALLBACK),
+        decoding=decoding,
         requests=tuple(Request(task=prompt, prompt=prompt) for prompt in _PROMPTS),
-        run_dir=tmp_path,
-        lock_path=tmp_path / "lock",
+        run_dir=folder,
+        lock_path=folder / "lock",
     )
+
+
+def test_several_answers_say_how_likely_they_are(tiny_base: Path, tmp_path: Path) -> None:
+    """Free ones and second tries, so that one of them can be chosen; a single answer has nothing to be chosen from."""
+    decoding = Decoding(max_new_tokens=14, num_samples=2, temperature=0.8, syntax=Syntax.FALLBACK)
+    generate(_job(tiny_base, tmp_path, decoding), lambda _event: None)
+    several = list(read_models(tmp_path / ANSWERS, Answer))
+    generate(_job(tiny_base, tmp_path, Decoding(max_new_tokens=2)), lambda _event: None)
+
+    assert len(several) == 4 * len(_PROMPTS)
+    assert all(answer.likelihood is not None and answer.likelihood < 0 for answer in several)
+    assert {answer.likelihood for answer in read_models(tmp_path / ANSWERS, Answer)} == {None}
+
+
+def test_what_is_no_program_is_written_once_more(tiny_base: Path, tmp_path: Path) -> None:
+    """Behind the first tries, which stay as they are; served is the second one."""
+    job = _job(tiny_base, tmp_path, Decoding(max_new_tokens=16, syntax=Syntax.FALLBACK))
     events: list[dict[str, Any]] = []
     generate(job, events.append)
     answers = list(read_models(tmp_path / ANSWERS, Answer))

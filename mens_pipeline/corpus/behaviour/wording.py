@@ -51,7 +51,7 @@ def stated_examples(prompt: str) -> tuple[Observation, ...]:
     Args:
         prompt: What is asked of a model; at most its first 16 examples are read.
     """
-    found = []
+    found: list[Observation] = []
     for match in _STATED.finditer(prompt):
         if len(found) == _MOST_STATED:
             break
