@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import mens_pipeline.language
 from mens_pipeline.corpus.checkout import commit_of
+from mens_pipeline.corpus.code_version import code_version
 from mens_pipeline.corpus.drops import Drop, Tally, account, drop_fields
 from mens_pipeline.corpus.extract import extract_workspace
 from mens_pipeline.corpus.file_outcome import FileOutcome
@@ -26,7 +26,7 @@ from mens_pipeline.corpus.telemetry import (
     telemetry_pairs,
 )
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
+from mens_pipeline.language.fingerprint import grammar_fingerprint
 
 KIND: Final = "extracted_corpus"
 RECORDS: Final = "records.jsonl"
@@ -34,25 +34,7 @@ REPORT: Final = "report.json"
 FILES: Final = "files.jsonl"
 TELEMETRY: Final = "telemetry.jsonl"
 
-_EXTRACTOR: Final = (
-    *(
-        "behaviour/wording.py",
-        "code_record.py",
-        "dependencies.py",
-        "drops.py",
-        "extract*.py",
-        "file_outcome.py",
-        "frontmatter.py",
-        "includes.py",
-    ),
-    *("metadata_comments.py", "page.py", "plain_yaml.py", "records.py", "regular_file.py", "source_*.py", "sources.py"),
-)
-"""The files that decide what an extraction gives."""
-
-_LANGUAGE: Final = ("front_end.py", "outline.py", "source_text.py")
-"""Those of the language, beside its grammar."""
-
-_RULES: Final = ("grammar", "outline", "extractor", "roots")
+_RULES: Final = ("code", "roots")
 """The inputs with which all files have to be extracted anew."""
 
 
@@ -176,8 +158,7 @@ def inputs_of(root: Path, telemetry: TelemetryQuery | None = None) -> dict[str, 
         "sources": tree_fingerprint(root, files),
         "roots": find_source_roots(root).fingerprint(),
         "grammar": grammar_fingerprint(),
-        "outline": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, _LANGUAGE),
-        "extractor": rules_fingerprint(Path(__file__).parent, _EXTRACTOR),
+        "code": code_version(__name__),
         "commit": commit_of(root),
         "telemetry": None if telemetry is None else telemetry_fingerprint(telemetry),
     }

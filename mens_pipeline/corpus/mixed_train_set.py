@@ -3,16 +3,14 @@
 from pathlib import Path
 from typing import Any, Final
 
+from mens_pipeline.corpus.code_version import code_version
 from mens_pipeline.corpus.mix import mix_sources
 from mens_pipeline.corpus.mix_config import MixConfig
 from mens_pipeline.corpus.mix_files import read_sources, write_mix
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
-from mens_pipeline.language.fingerprint import rules_fingerprint
 
 KIND: Final = "mixed_train_set"
 TRAIN: Final = "train.jsonl"
-
-_MAKERS: Final = ("mix*.py", "raw_programs.py", "record_formats.py", "training_pair.py")
 
 
 def build_mixed_train_set(split: Artifact, config: MixConfig, store: ArtifactStore) -> tuple[Artifact, bool]:
@@ -34,7 +32,7 @@ def build_mixed_train_set(split: Artifact, config: MixConfig, store: ArtifactSto
     inputs = {
         "heldout_split": split.key,
         "mix": config.model_dump(mode="json"),
-        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
+        "code": code_version(__name__),
     }
 
     def write(folder: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import mens_pipeline.language
+from mens_pipeline.corpus.code_version import code_version
 from mens_pipeline.corpus.extracted_corpus import RECORDS
 from mens_pipeline.corpus.jsonl import open_rows, read_records, write_jsonl, write_text
 from mens_pipeline.corpus.pipeline_config import SynthesizePolicy
@@ -13,15 +13,11 @@ from mens_pipeline.corpus.records import ExtractedRecord
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.corpus.synthesis.account import SynthesisAccount, coverage_of
 from mens_pipeline.corpus.synthesis.generate import bases_of, generate
-from mens_pipeline.corpus.synthesis.tasks.templates import tasks_fingerprint
 from mens_pipeline.corpus.training_pair import TrainingPair
-from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
 
 KIND: Final = "synthetic_corpus"
 PAIRS: Final = "synthetic.jsonl"
 REPORT: Final = "report.json"
-
-_MAKERS: Final = ("records.py", "training_pair.py", "behaviour/*.py", "synthesis/**/*.py")
 
 
 def build_synthetic_corpus(
@@ -46,13 +42,7 @@ def build_synthetic_corpus(
     inputs = {
         "extracted_corpus": corpus.key,
         "policy": policy.model_dump(),
-        "grammar": grammar_fingerprint(),
-        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
-        "tasks": tasks_fingerprint(),
-        "requests": rules_fingerprint(
-            Path(mens_pipeline.language.__file__).parent, ("outline.py", "requests.py", "structure.py")
-        ),
-        "interpreter": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, ("interpreter/**/*.py",)),
+        "code": code_version(__name__),
     }
     return store.built(KIND, inputs, lambda folder: _write(corpus, policy, folder, workers))
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import mens_pipeline.language
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
+from mens_pipeline.corpus.code_version import code_version
 from mens_pipeline.corpus.extracted_corpus import RECORDS
 from mens_pipeline.corpus.jsonl import open_rows, write_jsonl
 from mens_pipeline.corpus.pairs import BehaviourCounts, make_pairs
@@ -16,30 +16,12 @@ from mens_pipeline.corpus.repetition import Repetition
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.corpus.validate import Quarantined, ValidationReport, validate_rows
-from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
 
 Row = TypeVar("Row", ExtractedRecord, TrainingPair)
 
 KIND: Final = "validated_pairs"
 PAIRS: Final = "pairs.jsonl"
 QUARANTINE: Final = "quarantine.jsonl"
-
-_MAKERS: Final = (
-    *(
-        "behaviour/*.py",
-        "bounded_lines.py",
-        "near_duplicates.py",
-        "pairs.py",
-        "records.py",
-        "reject_reasons.py",
-        "repetition.py",
-    ),
-    *("shingles.py", "training_pair.py", "validate.py"),
-)
-"""The files that decide what pairs a corpus gives."""
-
-_LANGUAGE: Final = ("requests.py", "interpreter/**/*.py")
-"""The same of the language: the wording of requests, and what functions do."""
 
 
 def build_validated_pairs(
@@ -65,9 +47,7 @@ def build_validated_pairs(
         "extracted_corpus": corpus.key,
         "others": {name: digest_of(path) for name, path in files.items()},
         "policy": policy.model_dump(),
-        "grammar": grammar_fingerprint(),
-        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
-        "requests": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, _LANGUAGE),
+        "code": code_version(__name__),
     }
     return store.built(KIND, inputs, lambda folder: _Writing(folder, policy).write(corpus.path / RECORDS, files))
 

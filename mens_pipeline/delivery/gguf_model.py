@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mens_pipeline.corpus.code_version import code_version
 from mens_pipeline.corpus.jsonl import read_models
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.delivery.agreement import Agreement, Demand, agreement_of, reasons_against, spread
@@ -17,7 +18,6 @@ from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, GGUF_NAME, MO
 from mens_pipeline.delivery.merged_model import PreparedMerge, manifest_in
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.generation import Request
-from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
 from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.job import JOB
 from mens_pipeline.training.launch import refuse_failure
@@ -25,8 +25,6 @@ from mens_pipeline.training.launch import refuse_failure
 KIND: Final = "gguf_model"
 GGUF_REPORT: Final = "gguf_report.json"
 NUM_PROMPTS: Final = 4
-_MAKERS: Final = ("agreement.py", "gguf_export.py", "gguf_file.py", "gguf_model.py", "gguf_support.py", "writing.py")
-"""The files that decide what a GGUF file holds."""
 
 DEMANDS: Final[dict[GgufType, Demand]] = {
     "f32": Demand(min_token_agreement=0.999, min_led_agreement=0.999, max_parse_difference=0.002),
@@ -85,8 +83,7 @@ def build_gguf_model(
         "file_type": file_type,
         "requests": [request.model_dump() for request in job.reference.requests],
         "computed_on": job.reference.device,
-        "grammar": grammar_fingerprint(),
-        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
+        "code": code_version(__name__, "mens_pipeline.delivery.gguf_export"),
         "libraries": library_versions(),
     }
 

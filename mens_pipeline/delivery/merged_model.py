@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from mens_pipeline.corpus.code_version import code_version
 from mens_pipeline.corpus.jsonl import read_models
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.delivery.agreement import STRICT, agreement_of, reasons_against
@@ -23,14 +24,11 @@ from mens_pipeline.delivery.merge_prompts import Prompts
 from mens_pipeline.delivery.merge_source import MergeSource
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.prepare import Conditions, prepare_generation
-from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
 from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.launch import refuse_failure
 from mens_pipeline.training.model_card import base_name
 
 KIND: Final = "merged_model"
-_MAKERS: Final = ("agreement.py", "chat_form.py", "merge.py", "merge_documents.py", "writing.py")
-"""The files that decide what a merged folder holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +78,7 @@ def prepare_merge(
         "chat_template": template,
         "heldout_sha256": prompts.heldout_sha256,
         "name": source.manifest["name"],
-        "grammar": grammar_fingerprint(),
-        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
+        "code": code_version(__name__, "mens_pipeline.delivery.merge"),
     }
     return PreparedMerge(job, reference.job_path, source, prompts, inputs)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from mens_pipeline.corpus.code_version import code_version
 from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.corpus.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
@@ -19,12 +20,10 @@ from mens_pipeline.delivery.merge_job import COMPARISONS
 from mens_pipeline.delivery.merge_source import MergeSource
 from mens_pipeline.delivery.merged_model import manifest_in, refuse_difference
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.language.fingerprint import rules_fingerprint
 from mens_pipeline.training.manifest import CARD
 from mens_pipeline.training.tokenizer_file import read_tokenizer
 
 KIND: Final = "serving_handoff"
-_MAKERS: Final = ("card.py", "chat_form.py", "handoff.py", "serving_handoff.py")
 _NOT_OF_THE_MODEL: Final = (STORE_MANIFEST, COMPARISONS)
 _SHOWN: Final = 3
 _LONGEST: Final = 10_000_000
@@ -74,7 +73,7 @@ def build_serving_handoff(delivery: Delivery, store: ArtifactStore) -> tuple[Art
         "verdict_sha256": source.verdict_sha256,
         "promoted": source.promoted.key if source.promoted is not None else None,
         "data_licence": delivery.data_licence,
-        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
+        "code": code_version(__name__),
     }
 
     def write(folder: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any, Final
 
+from mens_pipeline.corpus.code_version import code_version
 from mens_pipeline.corpus.jsonl import read_models
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.errors import RefusedError
@@ -20,15 +21,11 @@ from mens_pipeline.evaluation.receipt import (
 )
 from mens_pipeline.evaluation.report import report_page
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, JudgedAnswer
-from mens_pipeline.language.fingerprint import rules_fingerprint
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.telemetry_log import FILE, steps_of
 
 KIND: Final = "benchmark_gate"
 PAGE: Final = "report.html"
-
-_MAKERS: Final = ("gate.py", "power.py", "receipt.py", "policy.py", "statistics.py", "report/*.py")
-"""The files that decide what a verdict says."""
 
 
 def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
@@ -77,7 +74,7 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
         "champion": champion_key,
         "benchmark": is_benchmark_asked,
         "strict": strict,
-        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
+        "code": code_version(__name__),
     }
 
     def write(folder: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-import mens_pipeline.language
+from mens_pipeline.corpus.code_version import code_version
 from mens_pipeline.corpus.heldout_in_training import refuse_trained_heldout
 from mens_pipeline.corpus.heldout_split import FAMILIES
 from mens_pipeline.corpus.jsonl import read_models, read_pairs, write_jsonl
@@ -50,16 +50,9 @@ from mens_pipeline.evaluation.results import (
 from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.evaluation.scores import Scores, scores_of_model
 from mens_pipeline.evaluation.tasks import Suite, Task, benchmark_tasks, family_tasks, heldout_tasks, sample_with_tests
-from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
 
 KIND: Final = "eval_results"
 TRIAL: Final = "trial_answers.jsonl"
-
-_MAKERS: Final = (
-    *("answer_code.py", "evaluate.py", "execution.py", "few_shot.py", "judge.py", "results.py", "scores.py"),
-    *("statistics.py", "tasks.py", "requirements/*.py"),
-)
-"""The files that decide what is said of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +241,7 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
         "heldout_sha256": exam.heldout_sha256,
         "benchmark_sha256": exam.benchmark.digest if exam.benchmark is not None else None,
         "families_sha256": exam.families_sha256,
-        "grammar": grammar_fingerprint(),
-        "interpreter": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, ("interpreter/**/*.py",)),
-        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
+        "code": code_version(__name__),
     }
     subject = Subject(
         adapter_sha256=adapter.inputs["adapter_sha256"],

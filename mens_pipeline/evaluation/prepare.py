@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import mens_pipeline.language
-import mens_pipeline.training
+from mens_pipeline.corpus.code_version import code_version
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of, key_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.generation import ANSWERS, Decoding, GenerationJob, JudgedModel, Request
 from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.evaluation.tasks import Task
-from mens_pipeline.language.fingerprint import GRAMMAR_FILES, rules_fingerprint
 from mens_pipeline.training.base_model import recorded_base
 from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.devices import Device
@@ -28,12 +26,6 @@ from mens_pipeline.training.tokenizer_file import read_tokenizer
 KIND: Final = "generations"
 WEIGHTS: Final = "adapter_model.safetensors"
 CONFIGURATION: Final = "adapter_config.json"
-
-_MAKERS: Final = (
-    *("answer_code.py", "constraint.py", "decode.py", "generate.py", "generation.py", "kv_cache.py", "model.py"),
-    *("packed_linear.py", "sampling.py"),
-)
-"""The files that decide what a model answers."""
 
 Model = Literal["base", "adapter"]
 
@@ -140,9 +132,10 @@ def prepare_requests(
         "requests": [request.model_dump(mode="json") for request in requests],
         "decoding": decoding.model_dump(exclude={"batch_tokens"}),
         "computed_on": [judged.device, judged.compute_dtype],
-        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
-        "language": None if decoding.syntax is Syntax.FREE else _language(),
-        "form": rules_fingerprint(Path(mens_pipeline.training.__file__).parent, ("chat.py",)),
+        "code": code_version(
+            "mens_pipeline.evaluation.generate",
+            without=("mens_pipeline.language",) if decoding.syntax is Syntax.FREE else (),
+        ),
         "libraries": library_versions(),
     }
     shutil.rmtree(run_dir, ignore_errors=True)
@@ -158,13 +151,6 @@ def prepare_requests(
     job_path = run_dir.resolve() / JOB
     job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return PreparedGeneration(model, model, job, job_path, inputs)
-
-
-def _language() -> str:
-    """The fingerprint of what decides which tokens may follow."""
-    return rules_fingerprint(
-        Path(mens_pipeline.language.__file__).parent, (*GRAMMAR_FILES, "viability.py", "completion.py")
-    )
 
 
 def judged_model(model: Model, run: Path, device: Device) -> JudgedModel:

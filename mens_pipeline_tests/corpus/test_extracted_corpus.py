@@ -186,7 +186,7 @@ def test_a_commit_of_something_else_changes_nothing(workspace: Path, store: Arti
 @pytest.mark.parametrize(
     ("differing", "reuse"),
     [
-        *((rule, Reuse(extracted=5)) for rule in ("grammar", "outline", "extractor", "roots")),
+        *((rule, Reuse(extracted=5)) for rule in ("code", "roots")),
         ("sources", Reuse(known=4, extracted=1)),
     ],
 )
