@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.code_version import code_version
 from mens_pipeline.corpus.jsonl import read_pairs, write_jsonl
 from mens_pipeline.corpus.pipeline_config import SplitPolicy, ValidatePolicy
 from mens_pipeline.corpus.repetition import Repetition
 from mens_pipeline.corpus.split import split_pairs
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.corpus.synthesis.tasks.draw import Side, heldout_tasks
 from mens_pipeline.corpus.training_pair import TrainingPair
 
 KIND: Final = "heldout_split"
+STAGE: Final = Stage(KIND, (__name__,))
 HELDOUT: Final = "heldout.jsonl"
 ASIDE: Final = "aside.jsonl"
 FAMILIES: Final = "families.jsonl"
@@ -51,12 +52,10 @@ def build_heldout_split(
         ConfigurationError: The store cannot be written.
     """
     names = list(pairs.manifest["num_pairs"])
-    inputs = {
-        "validated_pairs": {name: pairs.manifest["outputs"][name]["sha256"] for name in names},
+    params = {
         "repeats": repeats.model_dump(),
         "policy": policy.model_dump(),
         "protected": [task.model_dump(mode="json") for task in protected],
-        "code": code_version(__name__),
     }
 
     def write(folder: Path) -> dict[str, Any]:
@@ -70,7 +69,7 @@ def build_heldout_split(
         write_jsonl(folder / ASIDE, split.aside)
         return split.account()
 
-    return store.built(KIND, inputs, write)
+    return STAGE.build(store, [pairs], params, write)
 
 
 def family_pairs(policy: SplitPolicy) -> Iterator[TrainingPair]:

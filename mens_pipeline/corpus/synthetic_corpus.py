@@ -5,17 +5,18 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.corpus.code_version import code_version
 from mens_pipeline.corpus.extracted_corpus import RECORDS
 from mens_pipeline.corpus.jsonl import open_rows, read_records, write_jsonl, write_text
 from mens_pipeline.corpus.pipeline_config import SynthesizePolicy
 from mens_pipeline.corpus.records import ExtractedRecord
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.corpus.synthesis.account import SynthesisAccount, coverage_of
 from mens_pipeline.corpus.synthesis.generate import bases_of, generate
 from mens_pipeline.corpus.training_pair import TrainingPair
 
 KIND: Final = "synthetic_corpus"
+STAGE: Final = Stage(KIND, (__name__,))
 PAIRS: Final = "synthetic.jsonl"
 REPORT: Final = "report.json"
 
@@ -39,12 +40,8 @@ def build_synthetic_corpus(
         RefusedError: There are not as many different pairs.
         ConfigurationError: The store cannot be written.
     """
-    inputs = {
-        "extracted_corpus": corpus.key,
-        "policy": policy.model_dump(),
-        "code": code_version(__name__),
-    }
-    return store.built(KIND, inputs, lambda folder: _write(corpus, policy, folder, workers))
+    params = {"policy": policy.model_dump()}
+    return STAGE.build(store, [corpus], params, lambda folder: _write(corpus, policy, folder, workers))
 
 
 def _write(corpus: Artifact, policy: SynthesizePolicy, folder: Path, workers: int) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.code_version import code_version
 from mens_pipeline.corpus.extracted_corpus import RECORDS
 from mens_pipeline.corpus.jsonl import open_rows, write_jsonl
 from mens_pipeline.corpus.pairs import BehaviourCounts, make_pairs
 from mens_pipeline.corpus.pipeline_config import ValidatePolicy
 from mens_pipeline.corpus.records import ExtractedRecord
 from mens_pipeline.corpus.repetition import Repetition
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.corpus.validate import Quarantined, ValidationReport, validate_rows
@@ -20,6 +20,7 @@ from mens_pipeline.corpus.validate import Quarantined, ValidationReport, validat
 Row = TypeVar("Row", ExtractedRecord, TrainingPair)
 
 KIND: Final = "validated_pairs"
+STAGE: Final = Stage(KIND, (__name__,))
 PAIRS: Final = "pairs.jsonl"
 QUARANTINE: Final = "quarantine.jsonl"
 
@@ -43,13 +44,14 @@ def build_validated_pairs(
         ConfigurationError: The store cannot be written.
     """
     files = {path.name: path for path in others}
-    inputs = {
-        "extracted_corpus": corpus.key,
+    parents = store.holding(corpus.path, *files.values())
+    params = {
         "others": {name: digest_of(path) for name, path in files.items()},
         "policy": policy.model_dump(),
-        "code": code_version(__name__),
     }
-    return store.built(KIND, inputs, lambda folder: _Writing(folder, policy).write(corpus.path / RECORDS, files))
+    return STAGE.build(
+        store, parents, params, lambda folder: _Writing(folder, policy).write(corpus.path / RECORDS, files)
+    )
 
 
 class _Writing:

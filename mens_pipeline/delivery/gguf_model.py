@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mens_pipeline.corpus.code_version import code_version
 from mens_pipeline.corpus.jsonl import read_models
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.delivery.agreement import Agreement, Demand, agreement_of, reasons_against, spread
 from mens_pipeline.delivery.chat_form import refuse_unquotable
@@ -23,6 +23,7 @@ from mens_pipeline.training.job import JOB
 from mens_pipeline.training.launch import refuse_failure
 
 KIND: Final = "gguf_model"
+STAGE: Final = Stage(KIND, (__name__, "mens_pipeline.delivery.gguf_export"))
 GGUF_REPORT: Final = "gguf_report.json"
 NUM_PROMPTS: Final = 4
 
@@ -78,12 +79,10 @@ def build_gguf_model(
     refuse_unquotable(manifest_in(merged.path).system_prompt)
     job = _job(merged, prepared, file_type, store)
     tasks = {task.id: task for task in prepared.prompts.tasks}
-    inputs = {
-        "merged_model": merged.key,
+    params = {
         "file_type": file_type,
         "requests": [request.model_dump() for request in job.reference.requests],
         "computed_on": job.reference.device,
-        "code": code_version(__name__, "mens_pipeline.delivery.gguf_export"),
         "libraries": library_versions(),
     }
 
@@ -111,7 +110,7 @@ def build_gguf_model(
         (folder / GGUF_REPORT).write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
         return {"name": manifest_in(merged.path).name}
 
-    gguf, reused = store.built(KIND, inputs, write)
+    gguf, reused = STAGE.build(store, [merged], params, write)
     shutil.rmtree(job.run_dir, ignore_errors=True)
     return gguf, reused
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.corpus.code_version import code_version
 from mens_pipeline.corpus.jsonl import read_models
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.delivery.agreement import STRICT, agreement_of, reasons_against
 from mens_pipeline.delivery.chat_form import template_with
@@ -29,6 +29,7 @@ from mens_pipeline.training.launch import refuse_failure
 from mens_pipeline.training.model_card import base_name
 
 KIND: Final = "merged_model"
+STAGE: Final = Stage(KIND, (__name__, "mens_pipeline.delivery.merge"), by_content=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,6 @@ def prepare_merge(
         "chat_template": template,
         "heldout_sha256": prompts.heldout_sha256,
         "name": source.manifest["name"],
-        "code": code_version(__name__, "mens_pipeline.delivery.merge"),
     }
     return PreparedMerge(job, reference.job_path, source, prompts, inputs)
 
@@ -113,7 +113,7 @@ def build_merged_model(
             (folder / name).write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
         return {"name": prepared.source.manifest["name"], "passed": report.passed}
 
-    merged, reused = store.built(KIND, prepared.inputs, write)
+    merged, reused = STAGE.build(store, store.holding(prepared.source.run), prepared.inputs, write)
     shutil.rmtree(run_dir, ignore_errors=True)
     return merged, reused
 

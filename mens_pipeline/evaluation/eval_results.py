@@ -1,5 +1,6 @@
 """An evaluation as an artifact: figures, documents and every judged answer of base and adapter."""
 
+import itertools
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -7,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.corpus.code_version import code_version
 from mens_pipeline.corpus.heldout_in_training import refuse_trained_heldout
 from mens_pipeline.corpus.heldout_split import FAMILIES
 from mens_pipeline.corpus.jsonl import read_models, read_pairs, write_jsonl
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import Benchmark
@@ -34,7 +35,6 @@ from mens_pipeline.evaluation.prepare import (
     Model,
     PreparedGeneration,
     generated,
-    is_changed,
     prepare_generation,
 )
 from mens_pipeline.evaluation.results import (
@@ -52,6 +52,7 @@ from mens_pipeline.evaluation.scores import Scores, scores_of_model
 from mens_pipeline.evaluation.tasks import Suite, Task, benchmark_tasks, family_tasks, heldout_tasks, sample_with_tests
 
 KIND: Final = "eval_results"
+STAGE: Final = Stage(KIND, (__name__,), by_content=True)
 TRIAL: Final = "trial_answers.jsonl"
 
 
@@ -234,14 +235,13 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
     for asked in generations:
         for name, generation in _by_name(asked).items():
             answered[name].append(generated(generation, store, launch)[0])
-    inputs = {
+    params = {
         "generations": {name: [artifact.key for artifact in artifacts] for name, artifacts in answered.items()},
         "progress": progress.model_dump(),
         "champion": champion.key if champion is not None else None,
         "heldout_sha256": exam.heldout_sha256,
         "benchmark_sha256": exam.benchmark.digest if exam.benchmark is not None else None,
         "families_sha256": exam.families_sha256,
-        "code": code_version(__name__),
     }
     subject = Subject(
         adapter_sha256=adapter.inputs["adapter_sha256"],
@@ -273,7 +273,9 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
         write_documents(folder, evaluation, exam.benchmark.folder.name if exam.benchmark is not None else "")
         return {"name": f"eval-gate-{manifest['vcs_sha']}" if manifest["vcs_sha"] else "eval-gate"}
 
-    return store.built(KIND, inputs, write, anew=is_changed(store, KIND, inputs))
+    run = adapter.job.adapter_path
+    parents = [*itertools.chain(*answered.values()), *(store.holding(run) if run is not None else ())]
+    return STAGE.build(store, parents, params, write)
 
 
 def try_adapter(  # noqa: PLR0913 - what a trial is made from

@@ -2,12 +2,12 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from mens_pipeline.corpus.code_version import code_version
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of, key_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.generation import ANSWERS, Decoding, GenerationJob, JudgedModel, Request
@@ -24,6 +24,9 @@ from mens_pipeline.training.run_dir import refuse_links
 from mens_pipeline.training.tokenizer_file import read_tokenizer
 
 KIND: Final = "generations"
+STAGE: Final = Stage(KIND, ("mens_pipeline.evaluation.generate",), by_content=True)
+_FREE: Final = Stage(KIND, STAGE.entries, ("mens_pipeline.language",), by_content=True)
+"""Where the language has no say in what a model writes."""
 WEIGHTS: Final = "adapter_model.safetensors"
 CONFIGURATION: Final = "adapter_config.json"
 
@@ -132,10 +135,6 @@ def prepare_requests(
         "requests": [request.model_dump(mode="json") for request in requests],
         "decoding": decoding.model_dump(exclude={"batch_tokens"}),
         "computed_on": [judged.device, judged.compute_dtype],
-        "code": code_version(
-            "mens_pipeline.evaluation.generate",
-            without=("mens_pipeline.language",) if decoding.syntax is Syntax.FREE else (),
-        ),
         "libraries": library_versions(),
     }
     shutil.rmtree(run_dir, ignore_errors=True)
@@ -212,21 +211,12 @@ def generated(
         shutil.copy2(run_dir / ANSWERS, folder / ANSWERS)
         return {"model": prepared.label, "num_requests": len(prepared.job.requests)}
 
-    answers, reused = store.built(KIND, prepared.inputs, write, anew=is_changed(store, KIND, prepared.inputs))
+    stage = _FREE if prepared.job.decoding.syntax is Syntax.FREE else STAGE
+    adapter = prepared.job.adapter_path
+    parents = store.holding(adapter) if adapter is not None else ()
+    answers, reused = stage.build(store, parents, prepared.inputs, write)
     shutil.rmtree(run_dir, ignore_errors=True)
     return answers, reused
-
-
-def is_changed(store: ArtifactStore, kind: str, inputs: Mapping[str, Any]) -> bool:
-    """Whether what was made from these inputs is there and no more as it was written, so that it must be made anew.
-
-    Args:
-        store: Where it is kept.
-        kind: What it is.
-        inputs: What it was made from.
-    """
-    found = store.find(kind, inputs)
-    return found is not None and bool(found.changed())
 
 
 def answer_fits(manifest: dict[str, Any], decoding: Decoding) -> Callable[[str], bool]:

@@ -29,7 +29,7 @@ _STAGES: Final = {
 }
 
 
-_EDITS: Final = (
+_EDITS: Final[tuple[tuple[str, str, str, set[str]], ...]] = (
     ("corpus/redaction.py", '"REDACTED_EMAIL", ', '"REDACTED_MAIL", ', {"extraction"}),
     ("corpus/telemetry_limits.py", "_STEPS: Final = 1_000_000", "_STEPS: Final = 2_000_000", {"extraction"}),
     ("evaluation/report/page.html.jinja", "<title>", "<title>The ", {"gate"}),

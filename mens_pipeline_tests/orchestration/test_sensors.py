@@ -179,7 +179,7 @@ def grammar(store: ArtifactStore) -> Ticks:
 
 
 def _corpus(store: ArtifactStore, grammar: str) -> None:
-    store.built(CORPUS, {"grammar": grammar}, lambda _folder: {})
+    store.built(CORPUS, {"n": grammar}, lambda _folder: {"grammar": grammar})
 
 
 def test_a_change_of_the_grammar_extracts_everything(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.corpus.code_version import code_version
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import digest_of, key_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.requests import SYSTEM_PROMPT
@@ -18,6 +19,8 @@ from mens_pipeline.training.scratch.data import JsonlDataLoader
 from mens_pipeline.training.scratch.job import ScratchJob
 from mens_pipeline.training.scratch.order import account_of, lay_down
 from mens_pipeline.training.scratch.recipe import ScratchRecipe
+
+STAGE: Final = Stage("scratch_model", ("mens_pipeline.training.scratch.train",), by_content=True)
 
 LIBRARIES: Final = ("torch", "transformers", "accelerate")
 """Whose versions are recorded, and decide what a run gives."""
@@ -105,7 +108,7 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
         "compute_dtype": dtype,
         "system_prompt": SYSTEM_PROMPT,
         "tokenizer": code_version("mens_pipeline.language.vox_tokenizer"),
-        "trainer": code_version("mens_pipeline.training.scratch.train"),
+        "trainer": STAGE.code_version,
         "libraries": {name: version(name) for name in LIBRARIES},
     }
     digest = key_of(contract)
