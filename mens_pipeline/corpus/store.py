@@ -96,7 +96,7 @@ class Artifact:
     @property
     def parents(self) -> tuple[ArtifactRef, ...]:
         """What it was made from."""
-        return tuple(ArtifactRef(parent["kind"], parent["key"]) for parent in self.manifest["parents"])
+        return tuple(ArtifactRef(parent["kind"], parent["key"]) for parent in self.manifest.get("parents", ()))
 
     @property
     def data_version(self) -> str:
