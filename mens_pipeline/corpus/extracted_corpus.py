@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import mens_pipeline.language
 from mens_pipeline.corpus.checkout import commit_of
 from mens_pipeline.corpus.drops import Drop, Tally, account, drop_fields
 from mens_pipeline.corpus.extract import extract_workspace
@@ -17,6 +16,7 @@ from mens_pipeline.corpus.previous_extraction import PreviousExtraction, read_ac
 from mens_pipeline.corpus.source_file import SourceFile
 from mens_pipeline.corpus.source_roots import FILE_NAME, find_source_roots
 from mens_pipeline.corpus.sources import PAGE_SUFFIXES, VOX_SUFFIXES, files_below, tree_fingerprint
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.corpus.telemetry import (
     TelemetryQuery,
@@ -26,33 +26,16 @@ from mens_pipeline.corpus.telemetry import (
     telemetry_pairs,
 )
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
+from mens_pipeline.language.fingerprint import grammar_fingerprint
 
 KIND: Final = "extracted_corpus"
+STAGE: Final = Stage(KIND, (__name__,))
 RECORDS: Final = "records.jsonl"
 REPORT: Final = "report.json"
 FILES: Final = "files.jsonl"
 TELEMETRY: Final = "telemetry.jsonl"
 
-_EXTRACTOR: Final = (
-    *(
-        "behaviour/wording.py",
-        "code_record.py",
-        "dependencies.py",
-        "drops.py",
-        "extract*.py",
-        "file_outcome.py",
-        "frontmatter.py",
-        "includes.py",
-    ),
-    *("metadata_comments.py", "page.py", "plain_yaml.py", "records.py", "regular_file.py", "source_*.py", "sources.py"),
-)
-"""The files that decide what an extraction gives."""
-
-_LANGUAGE: Final = ("front_end.py", "outline.py", "source_text.py")
-"""Those of the language, beside its grammar."""
-
-_RULES: Final = ("grammar", "outline", "extractor", "roots")
+_RULES: Final = ("code", "roots")
 """The inputs with which all files have to be extracted anew."""
 
 
@@ -99,19 +82,19 @@ def build_extracted_corpus(
         RefusedError: The workspace or the telemetry changed while it was read.
         ConfigurationError: `examples.ssot.v1.yaml` does not hold together, or the store cannot be written.
     """
-    inputs = inputs_of(root, telemetry)
-    reuse = Reuse()
+    params = params_of(root, telemetry)
+    inputs, reuse = STAGE.inputs((), params), Reuse()
 
     def write(folder: Path) -> dict[str, Any]:
         known = None if full else _latest(store, inputs)
-        extra = _write(root, folder, known, inputs["commit"], reuse, workers)
+        extra = _write(root, folder, known, params["commit"], reuse, workers)
         told = write_telemetry(folder / TELEMETRY, telemetry)
-        if inputs_of(root, telemetry) != inputs:
+        if params_of(root, telemetry) != params:
             raise RefusedError(f"{root}: the workspace or the telemetry changed while it was read. Run again.")
-        return {**extra, "telemetry": told}
+        return {**extra, "telemetry": told, "grammar": grammar_fingerprint()}
 
     before = store.find(KIND, inputs)
-    corpus, reuse.is_whole = store.built(KIND, inputs, write, anew=full)
+    corpus, reuse.is_whole = STAGE.build(store, (), params, write, force=full)
     reuse.differs = before is not None and before.manifest != corpus.manifest
     return corpus, reuse
 
@@ -147,10 +130,14 @@ def _write(  # noqa: PLR0913, PLR0917 - where from, where to, what is known
 
 
 def _latest(store: ArtifactStore, inputs: dict[str, Any]) -> Artifact | None:
-    """The latest corpus, if the same rules made it."""
+    """The latest corpus, if the same rules made it and it is as it was written."""
     key = store.pointed(KIND, "latest")
     previous = store.get(KIND, key) if key else None
-    if previous is None or any(previous.manifest["inputs"].get(rule) != inputs[rule] for rule in _RULES):
+    if (
+        previous is None
+        or previous.is_damaged()
+        or any(previous.manifest["inputs"].get(rule) != inputs[rule] for rule in _RULES)
+    ):
         return None
     return previous
 
@@ -164,8 +151,8 @@ def _known(stack: ExitStack, previous: Artifact | None) -> Callable[[SourceFile]
     return PreviousExtraction(accounts, records, previous.manifest["inputs"]["commit"]).outcome
 
 
-def inputs_of(root: Path, telemetry: TelemetryQuery | None = None) -> dict[str, Any]:
-    """All that decides what an extraction gives: contents, rules, commit.
+def params_of(root: Path, telemetry: TelemetryQuery | None = None) -> dict[str, Any]:
+    """All that decides what an extraction gives beside the code: contents, roots, commit.
 
     Args:
         root: The workspace.
@@ -175,9 +162,6 @@ def inputs_of(root: Path, telemetry: TelemetryQuery | None = None) -> dict[str, 
     return {
         "sources": tree_fingerprint(root, files),
         "roots": find_source_roots(root).fingerprint(),
-        "grammar": grammar_fingerprint(),
-        "outline": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, _LANGUAGE),
-        "extractor": rules_fingerprint(Path(__file__).parent, _EXTRACTOR),
         "commit": commit_of(root),
         "telemetry": None if telemetry is None else telemetry_fingerprint(telemetry),
     }

@@ -5,19 +5,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import mens_pipeline.language
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.jsonl import read_pairs, write_jsonl
 from mens_pipeline.corpus.pipeline_config import SplitPolicy, ValidatePolicy
 from mens_pipeline.corpus.repetition import Repetition
 from mens_pipeline.corpus.split import split_pairs
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.corpus.synthesis.tasks.draw import Side, heldout_tasks
-from mens_pipeline.corpus.synthesis.tasks.templates import tasks_fingerprint
 from mens_pipeline.corpus.training_pair import TrainingPair
-from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
 
 KIND: Final = "heldout_split"
+STAGE: Final = Stage(KIND, (__name__,))
 HELDOUT: Final = "heldout.jsonl"
 ASIDE: Final = "aside.jsonl"
 FAMILIES: Final = "families.jsonl"
@@ -27,15 +26,6 @@ NEW_CONSTANTS: Final = "new_constants"
 """The `task_family` of tasks of families that train, with constants that do not."""
 UNKNOWN_TASK: Final = "unknown_task"
 """The `task_family` of tasks of families that never train."""
-
-_MAKERS: Final = (
-    *("behaviour/*.py", "near_duplicates.py", "overlap.py", "records.py", "repetition.py", "shingles.py", "split.py"),
-    *("synthesis/**/*.py", "training_pair.py", "validate.py"),
-)
-"""The files that decide what is held out."""
-
-_LANGUAGE: Final = ("structure.py", "interpreter/**/*.py")
-"""The same of the language: the structure of programs, and what functions do."""
 
 
 def build_heldout_split(
@@ -62,15 +52,10 @@ def build_heldout_split(
         ConfigurationError: The store cannot be written.
     """
     names = list(pairs.manifest["num_pairs"])
-    inputs = {
-        "validated_pairs": {name: pairs.manifest["outputs"][name]["sha256"] for name in names},
+    params = {
         "repeats": repeats.model_dump(),
         "policy": policy.model_dump(),
         "protected": [task.model_dump(mode="json") for task in protected],
-        "tasks": tasks_fingerprint(),
-        "grammar": grammar_fingerprint(),
-        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
-        "structure": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, _LANGUAGE),
     }
 
     def write(folder: Path) -> dict[str, Any]:
@@ -84,7 +69,7 @@ def build_heldout_split(
         write_jsonl(folder / ASIDE, split.aside)
         return split.account()
 
-    return store.built(KIND, inputs, write)
+    return STAGE.build(store, [pairs], params, write)
 
 
 def family_pairs(policy: SplitPolicy) -> Iterator[TrainingPair]:

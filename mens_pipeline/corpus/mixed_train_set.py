@@ -6,13 +6,12 @@ from typing import Any, Final
 from mens_pipeline.corpus.mix import mix_sources
 from mens_pipeline.corpus.mix_config import MixConfig
 from mens_pipeline.corpus.mix_files import read_sources, write_mix
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
-from mens_pipeline.language.fingerprint import rules_fingerprint
 
 KIND: Final = "mixed_train_set"
+STAGE: Final = Stage(KIND, (__name__,))
 TRAIN: Final = "train.jsonl"
-
-_MAKERS: Final = ("mix*.py", "raw_programs.py", "record_formats.py", "training_pair.py")
 
 
 def build_mixed_train_set(split: Artifact, config: MixConfig, store: ArtifactStore) -> tuple[Artifact, bool]:
@@ -31,14 +30,9 @@ def build_mixed_train_set(split: Artifact, config: MixConfig, store: ArtifactSto
         RefusedError: A source that is not optional gives nothing.
         ConfigurationError: The store cannot be written.
     """
-    inputs = {
-        "heldout_split": split.key,
-        "mix": config.model_dump(mode="json"),
-        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
-    }
+    params = {"config": config.model_dump(mode="json")}
 
     def write(folder: Path) -> dict[str, Any]:
-        mix = mix_sources(config, read_sources(config, split.path))
-        return write_mix(mix, folder / TRAIN, {"config": config.model_dump(mode="json")})
+        return write_mix(mix_sources(config, read_sources(config, split.path)), folder / TRAIN, params)
 
-    return store.built(KIND, inputs, write)
+    return STAGE.build(store, [split], params, write)

@@ -1,19 +1,21 @@
 """A content-addressed store: `<root>/<kind>/<sha256>/...` with a manifest that is written last.
 
 A folder without a manifest, or with that of another one, is as good as absent. Pointers such as `latest` are files
-beside the folders, replaced atomically.
+beside the folders, replaced atomically; they are for people, while stages hand over by key.
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
+from uuid import uuid4
 
 from mens_pipeline.corpus.full_disk import is_full
 from mens_pipeline.errors import ConfigurationError
@@ -21,9 +23,58 @@ from mens_pipeline.errors import ConfigurationError
 MANIFEST: Final = "manifest.json"
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 _CACHE_TAG: Final = "CACHEDIR.TAG"
+_LOCK: Final = ".publishing"
+_SOUND: Final[set[tuple[Path, str]]] = set()
+"""Folders of artifacts that were found as they were written, with what their manifests say of their files."""
+
 _TAG_TEXT: Final = (
     "Signature: 8a477f597d28d172789f06886806bc55\n# Outputs of mens-pipeline; not a source of anything.\n"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactRef:
+    """An artifact by its key, and what it was made from where it is handed over.
+
+    Attributes:
+        kind: What it is: `extracted_corpus`.
+        key: Its key in the store.
+        parents: What was handed to the stage that made it, or found it there.
+    """
+
+    kind: str
+    key: str
+    parents: tuple["ArtifactRef", ...] = ()
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return what `as_json` gave.
+
+        Args:
+            value: JSON values.
+        """
+        return cls(value["kind"], value["key"], tuple(map(cls.from_json, value["parents"])))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it in JSON types."""
+        return {"kind": self.kind, "key": self.key, "parents": [parent.as_json() for parent in self.parents]}
+
+    def of(self, kind: str) -> "ArtifactRef":
+        """Return what it rests on, or itself, by its kind.
+
+        Args:
+            kind: What is looked for.
+
+        Raises:
+            LookupError: It rests on nothing of this kind.
+        """
+        level = [self]
+        while level:
+            for ref in level:
+                if ref.kind == kind:
+                    return ref
+            level = [parent for ref in level for parent in ref.parents]
+        raise LookupError(f"{self.kind} {self.key[:12]}: rests on no {kind}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +85,7 @@ class Artifact:
         kind: What it is: `extracted_corpus`.
         key: SHA-256 over the inputs it was made from, hexadecimal.
         path: The folder.
-        manifest: Inputs, outputs with their digests, and what its maker added.
+        manifest: Inputs, parents, outputs with their digests, and what its maker added.
     """
 
     kind: str
@@ -42,9 +93,34 @@ class Artifact:
     path: Path
     manifest: dict[str, Any]
 
+    @property
+    def parents(self) -> tuple[ArtifactRef, ...]:
+        """What it was made from."""
+        return tuple(ArtifactRef(parent["kind"], parent["key"]) for parent in self.manifest.get("parents", ()))
+
+    @property
+    def data_version(self) -> str:
+        """SHA-256 over all its files and all that decided what they hold, hexadecimal."""
+        return key_of({"key": self.key, "outputs": self.manifest["outputs"]})
+
+    def ref(self, *parents: ArtifactRef) -> ArtifactRef:
+        """Return it by its key.
+
+        Args:
+            parents: What was handed to the stage that made it, or found it there.
+        """
+        return ArtifactRef(self.kind, self.key, parents)
+
     def changed(self) -> tuple[str, ...]:
         """The outputs that are not as they were written."""
         return tuple(name for name, output in self.manifest["outputs"].items() if not self._is_as_written(name, output))
+
+    def is_damaged(self) -> bool:
+        """Whether an output is not as it was written; looked at once in a process."""
+        seen = (self.path, key_of(self.manifest["outputs"]))
+        if seen not in _SOUND and not self.changed():
+            _SOUND.add(seen)
+        return seen not in _SOUND
 
     def _is_as_written(self, name: str, output: dict[str, Any]) -> bool:
         path = self.path / name
@@ -88,13 +164,27 @@ class ArtifactStore:
             return None
         return Artifact(kind, key, path, manifest) if is_its_own else None
 
+    def holding(self, *paths: Path) -> tuple[Artifact, ...]:
+        """Return the artifacts that files lie in, or that they are; a path elsewhere names none.
+
+        Args:
+            paths: Files or folders.
+        """
+        roots = (self.root.resolve(), *(path.resolve() for path in paths))
+        inside = (path.relative_to(roots[0]).parts[:2] for path in roots[1:] if path.is_relative_to(roots[0]))
+        found = (self.get(*parts) for parts in dict.fromkeys(inside) if len(parts) > 1)
+        return tuple(artifact for artifact in found if artifact is not None)
+
     @contextmanager
-    def writing(self, kind: str, inputs: Mapping[str, Any]) -> Iterator["Draft"]:
+    def writing(self, kind: str, inputs: Mapping[str, Any], parents: Sequence[Artifact] = ()) -> Iterator["Draft"]:
         """A folder to fill; it joins the store when the block ends without an exception, and vanishes otherwise.
+
+        Where the same was written meanwhile by another process, that stays.
 
         Args:
             kind: What is made.
             inputs: JSON values that decide what it holds.
+            parents: What it is made from.
 
         Raises:
             ConfigurationError: The store cannot be written, or is full; other failures of the block pass as they are.
@@ -104,16 +194,20 @@ class ArtifactStore:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             (self.root / _CACHE_TAG).write_text(_TAG_TEXT, encoding="utf-8")
-            draft = Draft(target.with_name(f".draft-{key}-{os.getpid()}"))
-            shutil.rmtree(draft.path, ignore_errors=True)  # of a process with the same id that was killed
+            draft = Draft(target.with_name(f".draft-{key}-{uuid4().hex}"))
             draft.path.mkdir()
         except OSError as error:
             raise self._unwritable(error) from error
         try:
             yield draft
-            draft.finish({"kind": kind, "key": key, "inputs": dict(inputs)})
-            shutil.rmtree(target, ignore_errors=True)  # what an interrupted run left, or the same bytes
-            draft.path.replace(target)
+            refs = [{"kind": parent.kind, "key": parent.key} for parent in parents]
+            manifest = draft.finish({"kind": kind, "key": key, "inputs": dict(inputs), "parents": refs})
+            with locked(self.root / _LOCK):
+                found = self.get(kind, key)
+                if found is None or found.manifest != manifest or found.changed():
+                    if target.exists():  # what an interrupted run left, what is damaged, or what was forced
+                        shutil.rmtree(target.replace(draft.path.with_suffix(".old")))
+                    draft.path.replace(target)
         except OSError as error:
             if not (is_full(error) or draft.holds(error.filename)):  # of whatever else the block reads and writes
                 raise
@@ -126,14 +220,21 @@ class ArtifactStore:
         return ConfigurationError(f"{error.filename2 or error.filename or self.root}: {error.strerror}. {advice}")
 
     def built(
-        self, kind: str, inputs: Mapping[str, Any], write: Callable[[Path], dict[str, Any]], *, anew: bool = False
+        self,
+        kind: str,
+        inputs: Mapping[str, Any],
+        write: Callable[[Path], dict[str, Any]],
+        parents: Sequence[Artifact] = (),
+        *,
+        anew: bool = False,
     ) -> tuple[Artifact, bool]:
-        """The artifact of these inputs, written if there is none; `latest` names it from now on.
+        """The artifact of these inputs, written if there is none or it is damaged; `latest` names it from now on.
 
         Args:
             kind: What it is.
             inputs: JSON values that decide what it holds.
             write: Fills a folder, and returns what the manifest shall say besides.
+            parents: What it is made from.
             anew: Write it although there is one, and replace that.
 
         Returns:
@@ -143,13 +244,16 @@ class ArtifactStore:
             ConfigurationError: The store cannot be written.
         """
         found = None if anew else self.find(kind, inputs)
-        if found is None:
-            with self.writing(kind, inputs) as draft:
+        if found is None or found.is_damaged():
+            with self.writing(kind, inputs, parents) as draft:
                 draft.extra = write(draft.path)
-        artifact = found or self.find(kind, inputs)
-        assert artifact is not None, "what was just written is there"  # noqa: S101 - our own impossibility
-        self.point("latest", artifact)
-        return artifact, found is not None
+            made = self.find(kind, inputs)
+            assert made is not None, "what was just written is there"  # noqa: S101 - our own impossibility
+            self.point("latest", made)
+            return made, False
+        os.utime(found.path / MANIFEST)  # retention goes by the last use
+        self.point("latest", found)
+        return found, True
 
     def point(self, name: str, artifact: Artifact) -> None:
         """Let a pointer name an artifact.
@@ -194,16 +298,21 @@ class Draft:
     path: Path
     extra: dict[str, Any] = field(default_factory=dict)
 
-    def finish(self, manifest: dict[str, Any]) -> None:
+    def finish(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """Write the manifest, which makes the artifact complete.
 
         Args:
             manifest: What it says beside the outputs and what its maker added.
+
+        Returns:
+            All of it.
         """
         files = (path for path in sorted(self.path.rglob("*")) if path.is_file())
         outputs = {path.relative_to(self.path).as_posix(): _described(path) for path in files}
         text = json.dumps({**manifest, "outputs": outputs, **self.extra}, indent=2, sort_keys=True) + "\n"
         (self.path / MANIFEST).write_text(text, encoding="utf-8")
+        whole: dict[str, Any] = json.loads(text)
+        return whole
 
     def holds(self, name: object) -> bool:
         """Whether a failure that names a file is one of this folder or below it.
@@ -212,6 +321,18 @@ class Draft:
             name: What `OSError.filename` is: a path, a number, or nothing.
         """
         return isinstance(name, str) and Path(name).is_relative_to(self.path)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock that processes and threads wait for.
+
+    Args:
+        path: The file that stands for it; it stays.
+    """
+    with path.open("a", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def key_of(inputs: Mapping[str, Any]) -> str:

@@ -5,23 +5,20 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import mens_pipeline.language
 from mens_pipeline.corpus.extracted_corpus import RECORDS
 from mens_pipeline.corpus.jsonl import open_rows, read_records, write_jsonl, write_text
 from mens_pipeline.corpus.pipeline_config import SynthesizePolicy
 from mens_pipeline.corpus.records import ExtractedRecord
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.corpus.synthesis.account import SynthesisAccount, coverage_of
 from mens_pipeline.corpus.synthesis.generate import bases_of, generate
-from mens_pipeline.corpus.synthesis.tasks.templates import tasks_fingerprint
 from mens_pipeline.corpus.training_pair import TrainingPair
-from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
 
 KIND: Final = "synthetic_corpus"
+STAGE: Final = Stage(KIND, (__name__,))
 PAIRS: Final = "synthetic.jsonl"
 REPORT: Final = "report.json"
-
-_MAKERS: Final = ("records.py", "training_pair.py", "behaviour/*.py", "synthesis/**/*.py")
 
 
 def build_synthetic_corpus(
@@ -43,18 +40,8 @@ def build_synthetic_corpus(
         RefusedError: There are not as many different pairs.
         ConfigurationError: The store cannot be written.
     """
-    inputs = {
-        "extracted_corpus": corpus.key,
-        "policy": policy.model_dump(),
-        "grammar": grammar_fingerprint(),
-        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
-        "tasks": tasks_fingerprint(),
-        "requests": rules_fingerprint(
-            Path(mens_pipeline.language.__file__).parent, ("outline.py", "requests.py", "structure.py")
-        ),
-        "interpreter": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, ("interpreter/**/*.py",)),
-    }
-    return store.built(KIND, inputs, lambda folder: _write(corpus, policy, folder, workers))
+    params = {"policy": policy.model_dump()}
+    return STAGE.build(store, [corpus], params, lambda folder: _write(corpus, policy, folder, workers))
 
 
 def _write(corpus: Artifact, policy: SynthesizePolicy, folder: Path, workers: int) -> dict[str, Any]:

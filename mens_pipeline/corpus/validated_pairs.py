@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import mens_pipeline.language
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.extracted_corpus import RECORDS
 from mens_pipeline.corpus.jsonl import open_rows, write_jsonl
@@ -13,33 +12,17 @@ from mens_pipeline.corpus.pairs import BehaviourCounts, make_pairs
 from mens_pipeline.corpus.pipeline_config import ValidatePolicy
 from mens_pipeline.corpus.records import ExtractedRecord
 from mens_pipeline.corpus.repetition import Repetition
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.corpus.validate import Quarantined, ValidationReport, validate_rows
-from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
 
 Row = TypeVar("Row", ExtractedRecord, TrainingPair)
 
 KIND: Final = "validated_pairs"
+STAGE: Final = Stage(KIND, (__name__,))
 PAIRS: Final = "pairs.jsonl"
 QUARANTINE: Final = "quarantine.jsonl"
-
-_MAKERS: Final = (
-    *(
-        "behaviour/*.py",
-        "bounded_lines.py",
-        "near_duplicates.py",
-        "pairs.py",
-        "records.py",
-        "reject_reasons.py",
-        "repetition.py",
-    ),
-    *("shingles.py", "training_pair.py", "validate.py"),
-)
-"""The files that decide what pairs a corpus gives."""
-
-_LANGUAGE: Final = ("requests.py", "interpreter/**/*.py")
-"""The same of the language: the wording of requests, and what functions do."""
 
 
 def build_validated_pairs(
@@ -61,15 +44,14 @@ def build_validated_pairs(
         ConfigurationError: The store cannot be written.
     """
     files = {path.name: path for path in others}
-    inputs = {
-        "extracted_corpus": corpus.key,
+    parents = store.holding(corpus.path, *files.values())
+    params = {
         "others": {name: digest_of(path) for name, path in files.items()},
         "policy": policy.model_dump(),
-        "grammar": grammar_fingerprint(),
-        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
-        "requests": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, _LANGUAGE),
     }
-    return store.built(KIND, inputs, lambda folder: _Writing(folder, policy).write(corpus.path / RECORDS, files))
+    return STAGE.build(
+        store, parents, params, lambda folder: _Writing(folder, policy).write(corpus.path / RECORDS, files)
+    )
 
 
 class _Writing:

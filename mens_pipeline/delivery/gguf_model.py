@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from mens_pipeline.corpus.jsonl import read_models
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.delivery.agreement import Agreement, Demand, agreement_of, reasons_against, spread
 from mens_pipeline.delivery.chat_form import refuse_unquotable
@@ -17,16 +18,14 @@ from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, GGUF_NAME, MO
 from mens_pipeline.delivery.merged_model import PreparedMerge, manifest_in
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.generation import Request
-from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
 from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.job import JOB
 from mens_pipeline.training.launch import refuse_failure
 
 KIND: Final = "gguf_model"
+STAGE: Final = Stage(KIND, (__name__, "mens_pipeline.delivery.gguf_export"))
 GGUF_REPORT: Final = "gguf_report.json"
 NUM_PROMPTS: Final = 4
-_MAKERS: Final = ("agreement.py", "gguf_export.py", "gguf_file.py", "gguf_model.py", "gguf_support.py", "writing.py")
-"""The files that decide what a GGUF file holds."""
 
 DEMANDS: Final[dict[GgufType, Demand]] = {
     "f32": Demand(min_token_agreement=0.999, min_led_agreement=0.999, max_parse_difference=0.002),
@@ -80,13 +79,10 @@ def build_gguf_model(
     refuse_unquotable(manifest_in(merged.path).system_prompt)
     job = _job(merged, prepared, file_type, store)
     tasks = {task.id: task for task in prepared.prompts.tasks}
-    inputs = {
-        "merged_model": merged.key,
+    params = {
         "file_type": file_type,
         "requests": [request.model_dump() for request in job.reference.requests],
         "computed_on": job.reference.device,
-        "grammar": grammar_fingerprint(),
-        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
         "libraries": library_versions(),
     }
 
@@ -114,7 +110,7 @@ def build_gguf_model(
         (folder / GGUF_REPORT).write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
         return {"name": manifest_in(merged.path).name}
 
-    gguf, reused = store.built(KIND, inputs, write)
+    gguf, reused = STAGE.build(store, [merged], params, write)
     shutil.rmtree(job.run_dir, ignore_errors=True)
     return gguf, reused
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.corpus.jsonl import read_models
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.delivery.agreement import STRICT, agreement_of, reasons_against
 from mens_pipeline.delivery.chat_form import template_with
@@ -23,14 +24,12 @@ from mens_pipeline.delivery.merge_prompts import Prompts
 from mens_pipeline.delivery.merge_source import MergeSource
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.prepare import Conditions, prepare_generation
-from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
 from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.launch import refuse_failure
 from mens_pipeline.training.model_card import base_name
 
 KIND: Final = "merged_model"
-_MAKERS: Final = ("agreement.py", "chat_form.py", "merge.py", "merge_documents.py", "writing.py")
-"""The files that decide what a merged folder holds."""
+STAGE: Final = Stage(KIND, (__name__, "mens_pipeline.delivery.merge"), by_content=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +79,6 @@ def prepare_merge(
         "chat_template": template,
         "heldout_sha256": prompts.heldout_sha256,
         "name": source.manifest["name"],
-        "grammar": grammar_fingerprint(),
-        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
     }
     return PreparedMerge(job, reference.job_path, source, prompts, inputs)
 
@@ -116,7 +113,7 @@ def build_merged_model(
             (folder / name).write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
         return {"name": prepared.source.manifest["name"], "passed": report.passed}
 
-    merged, reused = store.built(KIND, prepared.inputs, write)
+    merged, reused = STAGE.build(store, store.holding(prepared.source.run), prepared.inputs, write)
     shutil.rmtree(run_dir, ignore_errors=True)
     return merged, reused
 

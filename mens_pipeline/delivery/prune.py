@@ -12,7 +12,6 @@ from mens_pipeline.delivery.retention import Item, Plan, RetentionPolicy, Stored
 from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
 from mens_pipeline.evaluation.history import CHAMPION, changing, history_of
 
-_SHA256: Final = re.compile(r"\b[0-9a-f]{64}\b")
 _WORK: Final = re.compile(r"\.(work|draft)-.+")
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 _POINTERS: Final = ("latest", CHAMPION)
@@ -85,8 +84,7 @@ def _artifact(kind: str, path: Path) -> Item:
         num_bytes=sum(output["bytes"] for output in outputs) + len(text.encode()),
         made=(path / MANIFEST).stat().st_mtime,
         is_artifact=True,
-        digests=frozenset(output["sha256"] for output in outputs) | {path.name},
-        mentions=frozenset(_SHA256.findall(json.dumps(manifest))) - {path.name},
+        parents=frozenset((parent["kind"], parent["key"]) for parent in manifest.get("parents", ())),
     )
 
 
@@ -96,7 +94,7 @@ def _leftover(kind: str, path: Path) -> Item:
         status = found.lstat()
         sizes.append(0 if found.is_dir() else status.st_size)
         times.append(status.st_mtime)
-    return Item(kind, path.name, "", path, sum(sizes), max(times), False, frozenset(), frozenset())  # noqa: FBT003
+    return Item(kind, path.name, "", path, sum(sizes), max(times), False, frozenset())  # noqa: FBT003
 
 
 def _remove_all(plan: Plan) -> None:

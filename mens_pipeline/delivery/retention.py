@@ -1,6 +1,6 @@
 """What of the store stays and what goes: a pure plan, with a reason for each artifact."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -9,23 +9,16 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from mens_pipeline.corpus.yaml_file import load_model
-from mens_pipeline.delivery.gguf_model import KIND as GGUF
-from mens_pipeline.delivery.merged_model import KIND as MERGED
 from mens_pipeline.delivery.serving_handoff import KIND as HANDOFF
 from mens_pipeline.evaluation.benchmark_gate import KIND as GATE
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.evaluation.history import KIND as PROMOTED
-from mens_pipeline.evaluation.prepare import KIND as GENERATIONS
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
 _DAY: Final = 86_400
-_RESTS_ON: Final = {
-    PROMOTED: (GATE, ADAPTER),
-    GATE: (EVALUATION, ADAPTER, PROMOTED),
-    EVALUATION: (GENERATIONS,),
-    HANDOFF: (MERGED, GGUF),
-}
-"""Kind -> kinds of what its artifacts keep. Answers of the base serve every night, so their own age says little."""
+_KEEPS_PARENTS: Final = frozenset((PROMOTED, GATE, EVALUATION, HANDOFF, ADAPTER))
+"""Kinds whose artifacts keep what they were made from: the answers of a base, or a train set, serve for many nights, so
+their own age says little."""
 
 
 class _Strict(BaseModel):
@@ -65,8 +58,7 @@ class Item:
         num_bytes: Its size.
         made: When it was complete, or last written to, in seconds since 1970.
         is_artifact: Whether it is complete; else it is a work folder, a draft, or what is left of an artifact.
-        digests: What others may cite it by: its key, and the SHA-256 of its files.
-        mentions: The SHA-256 that its manifest names besides those of its own files.
+        parents: Kind and key of what it was made from.
     """
 
     kind: str
@@ -76,8 +68,7 @@ class Item:
     num_bytes: int
     made: float
     is_artifact: bool
-    digests: frozenset[str]
-    mentions: frozenset[str]
+    parents: frozenset[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +145,7 @@ def plan_retention(stored: Stored, policy: RetentionPolicy, now: float) -> Plan:
     """
     items = sorted(stored.items, key=lambda item: (item.kind, -item.made, item.key))
     kept = {item.path: reason for item, reason in _kept_for_themselves(items, stored, policy, now)}
-    _keep_what_is_cited(items, kept)
+    _keep_parents(items, kept)
     return Plan(tuple(_decision(item, kept, policy, now) for item in items))
 
 
@@ -176,25 +167,17 @@ def _kept_for_themselves(
                 yield item, f"among the newest {policy.newest}"
 
 
-def _keep_what_is_cited(items: Sequence[Item], kept: dict[Path, str]) -> None:
-    """Keep what promoted adapters, verdicts and figures that are kept rest on, and what that rests on in turn."""
-    by_digest: dict[str, list[Item]] = {}
-    for item in items:
-        for digest in item.digests:
-            by_digest.setdefault(digest, []).append(item)
+def _keep_parents(items: Sequence[Item], kept: dict[Path, str]) -> None:
+    """Keep what promoted adapters, verdicts, figures and adapters that are kept rest on, and what that rests on."""
+    by_key = {(item.kind, item.key): item for item in items}
     waiting = [item for item in items if item.path in kept]
     while waiting:
-        citing = waiting.pop()
-        for cited in _cited(citing, by_digest):
-            if cited.path not in kept:
-                kept[cited.path] = f"{citing.kind} {citing.key[:12]} rests on it"
-                waiting.append(cited)
-
-
-def _cited(citing: Item, by_digest: Mapping[str, Iterable[Item]]) -> Iterator[Item]:
-    kinds = _RESTS_ON.get(citing.kind, ())
-    for digest in sorted(citing.mentions):
-        yield from (item for item in by_digest.get(digest, ()) if item.kind in kinds)
+        child = waiting.pop()
+        for ref in sorted(child.parents if child.kind in _KEEPS_PARENTS else ()):
+            parent = by_key.get(ref)
+            if parent is not None and parent.path not in kept:
+                kept[parent.path] = f"{child.kind} {child.key[:12]} rests on it"
+                waiting.append(parent)
 
 
 def _decision(item: Item, kept: Mapping[Path, str], policy: RetentionPolicy, now: float) -> Decision:

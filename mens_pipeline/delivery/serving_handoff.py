@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.corpus.regular_file import read_regular
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.delivery.card import card_of_source
@@ -19,12 +20,11 @@ from mens_pipeline.delivery.merge_job import COMPARISONS
 from mens_pipeline.delivery.merge_source import MergeSource
 from mens_pipeline.delivery.merged_model import manifest_in, refuse_difference
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.language.fingerprint import rules_fingerprint
 from mens_pipeline.training.manifest import CARD
 from mens_pipeline.training.tokenizer_file import read_tokenizer
 
 KIND: Final = "serving_handoff"
-_MAKERS: Final = ("card.py", "chat_form.py", "handoff.py", "serving_handoff.py")
+STAGE: Final = Stage(KIND, (__name__,))
 _NOT_OF_THE_MODEL: Final = (STORE_MANIFEST, COMPARISONS)
 _SHOWN: Final = 3
 _LONGEST: Final = 10_000_000
@@ -68,14 +68,8 @@ def build_serving_handoff(delivery: Delivery, store: ArtifactStore) -> tuple[Art
     """
     refuse_difference(delivery.merged.path)
     source, gguf = delivery.source, delivery.gguf
-    inputs = {
-        "merged_model": delivery.merged.key,
-        "gguf_model": gguf.key if gguf is not None else None,
-        "verdict_sha256": source.verdict_sha256,
-        "promoted": source.promoted.key if source.promoted is not None else None,
-        "data_licence": delivery.data_licence,
-        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
-    }
+    parents = [part for part in (delivery.merged, gguf, source.promoted) if part is not None]
+    params = {"verdict_sha256": source.verdict_sha256, "data_licence": delivery.data_licence}
 
     def write(folder: Path) -> dict[str, Any]:
         up = f"../../{delivery.merged.kind}/{delivery.merged.key}"
@@ -83,7 +77,7 @@ def build_serving_handoff(delivery: Delivery, store: ArtifactStore) -> tuple[Art
         _write_documents(folder, delivery, up, up_gguf)
         return {"name": manifest_in(delivery.merged.path).name}
 
-    return store.built(KIND, inputs, write)
+    return STAGE.build(store, parents, params, write)
 
 
 def write_folder(delivery: Delivery, folder: Path) -> Path:

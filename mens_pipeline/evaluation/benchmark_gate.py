@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.corpus.jsonl import read_models
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.history import KIND as PROMOTED
 from mens_pipeline.evaluation.policy import Thresholds
-from mens_pipeline.evaluation.prepare import is_changed
 from mens_pipeline.evaluation.receipt import (
     RECEIPT,
     Judged,
@@ -20,15 +21,12 @@ from mens_pipeline.evaluation.receipt import (
 )
 from mens_pipeline.evaluation.report import report_page
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, JudgedAnswer
-from mens_pipeline.language.fingerprint import rules_fingerprint
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.telemetry_log import FILE, steps_of
 
 KIND: Final = "benchmark_gate"
+STAGE: Final = Stage(KIND, (__name__,), by_content=True)
 PAGE: Final = "report.html"
-
-_MAKERS: Final = ("gate.py", "power.py", "receipt.py", "policy.py", "statistics.py", "report/*.py")
-"""The files that decide what a verdict says."""
 
 
 def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
@@ -69,7 +67,7 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
         advice = "Evaluate again; a changed evaluation is not used a second time."
         raise RefusedError(f"{evaluation.path}: changed since it was written: {', '.join(changed)}. {advice}")
     judged = Judged(evaluation.path / RESULTS, adapter / MANIFEST)
-    inputs = {
+    params = {
         "eval_results": digest_of(judged.results_path),
         "training_manifest": digest_of(judged.manifest_path),
         "policy": policy,
@@ -77,8 +75,10 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
         "champion": champion_key,
         "benchmark": is_benchmark_asked,
         "strict": strict,
-        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
     }
+
+    rival = store.get(PROMOTED, champion_key) if champion_key is not None else None
+    parents = [evaluation, *store.holding(adapter), *((rival,) if rival is not None else ())]
 
     def write(folder: Path) -> dict[str, Any]:
         receipt = verdict_on(
@@ -98,7 +98,7 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
         write_page(folder / PAGE, evaluation.path, adapter, receipt)
         return {"passed": receipt.overall_passed, "name": evaluation.manifest["name"]}
 
-    return store.built(KIND, inputs, write, anew=is_changed(store, KIND, inputs))
+    return STAGE.build(store, parents, params, write)
 
 
 def write_page(path: Path, evaluation: Path, adapter: Path, receipt: Receipt | None) -> None:

@@ -2,31 +2,14 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Final
 
-import mens_pipeline.corpus
-from mens_pipeline.evaluation.generation import Answer, Decoding
+from mens_pipeline.evaluation.generation import Answer
 from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.results import BestOf, BestOfScores
 from mens_pipeline.evaluation.scores import Scores, scores_of_model
 from mens_pipeline.evaluation.selection import Candidate, Selector
 from mens_pipeline.evaluation.statistics import paired
 from mens_pipeline.evaluation.tasks import Task
-from mens_pipeline.language.fingerprint import rules_fingerprint
-
-_RULES: Final = ("behaviour/arguments.py", "behaviour/observe.py", "behaviour/outputs.py", "behaviour/wording.py")
-"""The files of the corpus that decide which answer is chosen."""
-
-
-def selection_rules(decoding: Decoding) -> str | None:
-    """The fingerprint of what decides which answers are chosen; None where there is nothing to choose.
-
-    Args:
-        decoding: How answers were drawn.
-    """
-    folder = Path(mens_pipeline.corpus.__file__).parent
-    return rules_fingerprint(folder, _RULES) if decoding.num_samples > 1 else None
 
 
 def best_of(tasks: Sequence[Task], answers: Sequence[Answer], judged: Sequence[Judgement]) -> BestOf | None:

@@ -1,19 +1,19 @@
 """An evaluation as an artifact: figures, documents and every judged answer of base and adapter."""
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-import mens_pipeline.language
 from mens_pipeline.corpus.heldout_in_training import refuse_trained_heldout
 from mens_pipeline.corpus.heldout_split import FAMILIES
 from mens_pipeline.corpus.jsonl import read_models, read_pairs, write_jsonl
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import Benchmark
-from mens_pipeline.evaluation.best_of import selection_rules
 from mens_pipeline.evaluation.evaluate import (
     Answers,
     ChampionAnswers,
@@ -33,7 +33,6 @@ from mens_pipeline.evaluation.prepare import (
     Model,
     PreparedGeneration,
     generated,
-    is_changed,
     prepare_generation,
 )
 from mens_pipeline.evaluation.results import (
@@ -48,15 +47,9 @@ from mens_pipeline.evaluation.results import (
 )
 from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.evaluation.tasks import Suite, Task, benchmark_tasks, family_tasks, heldout_tasks, sample_with_tests
-from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_fingerprint
 
 KIND: Final = "eval_results"
-
-_MAKERS: Final = (
-    *("answer_code.py", "best_of.py", "evaluate.py", "execution.py", "few_shot.py", "judge.py", "results.py"),
-    *("scores.py", "selection.py", "statistics.py", "tasks.py", "requirements/*.py"),
-)
-"""The files that decide what is said of an answer."""
+STAGE: Final = Stage(KIND, (__name__,), by_content=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,17 +231,13 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
     for asked in generations:
         for name, generation in _by_name(asked).items():
             answered[name].append(generated(generation, store, launch)[0])
-    inputs = {
+    params = {
         "generations": {name: [artifact.key for artifact in artifacts] for name, artifacts in answered.items()},
         "progress": progress.model_dump(),
         "champion": champion.key if champion is not None else None,
         "heldout_sha256": exam.heldout_sha256,
         "benchmark_sha256": exam.benchmark.digest if exam.benchmark is not None else None,
         "families_sha256": exam.families_sha256,
-        "grammar": grammar_fingerprint(),
-        "interpreter": rules_fingerprint(Path(mens_pipeline.language.__file__).parent, ("interpreter/**/*.py",)),
-        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
-        "selection": selection_rules(adapter.job.decoding),
     }
     subject = Subject(
         adapter_sha256=adapter.inputs["adapter_sha256"],
@@ -280,7 +269,9 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
         write_documents(folder, evaluation, exam.benchmark.folder.name if exam.benchmark is not None else "")
         return {"name": f"eval-gate-{manifest['vcs_sha']}" if manifest["vcs_sha"] else "eval-gate"}
 
-    return store.built(KIND, inputs, write, anew=is_changed(store, KIND, inputs))
+    run = adapter.job.adapter_path
+    parents = [*itertools.chain(*answered.values()), *(store.holding(run) if run is not None else ())]
+    return STAGE.build(store, parents, params, write)
 
 
 def _by_name(generations: Generations) -> dict[str, PreparedGeneration]:

@@ -1,6 +1,5 @@
 """Which adapter is in use, and which were: a pointer that is replaced atomically, and a log that is only added to."""
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from mens_pipeline.corpus.jsonl import read_models
-from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.corpus.store import Artifact, ArtifactStore, locked
 from mens_pipeline.errors import RefusedError
 
 KIND: Final = "promoted_adapter"
@@ -149,8 +148,7 @@ def changing(store: ArtifactStore) -> Iterator[None]:
     """
     folder = store.root / KIND
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _LOCK).open("a", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder / _LOCK):
         yield
 
 

@@ -2,19 +2,17 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import mens_pipeline.language
-import mens_pipeline.training
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of, key_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.generation import ANSWERS, Decoding, GenerationJob, JudgedModel, Request
 from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.evaluation.tasks import Task
-from mens_pipeline.language.fingerprint import GRAMMAR_FILES, rules_fingerprint
 from mens_pipeline.training.base_model import recorded_base
 from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.devices import Device
@@ -26,14 +24,11 @@ from mens_pipeline.training.run_dir import refuse_links
 from mens_pipeline.training.tokenizer_file import read_tokenizer
 
 KIND: Final = "generations"
+STAGE: Final = Stage(KIND, ("mens_pipeline.evaluation.generate",), by_content=True)
+_FREE: Final = Stage(KIND, STAGE.entries, ("mens_pipeline.language",), by_content=True)
+"""Where the language has no say in what a model writes."""
 WEIGHTS: Final = "adapter_model.safetensors"
 CONFIGURATION: Final = "adapter_config.json"
-
-_MAKERS: Final = (
-    *("answer_code.py", "constraint.py", "decode.py", "generate.py", "generation.py", "kv_cache.py", "model.py"),
-    *("packed_linear.py", "sampling.py"),
-)
-"""The files that decide what a model answers."""
 
 Model = Literal["base", "adapter"]
 
@@ -140,9 +135,6 @@ def prepare_requests(
         "requests": [request.model_dump(mode="json") for request in requests],
         "decoding": decoding.model_dump(exclude={"batch_tokens"}),
         "computed_on": [judged.device, judged.compute_dtype],
-        "makers": rules_fingerprint(Path(__file__).parent, _MAKERS),
-        "language": None if decoding.syntax is Syntax.FREE else _language(),
-        "form": rules_fingerprint(Path(mens_pipeline.training.__file__).parent, ("chat.py",)),
         "libraries": library_versions(),
     }
     shutil.rmtree(run_dir, ignore_errors=True)
@@ -158,13 +150,6 @@ def prepare_requests(
     job_path = run_dir.resolve() / JOB
     job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return PreparedGeneration(model, model, job, job_path, inputs)
-
-
-def _language() -> str:
-    """The fingerprint of what decides which tokens may follow."""
-    return rules_fingerprint(
-        Path(mens_pipeline.language.__file__).parent, (*GRAMMAR_FILES, "viability.py", "completion.py")
-    )
 
 
 def judged_model(model: Model, run: Path, device: Device) -> JudgedModel:
@@ -226,21 +211,12 @@ def generated(
         shutil.copy2(run_dir / ANSWERS, folder / ANSWERS)
         return {"model": prepared.label, "num_requests": len(prepared.job.requests)}
 
-    answers, reused = store.built(KIND, prepared.inputs, write, anew=is_changed(store, KIND, prepared.inputs))
+    stage = _FREE if prepared.job.decoding.syntax is Syntax.FREE else STAGE
+    adapter = prepared.job.adapter_path
+    parents = store.holding(adapter) if adapter is not None else ()
+    answers, reused = stage.build(store, parents, prepared.inputs, write)
     shutil.rmtree(run_dir, ignore_errors=True)
     return answers, reused
-
-
-def is_changed(store: ArtifactStore, kind: str, inputs: Mapping[str, Any]) -> bool:
-    """Whether what was made from these inputs is there and no more as it was written, so that it must be made anew.
-
-    Args:
-        store: Where it is kept.
-        kind: What it is.
-        inputs: What it was made from.
-    """
-    found = store.find(kind, inputs)
-    return found is not None and bool(found.changed())
 
 
 def answer_fits(manifest: dict[str, Any], decoding: Decoding) -> Callable[[str], bool]:

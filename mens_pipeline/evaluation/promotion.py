@@ -329,6 +329,6 @@ def _stored(gate: Artifact, run: Path, store: ArtifactStore, override: Override 
             shutil.copy2(gate.path / name, folder / name)
         if override is not None:
             (folder / OVERRIDE).write_text(override.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        return {"gate": gate.key}
+        return {}
 
-    return store.built(KIND, inputs, write)[0]
+    return store.built(KIND, inputs, write, (gate, *store.holding(run)))[0]

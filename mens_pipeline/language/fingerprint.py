@@ -7,7 +7,6 @@ changes does not. Being a hash of text, it is the same on every machine and ever
 
 import ast
 import hashlib
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -27,21 +26,8 @@ def grammar_fingerprint(folder: Path = _LANGUAGE) -> str:
     Returns:
         64 hexadecimal digits (SHA-256).
     """
-    return rules_fingerprint(folder, GRAMMAR_FILES)
-
-
-def rules_fingerprint(folder: Path, patterns: Iterable[str]) -> str:
-    """A hash over what Python files do: their `rules`.
-
-    Args:
-        folder: Where they lie.
-        patterns: Which ones, relative to the folder; in this order.
-
-    Returns:
-        64 hexadecimal digits (SHA-256).
-    """
     digest = hashlib.sha256()
-    for pattern in patterns:
+    for pattern in GRAMMAR_FILES:
         for path in sorted(folder.glob(pattern)):
             digest.update(path.relative_to(folder).as_posix().encode())
             for line in rules(path.read_text(encoding="utf-8")):

@@ -10,6 +10,7 @@ from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.evaluation.benchmark_gate import PAGE
 from mens_pipeline.evaluation.history import KIND, history_of
 from mens_pipeline.evaluation.promotion import Promotion
+from mens_pipeline.orchestration.handover import reference
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import CARD
@@ -61,7 +62,7 @@ def report_champion(promotion: Promotion, store: ArtifactStore, home: Path) -> N
     event = dg.AssetMaterialization(
         KIND,
         description="Changed by hand.",
-        metadata=champion_metadata(promotion, store),
+        metadata={**champion_metadata(promotion, store), **reference(promotion.champion.ref())},
         tags={"dagster/data_version": promotion.champion.key},
     )
     with open_instance(home) as instance:

@@ -5,35 +5,19 @@ With `max_minutes` the speed of the machine decides how many steps fit: then the
 """
 
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.language.fingerprint import rules_fingerprint
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.training.base_model import BaseModel
 from mens_pipeline.training.recipe import Recipe
 
 LIBRARIES: Final = ("torch", "transformers", "peft", "trl", "bitsandbytes", "accelerate", "datasets")
 """Whose versions are recorded, and decide what a run gives."""
 
-_TRAINER: Final = (
-    *(
-        "chat.py",
-        "common_trainer.py",
-        "examples.py",
-        "plan.py",
-        "progress.py",
-        "prompt_code.py",
-        "qlora.py",
-        "schedule.py",
-        "sft.py",
-        "step_plan.py",
-        "token_shares.py",
-        "train.py",
-        "validation.py",
-    ),
-    "weights.py",
-)
-"""The files that decide what a recipe does."""
+KIND: Final = "qlora_adapter"
+_WORDING: Final = ("mens_pipeline.language.explanations", "mens_pipeline.language.suggestions")
+"""What a diagnostic says to people: the trainer asks the front end whether a text is Vox, and not why it is none."""
+STAGE: Final = Stage(KIND, ("mens_pipeline.training.train",), _WORDING, by_content=True)
 
 _NOT_OF_THE_RUN: Final = frozenset(("model_name_or_path", "model_revision", "save_steps", "logging_steps"))
 """Fields that do not change the adapter, or are told better by the hash of the base."""
@@ -59,7 +43,7 @@ def contract_of(
         "device": computed_on[0],
         "compute_dtype": computed_on[1],
         "system_prompt": system,
-        "trainer": rules_fingerprint(Path(__file__).parent, _TRAINER),
+        "trainer": STAGE.code_version,
         "libraries": library_versions(),
     }
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.training.contract import KIND, STAGE
 from mens_pipeline.training.finish import finish_run
 from mens_pipeline.training.job import ADAPTER, CONTRACT, PREFLIGHT
 from mens_pipeline.training.manifest import MANIFEST
@@ -13,7 +14,6 @@ from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.telemetry_log import FILE
 
-KIND: Final = "qlora_adapter"
 WEIGHTS: Final = f"{ADAPTER}/adapter_model.safetensors"
 _KEPT: Final = (CONTRACT, PREFLIGHT, MANIFEST, FILE)
 
@@ -67,6 +67,7 @@ def build_qlora_adapter(  # noqa: PLR0913, PLR0917 - what an adapter is made of 
             shutil.copy2(run_dir / name, folder / name)
         return {"training": manifest}
 
-    adapter, reused = store.built(KIND, {"contract": run.contract}, write, anew=anew)
+    parents = store.holding(run.job.train_path)
+    adapter, reused = STAGE.build(store, parents, {"contract": run.contract}, write, force=anew)
     shutil.rmtree(run_dir, ignore_errors=True)
     return adapter, reused

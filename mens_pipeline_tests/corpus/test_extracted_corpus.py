@@ -4,7 +4,7 @@ import json
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,14 @@ from mens_pipeline.corpus.extracted_corpus import (
     KIND,
     RECORDS,
     REPORT,
+    STAGE,
     TELEMETRY,
     Reuse,
     build_extracted_corpus,
-    inputs_of,
+    params_of,
 )
 from mens_pipeline.corpus.sources import tree_fingerprint
-from mens_pipeline.corpus.store import Artifact, ArtifactStore, Draft
+from mens_pipeline.corpus.store import MANIFEST, Artifact, ArtifactStore, Draft
 from mens_pipeline.corpus.telemetry import TelemetryQuery
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.settings import PROJECT_ROOT
@@ -187,7 +188,7 @@ def test_a_commit_of_something_else_changes_nothing(workspace: Path, store: Arti
 @pytest.mark.parametrize(
     ("differing", "reuse"),
     [
-        *((rule, Reuse(extracted=5)) for rule in ("grammar", "outline", "extractor", "roots")),
+        *((rule, Reuse(extracted=5)) for rule in ("code", "roots")),
         ("sources", Reuse(known=4, extracted=1)),
     ],
 )
@@ -196,8 +197,8 @@ def test_other_rules_extract_everything(
 ) -> None:
     """What another grammar or another extractor gave is not taken over; what the same ones gave of other files is."""
     before, _ = build_extracted_corpus(workspace, ArtifactStore(tmp_path / "before"))
-    with store.writing(KIND, {**inputs_of(workspace), differing: "another"}) as draft:
-        shutil.copytree(before.path, draft.path, dirs_exist_ok=True)
+    with store.writing(KIND, {**STAGE.inputs((), params_of(workspace)), differing: "another"}) as draft:
+        shutil.copytree(before.path, draft.path, ignore=shutil.ignore_patterns(MANIFEST), dirs_exist_ok=True)
     (made,) = (path for path in (store.root / KIND).iterdir() if path.is_dir())
     latest = store.get(KIND, made.name)
     assert latest is not None
@@ -237,8 +238,8 @@ class _SlowStore(ArtifactStore):
     """A store that takes its time: meanwhile somebody edits the workspace below it."""
 
     @contextmanager
-    def writing(self, kind: str, inputs: Mapping[str, Any]) -> Iterator[Draft]:
-        with super().writing(kind, inputs) as draft:
+    def writing(self, kind: str, inputs: Mapping[str, Any], parents: Sequence[Artifact] = ()) -> Iterator[Draft]:
+        with super().writing(kind, inputs, parents) as draft:
             (self.root.parent / "workspace" / "a.vox").write_text("fn edited() { }\n")
             yield draft
 
@@ -312,7 +313,7 @@ def test_a_full_extraction_gives_the_same_bytes(workspace: Path, store: Artifact
 
 def test_a_full_extraction_mends_what_was_wrong_and_says_so(workspace: Path, store: ArtifactStore) -> None:
     """An earlier corpus that holds something else gives way."""
-    with store.writing(KIND, inputs_of(workspace)) as draft:
+    with store.writing(KIND, STAGE.inputs((), params_of(workspace))) as draft:
         (draft.path / TELEMETRY).write_text("wrong\n")
     corpus, reuse = build_extracted_corpus(workspace, store, full=True)
 

@@ -1,12 +1,14 @@
 """The store: content-addressed, whole or absent."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mens_pipeline.corpus.regular_file import read_regular
-from mens_pipeline.corpus.store import MANIFEST, ArtifactStore, key_of
+from mens_pipeline.corpus.stage import Stage
+from mens_pipeline.corpus.store import MANIFEST, ArtifactRef, ArtifactStore, key_of
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline_tests.corpus.full_disk import full_after
 
@@ -211,3 +213,84 @@ def test_what_is_built_anew_replaces_what_was_there(store: ArtifactStore) -> Non
     assert not was_there
     assert (made.path / "rows.txt").read_text() == "new\n"
     assert store.find("corpus", _INPUTS) == made
+
+
+def test_what_is_forced_and_gives_the_same_stays_where_it_is(store: ArtifactStore) -> None:
+    """Whoever reads it meanwhile is not disturbed."""
+    _fill(store)
+    before = (store.root / "corpus" / key_of(_INPUTS)).stat().st_ino
+    _fill(store)
+
+    assert (store.root / "corpus" / key_of(_INPUTS)).stat().st_ino == before
+    assert sorted(path.name for path in (store.root / "corpus").iterdir()) == [key_of(_INPUTS)]
+
+
+@pytest.mark.parametrize("spoil", [lambda path: path.write_text("x\n"), Path.unlink])
+def test_what_is_damaged_is_made_anew(store: ArtifactStore, spoil: Callable[[Path], object]) -> None:
+    """A file that changed, and one that is gone; what is sound is looked at once in a process."""
+    numbers = iter(range(9))
+
+    def write(folder: Path) -> dict[str, int]:
+        (folder / "rows.txt").write_text(f"{next(numbers)}\n")
+        return {}
+
+    made, _ = store.built("corpus", _INPUTS, write)
+    spoil(made.path / "rows.txt")
+    assert made.changed() == ("rows.txt",)
+    again, was_there = store.built("corpus", _INPUTS, write)
+
+    assert not was_there
+    assert (again.path / "rows.txt").read_text() == "1\n"
+    assert store.built("corpus", _INPUTS, write) == (again, True)
+    spoil(made.path / "rows.txt")
+    assert store.built("corpus", _INPUTS, write) == (again, True)
+
+
+def test_a_manifest_names_parents(store: ArtifactStore) -> None:
+    """Those that files lie in, each once; nothing else has a parent."""
+    _fill(store)
+    (parent,) = store.holding(store.root / "corpus" / key_of(_INPUTS) / "rows.txt", store.root / "corpus", store.root)
+    child, _ = store.built("pairs", {}, lambda _folder: {}, [parent])
+
+    assert store.holding(parent.path, parent.path / "rows.txt", store.root.parent, child.path) == (parent, child)
+    assert child.parents == (ArtifactRef("corpus", parent.key),)
+    assert parent.parents == ()
+    assert child.data_version != store.built("pairs", {"a": 1}, lambda _folder: {})[0].data_version
+
+
+def test_a_reference_tells_what_it_rests_on(store: ArtifactStore) -> None:
+    """The nearest of a kind, and as JSON."""
+    far, near = ArtifactRef("corpus", "far"), ArtifactRef("corpus", "near")
+    pairs = ArtifactRef("pairs", "p", (ArtifactRef("synthetic", "s", (far,)), near))
+
+    assert pairs.of("corpus") == near
+    assert pairs.of("pairs") == pairs
+    assert ArtifactRef.from_json(pairs.as_json()) == pairs
+    with pytest.raises(LookupError, match="pairs p: rests on no adapter"):
+        pairs.of("adapter")
+    _fill(store)
+    made = store.find("corpus", _INPUTS)
+    assert made is not None
+    assert made.ref(far) == ArtifactRef("corpus", made.key, (far,))
+
+
+def test_a_stage_makes_the_same_once(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another parent, parameter or code makes another artifact; content alone counts where a stage says so."""
+    parents = [store.built("corpus", {"n": n}, lambda _folder: {})[0] for n in range(2)]
+    by_key = Stage("pairs", ("mens_pipeline.errors",))
+    by_content = replace(by_key, kind="adapter", by_content=True)
+
+    def build(stage: Stage, number: int, **params: int) -> tuple[str, bool]:
+        made, was_there = stage.build(store, [parents[number]], params, lambda _folder: {})
+        return made.key, was_there
+
+    first = build(by_key, 0)
+    assert build(by_key, 0) == (first[0], True)
+    others = [build(by_key, 1), build(by_key, 0, n=1)]
+    monkeypatch.setattr("mens_pipeline.corpus.stage.code_version", lambda *_entries, **_without: "other")
+    others.append(build(by_key, 0))
+    assert len({first[0], *(key for key, _ in others)}) == 4
+    assert not any(was_there for _, was_there in others)
+    same = build(by_content, 0)
+    assert build(by_content, 1) == (same[0], True)
+    assert not by_key.build(store, [parents[0]], {}, lambda _folder: {}, force=True)[1]

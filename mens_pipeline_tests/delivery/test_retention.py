@@ -24,7 +24,7 @@ _DAYS = {
 _POLICY = RetentionPolicy.model_validate({"days": _DAYS, "runs": 90, "newest": 2, "abandoned_days": 2})
 
 
-def _item(kind: str, key: str, days: float, *, mentions: str = "", **fields: Any) -> Item:
+def _item(kind: str, key: str, days: float, *parents: tuple[str, str], **fields: Any) -> Item:
     values: dict[str, Any] = {
         "kind": kind,
         "key": key,
@@ -33,8 +33,7 @@ def _item(kind: str, key: str, days: float, *, mentions: str = "", **fields: Any
         "num_bytes": 10,
         "made": _NOW - days * _DAY,
         "is_artifact": True,
-        "digests": frozenset({key}),
-        "mentions": frozenset(mentions.split()),
+        "parents": frozenset(parents),
         **fields,
     }
     return Item(**values)
@@ -100,14 +99,18 @@ def test_what_the_history_of_champions_names_stays() -> None:
 
 
 def test_what_a_champion_rests_on_stays() -> None:
-    """Verdict, figures, answers and adapter, from one to the next, by key or by the hash of a file."""
+    """Verdict, figures, answers, adapter and train set, from one to the next; not all that the train set came from."""
     found = _reasons(
-        _item("promoted_adapter", "p", 400, mentions="g weights"),
-        _item("benchmark_gate", "g", 400, mentions="figures"),
-        _item("eval_results", "e", 400, digests=frozenset({"e", "figures"}), mentions="answers split"),
-        _item("generations", "answers", 400),
-        _item("qlora_adapter", "a", 400, digests=frozenset({"a", "weights"})),
+        _item("promoted_adapter", "p", 400, ("benchmark_gate", "g"), ("qlora_adapter", "a")),
+        _item("benchmark_gate", "g", 400, ("eval_results", "e"), ("promoted_adapter", "gone")),
+        _item("eval_results", "e", 400, ("generations", "answers")),
+        _item("generations", "answers", 400, ("qlora_adapter", "other")),
+        _item("qlora_adapter", "a", 400, ("mixed_train_set", "m")),
         _item("qlora_adapter", "other", 400),
+        *(_item("mixed_train_set", f"m{n}", n) for n in (1, 2)),
+        *(_item("heldout_split", f"s{n}", n) for n in (1, 2)),
+        _item("mixed_train_set", "m", 400, ("heldout_split", "s")),
+        _item("heldout_split", "s", 400),
         history=frozenset({"p"}),
     )
 
@@ -115,15 +118,17 @@ def test_what_a_champion_rests_on_stays() -> None:
     assert found["a"] == ("keep", "promoted_adapter p rests on it")
     assert found["e"] == ("keep", "benchmark_gate g rests on it")
     assert found["answers"] == ("keep", "eval_results e rests on it")
+    assert found["m"] == ("keep", "qlora_adapter a rests on it")
+    assert found["s"] == ("remove", "not among the newest 2")
     assert found["other"] == ("remove", "older than 90 days")
 
 
 def test_a_verdict_that_goes_keeps_nothing() -> None:
     """Nor does one that stays keep other verdicts on the same figures."""
     found = _reasons(
-        _item("benchmark_gate", "young", 1, mentions="figures"),
-        _item("benchmark_gate", "old", 40, digests=frozenset({"old", "figures"}), mentions="e2"),
-        _item("eval_results", "e1", 40, digests=frozenset({"e1", "figures"})),
+        _item("benchmark_gate", "young", 1, ("eval_results", "e1")),
+        _item("benchmark_gate", "old", 40, ("eval_results", "e1"), ("eval_results", "e2")),
+        _item("eval_results", "e1", 40),
         _item("eval_results", "e2", 40),
     )
 

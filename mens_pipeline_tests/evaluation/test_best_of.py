@@ -4,10 +4,9 @@ import pytest
 
 from mens_pipeline.corpus.behaviour.wording import example_tests, stated_examples
 from mens_pipeline.evaluation.benchmark import load_benchmark
-from mens_pipeline.evaluation.best_of import best_of, selection_rules
+from mens_pipeline.evaluation.best_of import best_of
 from mens_pipeline.evaluation.evaluate import judge_all
 from mens_pipeline.evaluation.execution import FEATURES
-from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.language.interpreter import run_with_tests
 from mens_pipeline.settings import PROJECT_ROOT
@@ -66,8 +65,6 @@ def test_one_answer_is_no_choice() -> None:
     asked = task()
 
     assert best_of([asked], [answer()], judge_all([asked], [answer()])) is None
-    assert selection_rules(Decoding()) is None
-    assert selection_rules(Decoding(num_samples=2, temperature=0.5)) is not None
 
 
 @pytest.mark.slow

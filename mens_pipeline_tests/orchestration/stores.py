@@ -1,17 +1,20 @@
-"""Stores with one artifact in them, to see a check judge it."""
+"""Stores with made-up artifacts in them, to see a check judge them and assets take them up."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mens_pipeline.corpus.store import Artifact, ArtifactStore
+import dagster as dg
+
+from mens_pipeline.corpus.store import Artifact, ArtifactRef, ArtifactStore
+from mens_pipeline.orchestration.handover import reference
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 
 
 def store_with(
     root: Path, kind: str, manifest: dict[str, Any], write: Callable[[Path], object] = lambda _folder: None
-) -> ArtifactStoreResource:
-    """A store whose latest artifact of a kind is made up.
+) -> tuple[ArtifactRef, ArtifactStoreResource]:
+    """What a check takes: a made-up artifact, and the store that it lies in.
 
     Args:
         root: Where it lies.
@@ -19,8 +22,7 @@ def store_with(
         manifest: What its manifest says besides.
         write: Fills its folder.
     """
-    artifact_in(root, kind, manifest, write)
-    return ArtifactStoreResource(root=str(root))
+    return artifact_in(root, kind, manifest, write).ref(), ArtifactStoreResource(root=str(root))
 
 
 def artifact_in(
@@ -34,3 +36,25 @@ def artifact_in(
         return manifest
 
     return store.built(kind, {}, fill)[0]
+
+
+def latest_in(store: ArtifactStore, kind: str) -> Artifact:
+    """The artifact of a kind that was made last.
+
+    Args:
+        store: Where it lies.
+        kind: What it is.
+    """
+    found = store.get(kind, store.pointed(kind, "latest") or "")
+    assert found is not None
+    return found
+
+
+def hand_over(instance: dg.DagsterInstance, ref: ArtifactRef) -> None:
+    """Tell an instance of an artifact, as if its asset had been materialised.
+
+    Args:
+        instance: Of Dagster.
+        ref: The artifact, and what it rests on.
+    """
+    instance.report_runless_asset_event(dg.AssetMaterialization(ref.kind, metadata=reference(ref)))

@@ -8,9 +8,10 @@ import pytest
 
 from mens_pipeline.corpus.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.jsonl import write_jsonl
-from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.corpus.store import ArtifactRef, ArtifactStore
 from mens_pipeline.definitions import defs
 from mens_pipeline.orchestration.failures import reason_of
+from mens_pipeline_tests.orchestration.stores import hand_over
 from mens_pipeline_tests.training.runs import FAST, pairs
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
@@ -25,27 +26,29 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
     return ArtifactStore(tmp_path / "store")
 
 
-def _split(store: ArtifactStore, number: int) -> None:
+def _split(store: ArtifactStore, number: int) -> ArtifactRef:
     """What the corpus stages hand on: so many pairs that train."""
     rows = pairs(number)
-    store.built(SPLIT, {"n": number}, lambda folder: {"n": write_jsonl(folder / "pairs.jsonl", rows)})
+    return store.built(SPLIT, {"n": number}, lambda folder: {"n": write_jsonl(folder / "pairs.jsonl", rows)})[0].ref()
 
 
-def _run(keys: tuple[str, ...], run_config: dict[str, Any]) -> dg.ExecuteInProcessResult:
+def _run(keys: tuple[str, ...], run_config: dict[str, Any], *handed: ArtifactRef) -> dg.ExecuteInProcessResult:
     """A part of the job `whole_graph`."""
     job = defs().resolve_job_def("whole_graph")
     selection = [dg.AssetKey(key) for key in keys]
     with dg.DagsterInstance.ephemeral() as instance:
+        for ref in handed:
+            hand_over(instance, ref)
         return job.execute_in_process(
             instance=instance, asset_selection=selection, run_config={"ops": run_config}, raise_on_error=False
         )
 
 
-def _train(**training: Any) -> dg.ExecuteInProcessResult:
+def _train(split: ArtifactRef, **training: Any) -> dg.ExecuteInProcessResult:
     """From the train set to the adapter."""
     overrides = {name: str(value) for name, value in {**FAST, "max_steps": 2}.items()}
     config = {"preset": "tiny", "overrides": overrides, **training}
-    return _run(("mixed_train_set", "base_model", "qlora_adapter"), {"qlora_adapter": {"config": config}})
+    return _run(("mixed_train_set", "base_model", "qlora_adapter"), {"qlora_adapter": {"config": config}}, split)
 
 
 def _reused(result: dg.ExecuteInProcessResult) -> bool:
@@ -66,10 +69,8 @@ def _reasons(result: dg.ExecuteInProcessResult) -> list[str]:
 @pytest.mark.slow
 def test_an_unchanged_corpus_is_not_trained_again(store: ArtifactStore) -> None:
     """The second run takes the adapter that is there and says so; another corpus, or force_train, trains."""
-    _split(store, 60)
-    results = [_train(), _train(), _train(force_train=True)]
-    _split(store, 61)
-    results += [_train(), _train()]
+    first, second = _split(store, 60), _split(store, 61)
+    results = [_train(first), _train(first), _train(first, force_train=True), _train(second), _train(second)]
 
     assert all(result.success for result in results), _reasons(results[0])
     assert [_reused(result) for result in results] == [False, True, False, False, True]
@@ -78,8 +79,7 @@ def test_an_unchanged_corpus_is_not_trained_again(store: ArtifactStore) -> None:
 @pytest.mark.seed_row(76)
 def test_too_few_pairs_train_nothing_and_the_run_says_so(store: ArtifactStore) -> None:
     """Forty-nine: the check refuses, the adapter is not even begun."""
-    _split(store, 49)
-    result = _train()
+    result = _train(_split(store, 49))
     (check,) = (check for check in result.get_asset_check_evaluations() if check.check_name == "enough_pairs")
 
     assert not result.success
@@ -92,8 +92,7 @@ def test_too_few_pairs_train_nothing_and_the_run_says_so(store: ArtifactStore) -
 @pytest.mark.seed_row(73)
 def test_there_is_no_other_trainer(store: ArtifactStore) -> None:
     """`native_train: false` is a refusal that names the command."""
-    _split(store, 60)
-    result = _train(native_train=False)
+    result = _train(_split(store, 60), native_train=False)
 
     assert not result.success
     (reason,) = _reasons(result)

@@ -1,5 +1,6 @@
 """The checks of the corpus stages: each of them can fail."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +44,15 @@ def _pair(prompt: str, response: str, path: str) -> TrainingPair:
 def test_a_synthetic_corpus_with_fewer_rows_is_refused(tmp_path: Path, missing: int, *, passed: bool) -> None:
     """Than config/pipeline.yaml asks for."""
     asked = load_pipeline_config(PIPELINE_CONFIG).synthesize.limit
-    store = store_with(tmp_path, SYNTHETIC, {"num_pairs": asked - missing})
+    made = store_with(tmp_path, SYNTHETIC, {"num_pairs": asked - missing})
 
-    assert _result(as_many_as_asked(store)).passed is passed
+    assert _result(as_many_as_asked(*made)).passed is passed
 
 
 def test_a_lost_row_is_refused(tmp_path: Path) -> None:
     """Three were seen, two are told of."""
     validation = {"records.jsonl": {"seen": 3, "kept": 1, "rejected": {"schema": 1}}}
-    result = _result(rows_accounted_for(store_with(tmp_path, PAIRS, {"validation": validation})))
+    result = _result(rows_accounted_for(*store_with(tmp_path, PAIRS, {"validation": validation})))
 
     assert not result.passed
     assert result.metadata["unaccounted/records.jsonl"].value == 1
@@ -75,7 +76,7 @@ def test_a_leak_into_training_is_refused(tmp_path: Path, train: TrainingPair, fi
         write_jsonl(folder / "pairs.jsonl", [train])
         write_jsonl(folder / HELDOUT, [_pair("Sum prices", _ANSWER, "held.vox")])
 
-    result = _result(no_overlap(store_with(tmp_path, SPLIT, {"train": {"pairs.jsonl": 1}}, write)))
+    result = _result(no_overlap(*store_with(tmp_path, SPLIT, {"train": {"pairs.jsonl": 1}}, write)))
 
     assert result.passed is (files == copies == 0)
     assert (result.metadata["pairs_of_heldout_files"].value, result.metadata["near_copies"].value) == (files, copies)
@@ -92,7 +93,7 @@ def test_a_row_that_solves_a_held_out_task_is_refused(tmp_path: Path) -> None:
         write_jsonl(folder / "pairs.jsonl", [train])
         write_jsonl(folder / HELDOUT, [judged.model_copy(update={"tests": tests})])
 
-    result = _result(no_overlap(store_with(tmp_path, SPLIT, {"train": {"pairs.jsonl": 1}}, write)))
+    result = _result(no_overlap(*store_with(tmp_path, SPLIT, {"train": {"pairs.jsonl": 1}}, write)))
 
     assert not result.passed
     assert (result.metadata["near_copies"].value, result.metadata["same_behaviour"].value) == (0, 1)
@@ -101,16 +102,17 @@ def test_a_row_that_solves_a_held_out_task_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("aside", "passed"), [(1, True), (0, False)])
 def test_a_pair_that_the_split_lost_is_refused(tmp_path: Path, aside: int, *, passed: bool) -> None:
     """Five pairs, three train, one judges, one must be set aside."""
-    artifact_in(tmp_path, PAIRS, {"num_pairs": {"pairs.jsonl": 5}})
+    pairs = artifact_in(tmp_path, PAIRS, {"num_pairs": {"pairs.jsonl": 5}})
     counts = {"train": {"pairs.jsonl": 3}, "heldout": 1, "aside": {"too_small": aside}}
+    split, store = store_with(tmp_path, SPLIT, counts)
 
-    assert _result(pairs_accounted_for(store_with(tmp_path, SPLIT, counts))).passed is passed
+    assert _result(pairs_accounted_for(replace(split, parents=(pairs.ref(),)), store)).passed is passed
 
 
 @pytest.mark.parametrize(("num_pairs", "passed"), [(50, True), (49, False)])
 def test_too_few_pairs_are_refused(tmp_path: Path, num_pairs: int, *, passed: bool) -> None:
     """Fifty are enough, forty-nine are not."""
-    assert _result(enough_pairs(store_with(tmp_path, MIXED, {"total_distinct": num_pairs}))).passed is passed
+    assert _result(enough_pairs(*store_with(tmp_path, MIXED, {"total_distinct": num_pairs}))).passed is passed
 
 
 def _mixed(**changes: Any) -> dict[str, Any]:
@@ -124,15 +126,15 @@ def _mixed(**changes: Any) -> dict[str, Any]:
 )
 def test_a_mix_that_does_not_add_up_is_refused(tmp_path: Path, changes: dict[str, Any], *, passed: bool) -> None:
     """A row neither used nor dropped, and a file with other rows than the report says."""
-    store = store_with(tmp_path, MIXED, _mixed(**changes), lambda folder: (folder / TRAIN).write_text("{}\n{}\n"))
+    made = store_with(tmp_path, MIXED, _mixed(**changes), lambda folder: (folder / TRAIN).write_text("{}\n{}\n"))
 
-    assert _result(mixed_rows_accounted_for(store)).passed is passed
+    assert _result(mixed_rows_accounted_for(*made)).passed is passed
 
 
 @pytest.mark.parametrize(("achieved", "passed"), [(0.96, True), (0.94, False)])
 def test_shares_far_from_what_was_asked_are_a_warning(tmp_path: Path, achieved: float, *, passed: bool) -> None:
     """Five hundredths are allowed; more warns, since data may simply lack."""
-    result = _result(shares_as_asked(store_with(tmp_path, MIXED, _mixed(share_of_output=achieved))))
+    result = _result(shares_as_asked(*store_with(tmp_path, MIXED, _mixed(share_of_output=achieved))))
 
     assert result.passed is passed
     assert result.severity is dg.AssetCheckSeverity.WARN

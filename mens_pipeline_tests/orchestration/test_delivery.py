@@ -19,6 +19,7 @@ from mens_pipeline.orchestration.defs.delivery import (
     serving_handoff,
     writes_what_was_judged,
 )
+from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
@@ -51,6 +52,7 @@ def _run(
             "store": ArtifactStoreResource(root=str(root)),
             "compute": Compute(device="cpu"),
             "merger": Merger(report_seconds=0.0),
+            "io_manager": ArtifactHandover(),
         },
         selection=list(selection) or None,
         run_config={"ops": config or {}},
@@ -92,7 +94,7 @@ def test_a_champion_is_merged_and_handed_on(
     as_written = path.read_bytes()
     for spoil in (lambda: path.write_bytes(as_written + b" "), path.unlink):
         spoil()
-        check = handed_files_as_written(resource)
+        check = handed_files_as_written(handed.ref(), resource)
         assert isinstance(check, dg.AssetCheckResult)
         assert not check.passed
         assert check.metadata["changed"].value == named.path

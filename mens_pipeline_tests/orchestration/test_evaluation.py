@@ -10,13 +10,13 @@ import pytest
 from mens_pipeline.corpus.heldout_split import HELDOUT
 from mens_pipeline.corpus.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
-from mens_pipeline.corpus.mixed_train_set import TRAIN
-from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.corpus.store import ArtifactRef, ArtifactStore
 from mens_pipeline.evaluation.evaluate import Answers, evaluate_answers
 from mens_pipeline.evaluation.few_shot import FewShot
 from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.orchestration.defs.evaluation import beats_the_base, eval_results, figures_of, rows_of
+from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.generator import Generator
@@ -24,23 +24,17 @@ from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, PROGRESS, SUBJECT, answers_to, task
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained, trained
+from mens_pipeline_tests.orchestration.stores import hand_over
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 _TESTS = "@test fn hidden() { assert(add(1, 2) is 3) }\n"
 
 
-def _split(store: ArtifactStore, share: float) -> Artifact:
-    return store.built(SPLIT, {"share": share}, lambda folder: {"n": (folder / HELDOUT).write_text("")})[0]
+def _split(store: ArtifactStore, share: float) -> ArtifactRef:
+    return store.built(SPLIT, {"share": share}, lambda folder: {"n": (folder / HELDOUT).write_text("")})[0].ref()
 
 
-def _mixed(store: ArtifactStore, split: Artifact, rows: str) -> Artifact:
-    inputs = {"heldout_split": split.key, "rows": rows}
-    return store.built(MIXED, inputs, lambda folder: {"n": (folder / TRAIN).write_text(rows)})[0]
-
-
-def _adapter(store: ArtifactStore, mixed: Artifact) -> None:
-    contract = {"train_sha256": mixed.manifest["outputs"][TRAIN]["sha256"]}
-
+def _adapter(store: ArtifactStore, split: ArtifactRef) -> ArtifactRef:
     def write(folder: Path) -> dict[str, Any]:
         fill_trained(folder, "weights")
         path = folder / MANIFEST
@@ -50,19 +44,21 @@ def _adapter(store: ArtifactStore, mixed: Artifact) -> None:
         path.write_text(json.dumps(manifest))
         return {}
 
-    store.built(ADAPTER, {"contract": contract}, write)
+    return store.built(ADAPTER, {"beside": split.key}, write)[0].ref(ArtifactRef(MIXED, "0" * 64, (split,)))
 
 
-def _failure(store: ArtifactStore) -> str:
-    """What evaluating the latest adapter ends with; the held-out file is empty."""
+def _failure(store: ArtifactStore, adapter: ArtifactRef) -> str:
+    """What evaluating an adapter ends with; the held-out file is empty."""
     with dg.DagsterInstance.ephemeral() as instance:
+        hand_over(instance, adapter)
         result = dg.materialize(
-            [eval_results],
+            [dg.AssetSpec("qlora_adapter"), eval_results],
             instance=instance,
             resources={
                 "store": ArtifactStoreResource(root=str(store.root)),
                 "compute": Compute(device="cpu"),
                 "generator": Generator(),
+                "io_manager": ArtifactHandover(),
             },
             raise_on_error=False,
         )
@@ -72,38 +68,26 @@ def _failure(store: ArtifactStore) -> str:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
-    """An adapter that was trained beside a split of 6 %."""
+    """An empty store; the benchmark has no say."""
     monkeypatch.setenv("VOX_BENCHMARK", "0")
-    store = ArtifactStore(tmp_path / "store")
-    _adapter(store, _mixed(store, _split(store, 0.06), "rows beside 6 %"))
-    return store
+    return ArtifactStore(tmp_path / "store")
 
 
-def test_what_was_trained_beside_this_split_is_asked(store: ArtifactStore) -> None:
-    """Nothing stands in the way but that no request is held out here."""
-    assert "no held-out code" in _failure(store)
-
-
-def test_an_adapter_of_another_train_set_is_not_asked(store: ArtifactStore) -> None:
-    """More files were held out since: the old adapter may have learned them."""
-    _mixed(store, _split(store, 0.2), "rows beside 20 %")
-
-    assert "was trained on another set than mixed_train_set" in _failure(store)
-
-
-def test_a_train_set_of_another_split_is_not_relied_on(store: ArtifactStore) -> None:
-    """The split alone was made anew."""
+def test_an_adapter_is_asked_what_was_held_out_of_its_own_training(store: ArtifactStore) -> None:
+    """Whatever was split since; nothing stands in the way but that no request is held out here."""
+    split = _split(store, 0.06)
+    adapter = _adapter(store, split)
     _split(store, 0.2)
 
-    assert "is of another heldout_split than the latest" in _failure(store)
+    assert f"{SPLIT}/{split.key}/{HELDOUT}: no held-out code" in _failure(store, adapter)
 
 
 @pytest.mark.parametrize(("num_good", "passed"), [(40, True), (6, True), (5, False), (0, False)])
 def test_a_gain_that_chance_would_give_is_a_warning(tmp_path: Path, num_good: int, *, passed: bool) -> None:
     """The base answers none of forty; five good answers come by chance once in sixteen times."""
     store = ArtifactStore(tmp_path / "store")
-    evaluated(trained(tmp_path / "run"), store, num_good)
-    result = beats_the_base(ArtifactStoreResource(root=str(store.root)))
+    evaluation = evaluated(trained(tmp_path / "run"), store, num_good)
+    result = beats_the_base(evaluation.ref(), ArtifactStoreResource(root=str(store.root)))
 
     assert isinstance(result, dg.AssetCheckResult)
     assert result.passed is passed

@@ -16,7 +16,7 @@ from mens_pipeline.corpus.jsonl import read_pairs
 from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.mixed_train_set import TRAIN
 from mens_pipeline.corpus.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.store import MANIFEST, ArtifactStore
+from mens_pipeline.corpus.store import MANIFEST, ArtifactRef, ArtifactStore
 from mens_pipeline.corpus.synthesis.generate import KINDS
 from mens_pipeline.definitions import defs
 from mens_pipeline.language import CONSTRUCTS
@@ -126,14 +126,13 @@ def test_an_account_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
     """The check can fail: a manifest with a lost block does not pass, and none at all is an error."""
     store = ArtifactStore(tmp_path)
     resource = ArtifactStoreResource(root=str(tmp_path))
-    with pytest.raises(dg.Failure, match="Materialise it first"):
-        everything_accounted_for(resource)
+    with pytest.raises(dg.Failure, match=r"extracted_corpus 0{12} is gone\. Materialise extracted_corpus again"):
+        everything_accounted_for(ArtifactRef(KIND, "0" * 64), resource)
     with store.writing(KIND, {}) as draft:
         draft.extra = {"units": {"block": {"seen": 3, "kept": 1, "dropped": {"rejected": 1}}}}
     corpus = store.find(KIND, {})
     assert corpus is not None
-    store.point("latest", corpus)
-    result = everything_accounted_for(resource)
+    result = everything_accounted_for(corpus.ref(), resource)
 
     assert isinstance(result, dg.AssetCheckResult)
     assert not result.passed

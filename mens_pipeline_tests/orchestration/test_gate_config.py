@@ -1,6 +1,7 @@
 """The gate and the adapter in use as Dagster sees them."""
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from mens_pipeline.corpus.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.evaluation.benchmark_gate import KIND as GATE
 from mens_pipeline.evaluation.benchmark_gate import receipt_in
+from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.evaluation.history import champion_key
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
+from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 from mens_pipeline_tests.evaluation.runs import evaluated, trained
-from mens_pipeline_tests.orchestration.stores import artifact_in
+from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in
 
 
 @pytest.fixture
@@ -36,12 +39,16 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
 
 def _run(store: ArtifactStore, *, alone: bool = False, **config: Any) -> dg.ExecuteInProcessResult:
     ops = {} if alone else {"benchmark_gate": {"config": config}}
-    assets = [promoted_adapter] if alone else [benchmark_gate, gate_checks, promoted_adapter]
+    before = dg.AssetSpec("benchmark_gate" if alone else "eval_results")
+    assets = [before, promoted_adapter] if alone else [before, benchmark_gate, gate_checks, promoted_adapter]
     with dg.DagsterInstance.ephemeral() as instance:
+        split, adapter = (latest_in(store, kind).ref() for kind in (SPLIT, ADAPTER))
+        evaluation = latest_in(store, EVALUATION).ref(replace(adapter, parents=(split,)))
+        hand_over(instance, latest_in(store, GATE).ref(evaluation) if alone else evaluation)
         return dg.materialize(
             assets,
             instance=instance,
-            resources={"store": ArtifactStoreResource(root=str(store.root))},
+            resources={"store": ArtifactStoreResource(root=str(store.root)), "io_manager": ArtifactHandover()},
             run_config={"ops": ops},
             raise_on_error=False,
         )

@@ -35,12 +35,12 @@ def test_one_step_at_a_time_is_on_the_card(instance: dg.DagsterInstance) -> None
     assert {node.name for node in nodes if "gpu" in node.definition.pools} == {"qlora_adapter", "eval_results"}
 
 
-def test_jobs_that_write_the_store_wait_for_each_other(instance: dg.DagsterInstance) -> None:
-    """By the tag that all of them carry."""
+def test_jobs_do_not_wait_for_each_other(instance: dg.DagsterInstance) -> None:
+    """Each hands its own artifacts on; but four at a time are enough for a machine."""
     queue = instance.get_concurrency_config().run_queue_config
 
     assert queue is not None
-    assert queue.tag_concurrency_limits == [{"key": "mens/store", "value": "writes", "limit": 1}]
+    assert (queue.max_concurrent_runs, queue.tag_concurrency_limits) == (4, [])
 
 
 def test_only_crashes_are_tried_again(instance: dg.DagsterInstance) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import dagster as dg
@@ -14,14 +15,17 @@ from mens_pipeline.corpus.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.definitions import defs
 from mens_pipeline.evaluation import benchmark_gate as gate_module
-from mens_pipeline.evaluation.history import champion_key
+from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
+from mens_pipeline.evaluation.history import champion_key, champion_of
+from mens_pipeline.evaluation.prepare import adapter_digest
 from mens_pipeline.evaluation.receipt import FAILED, RECEIPT
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
+from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
-from mens_pipeline_tests.orchestration.stores import artifact_in
+from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in
 
 
 @pytest.fixture(autouse=True)
@@ -52,15 +56,22 @@ def _trained(root: Path, num_good: int, weights: str = "weights") -> ArtifactSto
 def _run(
     root: Path, instance: dg.DagsterInstance, *selection: dg.AssetsDefinition, checks: bool = True
 ) -> dg.ExecuteInProcessResult:
-    assets = [benchmark_gate, promoted_adapter, *([gate_checks] if checks else [])]
+    _hand_over(root, instance)
+    assets = [dg.AssetSpec("eval_results"), benchmark_gate, promoted_adapter, *([gate_checks] if checks else [])]
     chosen = selection or (benchmark_gate, promoted_adapter)
     return dg.materialize(
         assets,
         instance=instance,
-        resources={"store": ArtifactStoreResource(root=str(root))},
+        resources={"store": ArtifactStoreResource(root=str(root)), "io_manager": ArtifactHandover()},
         selection=[asset.key for asset in chosen],
         raise_on_error=False,
     )
+
+
+def _hand_over(root: Path, instance: dg.DagsterInstance) -> None:
+    """Let the instance know of the newest evaluation."""
+    evaluation, adapter, split = (latest_in(ArtifactStore(root), kind).ref() for kind in (EVALUATION, ADAPTER, SPLIT))
+    hand_over(instance, replace(evaluation, parents=(replace(adapter, parents=(split,)),)))
 
 
 def _promoted(result: dg.ExecuteInProcessResult) -> bool:
@@ -141,15 +152,20 @@ def test_promotion_without_a_verdict_refuses(tmp_path: Path, instance: dg.Dagste
     assert "there is no benchmark_gate. Materialise it first" in _failure(result)
 
 
-def test_a_verdict_on_another_adapter_does_not_promote(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    """Trained again since; the old verdict passed."""
+def test_a_verdict_promotes_what_it_is_about(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """Another run has trained, split and evaluated since; that is another matter."""
     store = _trained(tmp_path / "store", 40)
+    judged = latest_in(store, ADAPTER)
     _run(store.root, instance, benchmark_gate)
-    store.built(ADAPTER, {"weights": "new"}, lambda folder: fill_trained(folder, "new"))
+    store.built(SPLIT, {"night": 2}, lambda folder: {"n": (folder / HELDOUT).write_text("other pairs\n")})
+    _trained(store.root, 20, "new")
     result = _run(store.root, instance, promoted_adapter)
+    champion = champion_of(store)
 
-    assert "evaluate this one" in _failure(result)
-    assert champion_key(store) is None
+    assert _promoted(result)
+    assert champion is not None
+    assert champion.manifest["inputs"]["adapter_sha256"] == adapter_digest(judged.path)
+    assert latest_in(store, ADAPTER).key != judged.key
 
 
 def test_a_tampered_receipt_does_not_promote(tmp_path: Path, instance: dg.DagsterInstance) -> None:
@@ -160,28 +176,7 @@ def test_a_tampered_receipt_does_not_promote(tmp_path: Path, instance: dg.Dagste
     path.write_text(json.dumps({**json.loads(path.read_text()), "overall_passed": True}))
     result = _run(store.root, instance, promoted_adapter)
 
-    assert "Tampered with since it was written: gate_receipt.json" in _failure(result)
-    assert champion_key(store) is None
-
-
-def test_another_held_out_set_makes_a_verdict_old(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    """A new corpus was split since."""
-    store = _trained(tmp_path / "store", 40)
-    _run(store.root, instance, benchmark_gate)
-    store.built(SPLIT, {"night": 2}, lambda folder: {"n": (folder / HELDOUT).write_text("other pairs\n")})
-    result = _run(store.root, instance, promoted_adapter)
-
-    assert "The held-out set is not the one it was judged by" in _failure(result)
-
-
-def test_a_newer_evaluation_makes_a_verdict_old(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    """It was judged again, and is worse; the verdict that passed says nothing of that."""
-    store = _trained(tmp_path / "store", 40)
-    _run(store.root, instance, benchmark_gate)
-    _trained(store.root, 20)
-    result = _run(store.root, instance, promoted_adapter)
-
-    assert "It was evaluated again since the verdict" in _failure(result)
+    assert "since it was written: gate_receipt.json" in _failure(result)
     assert champion_key(store) is None
 
 
@@ -216,6 +211,7 @@ def test_a_run_that_failed_at_the_gate_fails_there_again(
     monkeypatch.setenv("VOX_EVAL_STRICT", "1")
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
     store = _trained(tmp_path / "store", 20)
+    _hand_over(store.root, instance)
     job = dg.reconstructable(judging_job)
     with dg.execute_job(job, instance) as first:
         options = dg.ReexecutionOptions.from_failure(first.run_id, instance)
@@ -299,10 +295,10 @@ def _run_again(store: ArtifactStore) -> bool:
 def judging_job() -> dg.JobDefinition:
     """The gate and what follows it, as a job that another process can load."""
     return dg.Definitions(
-        assets=[benchmark_gate, promoted_adapter],
+        assets=[dg.AssetSpec("eval_results"), benchmark_gate, promoted_adapter],
         asset_checks=[gate_checks],
         jobs=[dg.define_asset_job("judging", executor_def=dg.in_process_executor)],
-        resources={"store": ArtifactStoreResource()},
+        resources={"store": ArtifactStoreResource(), "io_manager": ArtifactHandover()},
     ).resolve_job_def("judging")
 
 

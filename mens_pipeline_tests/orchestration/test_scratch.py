@@ -10,7 +10,7 @@ import pytest
 from mens_pipeline.corpus.jsonl import write_jsonl
 from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.mixed_train_set import TRAIN
-from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.corpus.store import ArtifactRef, ArtifactStore
 from mens_pipeline.definitions import defs
 from mens_pipeline.orchestration.defs.scratch import (
     ScratchTrainConfig,
@@ -18,24 +18,27 @@ from mens_pipeline.orchestration.defs.scratch import (
     scratch_model,
     scratch_parameters_as_declared,
 )
+from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.training.scratch.finish import KIND
 from mens_pipeline.training.telemetry_log import FILE
-from mens_pipeline_tests.orchestration.stores import artifact_in, store_with
+from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in, store_with
 from mens_pipeline_tests.training.runs import pairs
 from mens_pipeline_tests.training.scratch.runs import FAST
 
-_CHECKED = [scratch_model, scratch_loss_fell, scratch_parameters_as_declared]
+_CHECKED = [dg.AssetSpec(MIXED), scratch_model, scratch_loss_fell, scratch_parameters_as_declared]
 
 
 def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
+    hand_over(instance, latest_in(ArtifactStore(root), MIXED).ref())
     overrides = {name: str(value) for name, value in FAST.items() if name != "config"} | {"num_train_epochs": "2"}
     run_config = dg.RunConfig(ops={"scratch_model": {"config": {"overrides": overrides, **config}}})
     resources = {
         "store": ArtifactStoreResource(root=str(root)),
+        "io_manager": ArtifactHandover(),
         "compute": Compute(device="cpu"),
         "trainer": Trainer(report_seconds=0.0),
     }
@@ -94,7 +97,7 @@ def test_it_stands_beside_the_graph() -> None:
     assert ScratchTrainConfig().config == "auto"
 
 
-def _trained(root: Path, losses: list[float], **training: Any) -> ArtifactStoreResource:
+def _trained(root: Path, losses: list[float], **training: Any) -> tuple[ArtifactRef, ArtifactStoreResource]:
     def write(folder: Path) -> None:
         lines = [
             json.dumps({"ts_ms": 0, "event": "step", "payload": {"step": number, "loss": loss}})
@@ -108,7 +111,7 @@ def _trained(root: Path, losses: list[float], **training: Any) -> ArtifactStoreR
 @pytest.mark.parametrize(("losses", "passed"), [([4, 3, 2, 1], True), ([1, 2, 3, 4], False), ([1.0], False)])
 def test_a_loss_that_does_not_fall_is_a_warning(tmp_path: Path, losses: list[float], *, passed: bool) -> None:
     """The last quarter of steps beside the first."""
-    result = scratch_loss_fell(_trained(tmp_path, losses))
+    result = scratch_loss_fell(*_trained(tmp_path, losses))
 
     assert isinstance(result, dg.AssetCheckResult)
     assert result.passed is passed
@@ -121,7 +124,7 @@ def test_a_loss_that_does_not_fall_is_a_warning(tmp_path: Path, losses: list[flo
 )
 def test_a_model_of_another_size_is_refused(tmp_path: Path, config: str, found: int, *, passed: bool) -> None:
     """Beside what its configuration says."""
-    result = scratch_parameters_as_declared(_trained(tmp_path, [1.0], config=config, num_parameters=found))
+    result = scratch_parameters_as_declared(*_trained(tmp_path, [1.0], config=config, num_parameters=found))
 
     assert isinstance(result, dg.AssetCheckResult)
     assert result.passed is passed

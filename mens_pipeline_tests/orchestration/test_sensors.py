@@ -180,7 +180,7 @@ def grammar(store: ArtifactStore) -> Ticks:
 
 
 def _corpus(store: ArtifactStore, grammar: str) -> None:
-    store.built(CORPUS, {"grammar": grammar}, lambda _folder: {})
+    store.built(CORPUS, {"n": grammar}, lambda _folder: {"grammar": grammar})
 
 
 @pytest.mark.seed_row(74)

@@ -10,18 +10,19 @@ import pytest
 from mens_pipeline.corpus.jsonl import write_jsonl
 from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.mixed_train_set import TRAIN
-from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.corpus.store import ArtifactRef, ArtifactStore
 from mens_pipeline.definitions import defs
 from mens_pipeline.orchestration import choices
 from mens_pipeline.orchestration.defs.promotion import GateConfig
 from mens_pipeline.orchestration.defs.training import base_model, loss_fell, only_the_adapter_changed, qlora_adapter
+from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.training.qlora_adapter import KIND
 from mens_pipeline.training.telemetry_log import FILE
-from mens_pipeline_tests.orchestration.stores import artifact_in, store_with
+from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in, store_with
 from mens_pipeline_tests.training.runs import FAST, pairs
 from mens_pipeline_tests.training.small_folder import write_folder
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
@@ -36,14 +37,16 @@ def _tiny_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
     fields = {**FAST, "num_train_epochs": 4}
+    hand_over(instance, latest_in(ArtifactStore(root), MIXED).ref())
     overrides = {name: str(value) for name, value in fields.items()}
     run_config = dg.RunConfig(ops={"qlora_adapter": {"config": {"preset": "tiny", "overrides": overrides, **config}}})
     resources = {
         "store": ArtifactStoreResource(root=str(root)),
+        "io_manager": ArtifactHandover(),
         "compute": Compute(device="cpu"),
         "trainer": Trainer(report_seconds=0.0),
     }
-    selection = [qlora_adapter, only_the_adapter_changed, loss_fell]
+    selection = [dg.AssetSpec(MIXED), qlora_adapter, only_the_adapter_changed, loss_fell]
     return dg.materialize(
         selection, instance=instance, resources=resources, run_config=run_config, raise_on_error=False
     )
@@ -122,11 +125,13 @@ def test_a_wrong_setting_is_told_before_anything_is_trained(
         monkeypatch.setenv(name, value)
     ops = {asset: {"config": values} for asset, values in config.items()}
     with dg.DagsterInstance.ephemeral() as instance:
+        hand_over(instance, ArtifactRef(MIXED, "0" * 64))
         result = dg.materialize(
-            [qlora_adapter, _gate],
+            [dg.AssetSpec(MIXED), qlora_adapter, _gate],
             instance=instance,
             resources={
                 "store": ArtifactStoreResource(root=str(tmp_path)),
+                "io_manager": ArtifactHandover(),
                 "compute": Compute(device="cpu"),
                 "trainer": Trainer(),
             },
@@ -154,11 +159,13 @@ def test_the_base_is_the_one_that_the_preset_of_the_adapter_names(
     presets.write_text(f"own:\n  about: A base in a folder.\n  model_name_or_path: {base}\n")
     monkeypatch.setattr(choices, "PRESETS", presets)
     with dg.DagsterInstance.ephemeral() as instance:
+        hand_over(instance, ArtifactRef(MIXED, "0" * 64))
         result = dg.materialize(
-            [base_model, qlora_adapter],
+            [dg.AssetSpec(MIXED), base_model, qlora_adapter],
             instance=instance,
             resources={
                 "store": ArtifactStoreResource(root=str(tmp_path)),
+                "io_manager": ArtifactHandover(),
                 "compute": Compute(device="cpu"),
                 "trainer": Trainer(),
             },
@@ -180,7 +187,7 @@ def test_a_base_is_fetched_for_a_corpus_that_passed() -> None:
     assert {"mixed_train_set_enough_pairs", "mixed_train_set_mixed_rows_accounted_for"} <= before
 
 
-def _trained(root: Path, losses: list[float], **result: Any) -> ArtifactStoreResource:
+def _trained(root: Path, losses: list[float], **result: Any) -> tuple[ArtifactRef, ArtifactStoreResource]:
     def write(folder: Path) -> None:
         lines = [
             json.dumps({"ts_ms": 0, "event": "step", "payload": {"step": number, "loss": loss}})
@@ -195,7 +202,7 @@ def _trained(root: Path, losses: list[float], **result: Any) -> ArtifactStoreRes
 def test_an_adapter_as_it_was_is_refused(tmp_path: Path, changed: int, matrices: int, *, passed: bool) -> None:
     """Every matrix must have changed, and there must be one."""
     counts = {"num_changed_matrices": changed, "num_adapter_matrices": matrices, "frozen_sha256": "0"}
-    result = only_the_adapter_changed(_trained(tmp_path, [1.0], **counts))
+    result = only_the_adapter_changed(*_trained(tmp_path, [1.0], **counts))
 
     assert isinstance(result, dg.AssetCheckResult)
     assert result.passed is passed
@@ -204,7 +211,7 @@ def test_an_adapter_as_it_was_is_refused(tmp_path: Path, changed: int, matrices:
 @pytest.mark.parametrize(("losses", "passed"), [([4, 3, 2, 1], True), ([1, 2, 3, 4], False), ([1.0], False)])
 def test_a_loss_that_does_not_fall_is_a_warning(tmp_path: Path, losses: list[float], *, passed: bool) -> None:
     """The last quarter of steps beside the first."""
-    result = loss_fell(_trained(tmp_path, losses))
+    result = loss_fell(*_trained(tmp_path, losses))
 
     assert isinstance(result, dg.AssetCheckResult)
     assert result.passed is passed

@@ -260,12 +260,23 @@ def test_a_champion_laid_out_beforehand_is_not_used(run: Path, store: ArtifactSt
     gate = _verdict(run, store)
     champion = promote(gate, run, store, PRESENT, now=NOW).champion
     (store.root / champion.kind / "champion").unlink()
-    (champion.path / ADAPTER / WEIGHTS).write_text("planted")
+    (champion.path / ADAPTER / "planted.json").write_text("{}")
 
     with pytest.raises(RefusedError, match="changed since it was promoted"):
         promote(gate, run, store, PRESENT, now=NOW)
     assert champion_of(store) is None
-    assert digest_of(run / ADAPTER / WEIGHTS) != digest_of(champion.path / ADAPTER / WEIGHTS)
+
+
+def test_a_champion_whose_weights_were_changed_is_laid_out_anew(run: Path, store: ArtifactStore) -> None:
+    """What is not as it was written counts as absent."""
+    gate = _verdict(run, store)
+    champion = promote(gate, run, store, PRESENT, now=NOW).champion
+    (store.root / champion.kind / "champion").unlink()
+    (champion.path / ADAPTER / WEIGHTS).write_text("planted")
+    again = promote(gate, run, store, PRESENT, now=NOW).champion
+
+    assert champion_of(store) == again == champion
+    assert digest_of(run / ADAPTER / WEIGHTS) == digest_of(again.path / ADAPTER / WEIGHTS)
 
 
 _KEY = "a secret of maintainers"

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import dagster as dg
 from pydantic import Field
 
+from mens_pipeline.corpus.store import ArtifactRef
 from mens_pipeline.corpus.yaml_file import load_model
 from mens_pipeline.delivery.agreement import NUM_PROMPTS
 from mens_pipeline.delivery.gguf_model import KIND as GGUF
@@ -18,8 +19,9 @@ from mens_pipeline.delivery.merge_job import Dtype
 from mens_pipeline.delivery.merge_prompts import prompts_of
 from mens_pipeline.delivery.merge_source import MergeSource, merge_source
 from mens_pipeline.delivery.merged_model import KIND as MERGED
+from mens_pipeline.delivery.merged_model import STAGE as MERGING
 from mens_pipeline.delivery.merged_model import build_merged_model, manifest_in, prepare_merge, report_in
-from mens_pipeline.delivery.serving_handoff import KIND, Delivery, build_serving_handoff
+from mens_pipeline.delivery.serving_handoff import STAGE, Delivery, build_serving_handoff
 from mens_pipeline.errors import ConfigurationError, MensError
 from mens_pipeline.evaluation.generation import EvaluationConfig
 from mens_pipeline.evaluation.prepare import Conditions, answer_fits
@@ -59,7 +61,7 @@ class HandoffConfig(dg.Config):
     deps=[promoted_adapter],
     kinds={"huggingface"},
     owners=OWNERS,
-    code_version="1",
+    code_version=MERGING.code_version,
     pool="gpu",
 )
 def merged_model(
@@ -89,8 +91,10 @@ def merged_model(
             gguf, _ = build_gguf_model(merged, prepared, config.gguf, opened, lambda job: merger.run(context, job))
     except MensError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
+    refs = () if source.promoted is None else (source.promoted.ref(),)
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(merged.key),
+        value=gguf.ref(merged.ref(*refs)) if gguf is not None else merged.ref(*refs),
+        data_version=dg.DataVersion(merged.data_version),
         metadata={
             "reused": reused,
             "folder": dg.MetadataValue.path(merged.path),
@@ -104,9 +108,9 @@ def merged_model(
 
 
 @dg.asset_check(asset=merged_model, blocking=True)
-def writes_what_was_judged(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+def writes_what_was_judged(merged_model: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """The merged folder writes the same tokens as the judged model (99.9 %), and as much Vox (0.2 points)."""
-    report = report_in(store.latest(MERGED).path)
+    report = report_in(store.artifact(merged_model.of(MERGED)).path)
     return dg.AssetCheckResult(
         passed=report.passed,
         severity=dg.AssetCheckSeverity.ERROR,
@@ -118,19 +122,18 @@ def writes_what_was_judged(store: ArtifactStoreResource) -> dg.AssetCheckResult:
     )
 
 
-@dg.asset(group_name="delivery", deps=[merged_model], kinds={"json"}, owners=OWNERS, code_version="1")
-def serving_handoff(config: HandoffConfig, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
+@dg.asset(group_name="delivery", kinds={"json"}, owners=OWNERS, code_version=STAGE.code_version)
+def serving_handoff(
+    config: HandoffConfig, merged_model: ArtifactRef, store: ArtifactStoreResource
+) -> dg.MaterializeResult[Any]:
     """What a serving system needs to know: files with their hashes, template, stop tokens, verdict; the card besides.
 
     Refused when the merged model is not what was judged, also when it is materialised alone. Publishes the adapter on
     the Hub where that is asked for.
     """
     settings, opened = load_settings(), store.open()
-    merged = store.latest(MERGED)
-    gguf_key = opened.pointed(GGUF, "latest")
-    gguf = opened.get(GGUF, gguf_key) if gguf_key is not None else None
-    if gguf is not None and gguf.manifest["inputs"]["merged_model"] != merged.key:
-        gguf = None
+    merged = store.artifact(merged_model.of(MERGED))
+    gguf = store.artifact(merged_model) if merged_model.kind == GGUF else None
     try:
         source = merge_source(None, opened)
         if source.adapter_sha256 != manifest_in(merged.path).adapter_sha256:
@@ -140,7 +143,8 @@ def serving_handoff(config: HandoffConfig, store: ArtifactStoreResource) -> dg.M
     except MensError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(handoff.key),
+        value=handoff.ref(merged_model),
+        data_version=dg.DataVersion(handoff.data_version),
         metadata={
             "reused": reused,
             "handoff": dg.MetadataValue.path(handoff.path / HANDOFF),
@@ -151,9 +155,9 @@ def serving_handoff(config: HandoffConfig, store: ArtifactStoreResource) -> dg.M
 
 
 @dg.asset_check(asset=serving_handoff)
-def handed_files_as_written(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+def handed_files_as_written(serving_handoff: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Every file that the hand-off names is there, with the hash that it names."""
-    changed = changed_files(store.latest(KIND).path / HANDOFF)
+    changed = changed_files(store.artifact(serving_handoff).path / HANDOFF)
     return dg.AssetCheckResult(passed=not changed, metadata={"changed": ", ".join(changed) or "none"})
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from mens_pipeline.corpus.extracted_corpus import KIND, RECORDS, REPORT, build_extracted_corpus
+from mens_pipeline.corpus.extracted_corpus import RECORDS, REPORT, STAGE, build_extracted_corpus
 from mens_pipeline.corpus.shares import share_text
-from mens_pipeline.corpus.store import Artifact
+from mens_pipeline.corpus.store import Artifact, ArtifactRef
 from mens_pipeline.evaluation.policy import load_gate_policy
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.charts import bar_chart
@@ -33,7 +33,7 @@ class ExtractionConfig(dg.Config):
     deps=["vox_sources", "docs_sources", "telemetry_source"],
     kinds={"json"},
     owners=OWNERS,
-    code_version="1",
+    code_version=STAGE.code_version,
 )
 def extracted_corpus(
     context: dg.AssetExecutionContext,
@@ -55,7 +55,8 @@ def extracted_corpus(
     if reused.differs:
         context.log.warning("a full extraction gave other bytes than before of the same inputs; they took their place")
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(corpus.manifest["outputs"][RECORDS]["sha256"]),
+        value=corpus.ref(),
+        data_version=dg.DataVersion(corpus.data_version),
         metadata={
             "dagster/row_count": corpus.manifest["num_records"],
             "reused": reused.is_whole,
@@ -74,9 +75,9 @@ def extracted_corpus(
 
 
 @dg.asset_check(asset=extracted_corpus, blocking=True)
-def everything_accounted_for(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+def everything_accounted_for(extracted_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """What was seen is what was kept plus what was dropped, for programs, pages, sections and blocks."""
-    units = store.latest(KIND).manifest["units"]
+    units = store.artifact(extracted_corpus).manifest["units"]
     missing = {unit: c["seen"] - c["kept"] - sum(c["dropped"].values()) for unit, c in units.items()}
     return dg.AssetCheckResult(
         passed=not any(missing.values()), metadata={f"unaccounted_{unit}": count for unit, count in missing.items()}
@@ -84,10 +85,10 @@ def everything_accounted_for(store: ArtifactStoreResource) -> dg.AssetCheckResul
 
 
 @dg.asset_check(asset=extracted_corpus, blocking=True)
-def corpus_coverage(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+def corpus_coverage(extracted_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """The corpus shows at least `min_corpus_coverage` of the constructs that the parser can produce."""
     required = load_gate_policy(GATE_POLICY).min_corpus_coverage
-    counts = _construct_counts(store.latest(KIND))
+    counts = _construct_counts(store.artifact(extracted_corpus))
     present = sum(count > 0 for count in counts.values())
     missing = [name for name, count in counts.items() if count == 0]
     return dg.AssetCheckResult(

@@ -4,37 +4,29 @@ from typing import Final
 
 import dagster as dg
 
-WRITES_STORE: Final = {"mens/store": "writes"}
-"""On every job that writes the store: assets hand their work on through its pointer `latest`, so the queue lets one of
-these jobs run at a time (dagster.yaml)."""
-
 _DELIVERED: Final = dg.AssetSelection.assets("merged_model", "serving_handoff")
 """What follows a promotion: as large as the base, and of use only to whom it is handed."""
 
 whole_graph = dg.define_asset_job(
     "whole_graph",
     selection=dg.AssetSelection.all(include_sources=True) - _DELIVERED - dg.AssetSelection.groups("scratch"),
-    tags=WRITES_STORE,
     description="Everything from the sources to the adapter in use, with all checks.",
 )
 
 deliver = dg.define_asset_job(
     "deliver",
     selection=_DELIVERED,
-    tags=WRITES_STORE,
     description="Merges the adapter in use, proves that it is the model that was judged, and hands it on.",
 )
 
 train_set = dg.define_asset_job(
     "train_set",
     selection=dg.AssetSelection.groups("sources", "corpus", include_sources=True),
-    tags=WRITES_STORE,
     description="From the sources to the train set, with all checks; nothing is trained.",
 )
 
 scratch = dg.define_asset_job(
     "scratch",
     selection=dg.AssetSelection.groups("scratch"),
-    tags=WRITES_STORE,
     description="The side branch: a small model made from scratch on the train set that is there; never promoted.",
 )

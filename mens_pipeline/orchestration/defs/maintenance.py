@@ -7,7 +7,6 @@ from pydantic import Field
 
 from mens_pipeline.delivery.prune import prune
 from mens_pipeline.delivery.retention import Plan, load_retention
-from mens_pipeline.orchestration.defs.jobs import WRITES_STORE
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.run_retention import OldRun, delete_run, plan_runs
 from mens_pipeline.settings import RETENTION
@@ -76,7 +75,6 @@ def run_retention(context: dg.OpExecutionContext, config: RetentionConfig) -> dg
 
 
 @dg.job(
-    tags=WRITES_STORE,
     description="Shows which artifacts of the store and which old runs would go, and with `apply` removes them.",
 )
 def maintenance() -> None:

@@ -4,29 +4,28 @@ from typing import Any
 
 import dagster as dg
 
-from mens_pipeline.corpus.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.mix_config import load_mix_config
 from mens_pipeline.corpus.mix_files import REPORT_SUFFIX
-from mens_pipeline.corpus.mixed_train_set import KIND, TRAIN, build_mixed_train_set
+from mens_pipeline.corpus.mixed_train_set import STAGE, TRAIN, build_mixed_train_set
 from mens_pipeline.corpus.statistics import statistics_of
-from mens_pipeline.corpus.store import Artifact
+from mens_pipeline.corpus.store import Artifact, ArtifactRef
 from mens_pipeline.evaluation.policy import load_gate_policy
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.charts import bar_chart
-from mens_pipeline.orchestration.defs.split import heldout_split
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG
 
 
-@dg.asset(group_name="corpus", deps=[heldout_split], kinds={"json", "parquet"}, owners=OWNERS, code_version="1")
-def mixed_train_set(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
+@dg.asset(group_name="corpus", kinds={"json", "parquet"}, owners=OWNERS, code_version=STAGE.code_version)
+def mixed_train_set(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """What the model is trained on: sources in the shares that config/mix.yaml asks for, shuffled by its seed."""
-    mixed, reused = build_mixed_train_set(store.latest(SPLIT), load_mix_config(MIX_CONFIG), store.open())
+    mixed, reused = build_mixed_train_set(store.artifact(heldout_split), load_mix_config(MIX_CONFIG), store.open())
     train = mixed.path / TRAIN
     categories = _categories(mixed)
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(mixed.manifest["outputs"][TRAIN]["sha256"]),
+        value=mixed.ref(heldout_split),
+        data_version=dg.DataVersion(mixed.data_version),
         metadata={
             "dagster/row_count": mixed.manifest["total_emitted"],
             "num_distinct": mixed.manifest["total_distinct"],
@@ -41,17 +40,17 @@ def mixed_train_set(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
 
 
 @dg.asset_check(asset=mixed_train_set, blocking=True)
-def enough_pairs(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+def enough_pairs(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """There are at least `min_pairs` different pairs (config/gates.yaml); training on fewer does not begin."""
     required = load_gate_policy(GATE_POLICY).min_pairs
-    num_pairs = store.latest(KIND).manifest["total_distinct"]
+    num_pairs = store.artifact(mixed_train_set).manifest["total_distinct"]
     return dg.AssetCheckResult(passed=num_pairs >= required, metadata={"num_pairs": num_pairs, "min_pairs": required})
 
 
 @dg.asset_check(asset=mixed_train_set, blocking=True)
-def mixed_rows_accounted_for(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+def mixed_rows_accounted_for(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Every row of every source is used or dropped with a reason, and the file holds what the report says."""
-    mixed = store.latest(KIND)
+    mixed = store.artifact(mixed_train_set)
     with (mixed.path / TRAIN).open("rb") as lines:
         num_rows = sum(1 for _ in lines)
     missing = sum(
@@ -65,10 +64,10 @@ def mixed_rows_accounted_for(store: ArtifactStoreResource) -> dg.AssetCheckResul
 
 
 @dg.asset_check(asset=mixed_train_set)
-def shares_as_asked(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+def shares_as_asked(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """No source is more than `max_share_error` away from its share (config/gates.yaml); otherwise a warning."""
     allowed = load_gate_policy(GATE_POLICY).max_share_error
-    sources = store.latest(KIND).manifest["sources"]
+    sources = store.artifact(mixed_train_set).manifest["sources"]
     errors = {source["path"]: abs(source["share_of_output"] - source["requested_share"]) for source in sources}
     return dg.AssetCheckResult(
         passed=max(errors.values()) <= allowed,

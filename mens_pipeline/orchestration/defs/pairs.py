@@ -4,37 +4,35 @@ from typing import Any
 
 import dagster as dg
 
-from mens_pipeline.corpus.extracted_corpus import KIND as CORPUS
 from mens_pipeline.corpus.extracted_corpus import TELEMETRY
 from mens_pipeline.corpus.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.shares import share_text
-from mens_pipeline.corpus.synthetic_corpus import KIND as SYNTHETIC
+from mens_pipeline.corpus.store import ArtifactRef
 from mens_pipeline.corpus.synthetic_corpus import PAIRS as SYNTHETIC_PAIRS
-from mens_pipeline.corpus.validated_pairs import KIND, PAIRS, QUARANTINE, build_validated_pairs
+from mens_pipeline.corpus.validated_pairs import QUARANTINE, STAGE, build_validated_pairs
 from mens_pipeline.orchestration.charts import bar_chart
-from mens_pipeline.orchestration.defs.extraction import extracted_corpus
-from mens_pipeline.orchestration.defs.synthesis import synthetic_corpus
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.settings import PIPELINE_CONFIG
 
 
-@dg.asset(
-    group_name="corpus", deps=[extracted_corpus, synthetic_corpus], kinds={"json"}, owners=OWNERS, code_version="2"
-)
-def validated_pairs(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
+@dg.asset(group_name="corpus", kinds={"json"}, owners=OWNERS, code_version=STAGE.code_version)
+def validated_pairs(
+    extracted_corpus: ArtifactRef, synthetic_corpus: ArtifactRef, store: ArtifactStoreResource
+) -> dg.MaterializeResult[Any]:
     """Requests and their answers; schema, code and repetition checked, the rest quarantined with reasons.
 
     An unchanged corpus gives the pairs it gave before.
     """
     policy = load_pipeline_config(PIPELINE_CONFIG).validate_
-    corpus = store.latest(CORPUS)
-    others = [store.latest(SYNTHETIC).path / SYNTHETIC_PAIRS, corpus.path / TELEMETRY]
+    corpus = store.artifact(extracted_corpus)
+    others = [store.artifact(synthetic_corpus).path / SYNTHETIC_PAIRS, corpus.path / TELEMETRY]
     pairs, reused = build_validated_pairs(corpus, others, policy, store.open())
     manifest = pairs.manifest
     behaviour = manifest["behaviour"]
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(manifest["outputs"][PAIRS]["sha256"]),
+        value=pairs.ref(extracted_corpus, synthetic_corpus),
+        data_version=dg.DataVersion(pairs.data_version),
         metadata={
             "dagster/row_count": sum(manifest["num_pairs"].values()),
             "reused": reused,
@@ -51,9 +49,9 @@ def validated_pairs(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
 
 
 @dg.asset_check(asset=validated_pairs, blocking=True)
-def rows_accounted_for(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+def rows_accounted_for(validated_pairs: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Every row of every file is kept or quarantined with a reason."""
-    validation = store.latest(KIND).manifest["validation"]
+    validation = store.artifact(validated_pairs).manifest["validation"]
     missing = {name: v["seen"] - v["kept"] - sum(v["rejected"].values()) for name, v in validation.items()}
     return dg.AssetCheckResult(
         passed=not any(missing.values()), metadata={f"unaccounted/{name}": count for name, count in missing.items()}

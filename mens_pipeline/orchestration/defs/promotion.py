@@ -10,8 +10,9 @@ from pydantic import Field
 
 from mens_pipeline.corpus.heldout_split import HELDOUT
 from mens_pipeline.corpus.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.store import ArtifactRef
 from mens_pipeline.errors import MensError
-from mens_pipeline.evaluation.benchmark_gate import KIND, PAGE, build_benchmark_gate, receipt_in
+from mens_pipeline.evaluation.benchmark_gate import PAGE, STAGE, build_benchmark_gate, receipt_in
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.evaluation.history import rival_of, withdrawn
 from mens_pipeline.evaluation.policy import GateName, Thresholds
@@ -20,12 +21,13 @@ from mens_pipeline.evaluation.promotion import promote
 from mens_pipeline.evaluation.receipt import RECEIPT, Receipt, gate_of
 from mens_pipeline.orchestration.champion import champion_metadata
 from mens_pipeline.orchestration.choices import demanded
-from mens_pipeline.orchestration.defs.evaluation import eval_results
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.settings import Settings, load_settings, policy_label, present_of
 from mens_pipeline.training.markdown import plain
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
+
+_GATE: Final = dg.AssetKey("benchmark_gate")
 
 FRESHNESS: Final = dg.FreshnessPolicy.cron(
     deadline_cron="0 8 * * *", lower_bound_delta=timedelta(hours=4), timezone="UTC"
@@ -44,17 +46,19 @@ class GateConfig(dg.Config):
     )
 
 
-@dg.asset(group_name="evaluation", deps=[eval_results], kinds={"json"}, owners=OWNERS, code_version="2")
-def benchmark_gate(config: GateConfig, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
+@dg.asset(group_name="evaluation", kinds={"json"}, owners=OWNERS, code_version=STAGE.code_version)
+def benchmark_gate(
+    config: GateConfig, eval_results: ArtifactRef, store: ArtifactStoreResource
+) -> dg.MaterializeResult[Any]:
     """The verdict on the adapter: what was measured, what config/gates.yaml requires, bound by hash to both.
 
     The page `report.html` shows it to people, with every failure.
     """
     settings = load_settings()
-    run = store.latest(ADAPTER).path
+    run = store.artifact(eval_results.of(ADAPTER)).path
     rival = rival_of(store.open(), adapter_digest(run))
     gate, reused = build_benchmark_gate(
-        store.latest(EVALUATION),
+        store.artifact(eval_results),
         run,
         store.open(),
         policy=_policy(config, settings),
@@ -66,7 +70,8 @@ def benchmark_gate(config: GateConfig, store: ArtifactStoreResource) -> dg.Mater
     )
     receipt = receipt_in(gate.path)
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(gate.key),
+        value=gate.ref(eval_results),
+        data_version=dg.DataVersion(gate.data_version),
         metadata={
             "reused": reused,
             "passed": receipt.overall_passed,
@@ -108,9 +113,11 @@ def benchmark_gate(config: GateConfig, store: ArtifactStoreResource) -> dg.Mater
     ],
     can_subset=True,
 )
-def gate_checks(context: dg.AssetCheckExecutionContext, store: ArtifactStoreResource) -> Iterator[dg.AssetCheckResult]:
+def gate_checks(
+    context: dg.AssetCheckExecutionContext, benchmark_gate: ArtifactRef, store: ArtifactStoreResource
+) -> Iterator[dg.AssetCheckResult]:
     """The verdict as asset checks, read from the receipt."""
-    receipt = receipt_in(store.latest(KIND).path)
+    receipt = receipt_in(store.artifact(benchmark_gate).path)
     severity = dg.AssetCheckSeverity.ERROR if receipt.strict else dg.AssetCheckSeverity.WARN
     gates = {"model_parse_rate": GateName.PARSE_RATE, "model_coverage": GateName.COVERAGE}
     for key in context.selected_asset_check_keys:
@@ -127,15 +134,13 @@ def gate_checks(context: dg.AssetCheckExecutionContext, store: ArtifactStoreReso
 
 @dg.asset(
     group_name="delivery",
-    deps=[benchmark_gate],
     kinds={"huggingface"},
     owners=OWNERS,
-    code_version="1",
     output_required=False,
     freshness_policy=FRESHNESS,
 )
 def promoted_adapter(
-    context: dg.AssetExecutionContext, store: ArtifactStoreResource
+    context: dg.AssetExecutionContext, benchmark_gate: ArtifactRef, store: ArtifactStoreResource
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """The adapter that is in use: an atomic pointer to it, its verdict, and the history of all changes.
 
@@ -143,23 +148,29 @@ def promoted_adapter(
     One that a rollback took out of use is not promoted again.
     """
     settings = load_settings()
-    gate = store.latest(KIND)
+    gate = store.artifact(benchmark_gate)
     receipt = receipt_in(gate.path)
     if not receipt.overall_passed and _is_judged_here(context) and not receipt.strict:
         context.log.warning("not promoted: %s", "; ".join(receipt.reasons))
         return
-    run = store.latest(ADAPTER).path
+    run = store.artifact(benchmark_gate.of(ADAPTER)).path
     if _is_judged_here(context) and not receipt.strict and adapter_digest(run) in withdrawn(store.open()):
         advice = "Change data or recipe, or sign an override"
         context.log.warning("not promoted: a rollback took this adapter out of use. %s", advice)
         return
-    present = present_of(settings, store.latest(EVALUATION), store.latest(SPLIT).path / HELDOUT)
+    present = present_of(
+        settings,
+        store.artifact(benchmark_gate.of(EVALUATION)),
+        store.artifact(benchmark_gate.of(SPLIT)).path / HELDOUT,
+    )
     try:
         promotion = promote(gate, run, store.open(), present, now=int(time.time()))
     except MensError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
     yield dg.MaterializeResult(
-        data_version=dg.DataVersion(promotion.champion.key), metadata=champion_metadata(promotion, store.open())
+        value=promotion.champion.ref(benchmark_gate),
+        data_version=dg.DataVersion(promotion.champion.key),
+        metadata=champion_metadata(promotion, store.open()),
     )
 
 
@@ -185,7 +196,7 @@ def _is_judged_here(context: dg.AssetExecutionContext) -> bool:
     """
     told = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
     evaluations = (event.asset_check_evaluation_data for entry in told if (event := entry.dagster_event) is not None)
-    return any(evaluation.asset_key == benchmark_gate.key for evaluation in evaluations)
+    return any(evaluation.asset_key == _GATE for evaluation in evaluations)
 
 
 def _rows(receipt: Receipt) -> list[dg.TableRecord]:

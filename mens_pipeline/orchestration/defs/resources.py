@@ -4,6 +4,7 @@ from typing import Final
 
 import dagster as dg
 
+from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.progress import progress_logger
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
@@ -34,6 +35,7 @@ def resources() -> dg.Definitions:
         resources={
             "workspace": VoxWorkspace(),
             "store": ArtifactStoreResource(),
+            "io_manager": ArtifactHandover(),
             "telemetry": Telemetry(),
             "compute": Compute(),
             "trainer": Trainer(),

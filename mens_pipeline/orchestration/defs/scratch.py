@@ -7,11 +7,10 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.mixed_train_set import TRAIN
+from mens_pipeline.corpus.store import ArtifactRef
 from mens_pipeline.evaluation.policy import load_gate_policy
 from mens_pipeline.orchestration.charts import line_chart
-from mens_pipeline.orchestration.defs.mix import mixed_train_set
 from mens_pipeline.orchestration.defs.training import fall_of, quarters_of
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
@@ -20,9 +19,8 @@ from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.settings import GATE_POLICY, artifact_commit, load_settings
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.scratch.architecture import SHAPES, ScratchConfig
-from mens_pipeline.training.scratch.finish import KIND
 from mens_pipeline.training.scratch.job import MODEL, MODULE, WEIGHTS
-from mens_pipeline.training.scratch.prepare import prepare_scratch
+from mens_pipeline.training.scratch.prepare import STAGE, prepare_scratch
 from mens_pipeline.training.scratch.recipe import ScratchRecipe
 from mens_pipeline.training.scratch.scratch_model import build_scratch_model, scratch_folder
 from mens_pipeline.training.telemetry_log import FILE, steps_of
@@ -38,15 +36,15 @@ class ScratchTrainConfig(dg.Config):
 
 @dg.asset(
     group_name="scratch",
-    deps=[mixed_train_set],
     kinds={"pytorch", "huggingface"},
     owners=OWNERS,
-    code_version="1",
+    code_version=STAGE.code_version,
     pool="gpu",
 )
-def scratch_model(
+def scratch_model(  # noqa: PLR0913, PLR0917 - what Dagster injects
     context: dg.AssetExecutionContext,
     config: ScratchTrainConfig,
+    mixed_train_set: ArtifactRef,
     compute: Compute,
     trainer: Trainer,
     store: ArtifactStoreResource,
@@ -59,7 +57,7 @@ def scratch_model(
     device = compute.resolve()
     run = prepare_scratch(
         _recipe(config, device),
-        store.latest(MIXED).path / TRAIN,
+        store.artifact(mixed_train_set).path / TRAIN,
         partial(scratch_folder, store.open()),
         device,
         cache=settings.cache_root,
@@ -75,21 +73,22 @@ def scratch_model(
         anew=config.force_train,
     )
     return dg.MaterializeResult(
+        value=model.ref(mixed_train_set),
         data_version=dg.DataVersion(model.manifest["outputs"][WEIGHTS]["sha256"]),
         metadata={"reused": reused, **_metadata(model.manifest["training"], model.path)},
     )
 
 
 @dg.asset_check(asset=scratch_model)
-def scratch_loss_fell(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+def scratch_loss_fell(scratch_model: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """The loss of the last quarter of steps is below that of the first quarter; otherwise a warning."""
-    return fall_of(store.latest(KIND).path)
+    return fall_of(store.artifact(scratch_model).path)
 
 
 @dg.asset_check(asset=scratch_model, blocking=True)
-def scratch_parameters_as_declared(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+def scratch_parameters_as_declared(scratch_model: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """The model that was trained has as many values as the shape of its configuration says."""
-    manifest = store.latest(KIND).manifest["training"]
+    manifest = store.artifact(scratch_model).manifest["training"]
     declared, found = SHAPES[ScratchConfig(manifest["config"])].num_parameters, manifest["num_parameters"]
     return dg.AssetCheckResult(passed=declared == found, metadata={"declared": declared, "found": found})
 

@@ -108,7 +108,7 @@ def _grammar_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
 def _grammar_of_corpus(store: ArtifactStore) -> str | None:
     key = store.pointed(CORPUS, "latest")
     corpus = store.get(CORPUS, key) if key is not None else None
-    return str(corpus.manifest["inputs"]["grammar"]) if corpus is not None else None
+    return str(corpus.manifest["grammar"]) if corpus is not None else None
 
 
 def _remembered(cursor: Cursor, reason: str) -> dg.SensorResult:

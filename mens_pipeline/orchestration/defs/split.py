@@ -6,23 +6,22 @@ import dagster as dg
 
 from mens_pipeline.corpus.behaviour.repeats import TaskFunctions
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.heldout_split import ASIDE, HELDOUT, KIND, build_heldout_split
+from mens_pipeline.corpus.heldout_split import ASIDE, HELDOUT, STAGE, build_heldout_split
 from mens_pipeline.corpus.jsonl import read_pairs
 from mens_pipeline.corpus.overlap import HeldoutTasks
 from mens_pipeline.corpus.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.shares import share_text
 from mens_pipeline.corpus.split import group_of
-from mens_pipeline.corpus.store import Artifact
+from mens_pipeline.corpus.store import Artifact, ArtifactRef
 from mens_pipeline.corpus.validated_pairs import KIND as PAIRS
 from mens_pipeline.evaluation.benchmark import protected_pairs
-from mens_pipeline.orchestration.defs.pairs import validated_pairs
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
 
 
-@dg.asset(group_name="corpus", deps=[validated_pairs], kinds={"json"}, owners=OWNERS, code_version="1")
-def heldout_split(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
+@dg.asset(group_name="corpus", kinds={"json"}, owners=OWNERS, code_version=STAGE.code_version)
+def heldout_split(validated_pairs: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """Pairs of held-out source files, which judge the model, and the others without those too near to them.
 
     A file stands in an order by its path alone, and the exam takes the first ones, so it stays the same from night to
@@ -30,10 +29,12 @@ def heldout_split(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """
     config = load_pipeline_config(PIPELINE_CONFIG)
     protected = protected_pairs(load_settings().benchmark_dir)
-    split, reused = build_heldout_split(store.latest(PAIRS), config.validate_, config.split, store.open(), protected)
+    pairs = store.artifact(validated_pairs)
+    split, reused = build_heldout_split(pairs, config.validate_, config.split, store.open(), protected)
     counts = split.manifest
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(split.key),
+        value=split.ref(validated_pairs),
+        data_version=dg.DataVersion(split.data_version),
         metadata={
             "dagster/row_count": sum(counts["train"].values()),
             "reused": reused,
@@ -51,14 +52,14 @@ def heldout_split(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
 
 
 @dg.asset_check(asset=heldout_split, blocking=True)
-def no_overlap(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+def no_overlap(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """No training row is near a held-out task or one of the benchmark, nor passes its hidden tests.
 
     Near is the same source or request, half of its eight-word runs, or the same structure.
 
     The files are read again and compared anew.
     """
-    split = store.latest(KIND)
+    split = store.artifact(heldout_split)
     policy = load_pipeline_config(PIPELINE_CONFIG).split
     heldout = list(read_pairs(split.path / HELDOUT))
     protected = protected_pairs(load_settings().benchmark_dir)
@@ -80,10 +81,10 @@ def no_overlap(store: ArtifactStoreResource) -> dg.AssetCheckResult:
 
 
 @dg.asset_check(asset=heldout_split, blocking=True)
-def pairs_accounted_for(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+def pairs_accounted_for(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Every validated pair trains, judges, or is set aside with a reason."""
-    split = store.latest(KIND)
-    seen = _num_pairs(store.latest(PAIRS), split)
+    split = store.artifact(heldout_split)
+    seen = _num_pairs(store.artifact(heldout_split.of(PAIRS)), split)
     counts = split.manifest
     missing = seen - sum(counts["train"].values()) - counts["heldout"] - sum(counts["aside"].values())
     return dg.AssetCheckResult(passed=missing == 0, metadata={"num_pairs": seen, "unaccounted": missing})

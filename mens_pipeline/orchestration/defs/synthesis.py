@@ -4,31 +4,31 @@ from typing import Any
 
 import dagster as dg
 
-from mens_pipeline.corpus.extracted_corpus import KIND as CORPUS
 from mens_pipeline.corpus.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.shares import share_text
-from mens_pipeline.corpus.synthetic_corpus import KIND, PAIRS, REPORT, build_synthetic_corpus
+from mens_pipeline.corpus.store import ArtifactRef
+from mens_pipeline.corpus.synthetic_corpus import PAIRS, REPORT, STAGE, build_synthetic_corpus
 from mens_pipeline.orchestration.charts import bar_chart
-from mens_pipeline.orchestration.defs.extraction import extracted_corpus
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
 
 
-@dg.asset(group_name="corpus", deps=[extracted_corpus], kinds={"json"}, owners=OWNERS, code_version="1")
-def synthetic_corpus(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
+@dg.asset(group_name="corpus", kinds={"json"}, owners=OWNERS, code_version=STAGE.code_version)
+def synthetic_corpus(extracted_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """Executable tasks, templates, combinations, mutations and repairs, accepted by the front end, with passing tests.
 
     config/pipeline.yaml says how many of each kind. The same corpus and seed give the same bytes.
     """
     policy = load_pipeline_config(PIPELINE_CONFIG).synthesize
     synthetic, reused = build_synthetic_corpus(
-        store.latest(CORPUS), policy, store.open(), workers=load_settings().num_workers
+        store.artifact(extracted_corpus), policy, store.open(), workers=load_settings().num_workers
     )
     report = synthetic.manifest
     constructs = {name: counts["count"] for name, counts in report["constructs"].items()}
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(report["outputs"][PAIRS]["sha256"]),
+        value=synthetic.ref(extracted_corpus),
+        data_version=dg.DataVersion(synthetic.data_version),
         metadata={
             "dagster/row_count": report["num_pairs"],
             "reused": reused,
@@ -43,10 +43,10 @@ def synthetic_corpus(store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
 
 
 @dg.asset_check(asset=synthetic_corpus, blocking=True)
-def as_many_as_asked(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+def as_many_as_asked(synthetic_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """There are exactly as many pairs as config/pipeline.yaml asks for."""
     asked = load_pipeline_config(PIPELINE_CONFIG).synthesize.limit
-    num_pairs = store.latest(KIND).manifest["num_pairs"]
+    num_pairs = store.artifact(synthetic_corpus).manifest["num_pairs"]
     return dg.AssetCheckResult(passed=num_pairs == asked, metadata={"num_pairs": num_pairs, "asked": asked})
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.mixed_train_set import TRAIN
+from mens_pipeline.corpus.store import ArtifactRef
 from mens_pipeline.evaluation.policy import load_gate_policy
 from mens_pipeline.orchestration.charts import line_chart
 from mens_pipeline.orchestration.choices import config_of, resolve_choices
@@ -19,9 +19,10 @@ from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.settings import GATE_POLICY, artifact_commit, load_settings
 from mens_pipeline.training.base_model import find_base_model
+from mens_pipeline.training.contract import STAGE
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
-from mens_pipeline.training.qlora_adapter import KIND, WEIGHTS, build_qlora_adapter, work_folder
+from mens_pipeline.training.qlora_adapter import WEIGHTS, build_qlora_adapter, work_folder
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL
 from mens_pipeline.training.telemetry_log import FILE, steps_of
 from mens_pipeline.training.told import told_kinds
@@ -70,15 +71,16 @@ def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.Materi
 
 @dg.asset(
     group_name="training",
-    deps=[mixed_train_set, base_model],
+    deps=[base_model],
     kinds={"pytorch", "huggingface"},
     owners=OWNERS,
-    code_version="1",
+    code_version=STAGE.code_version,
     pool="gpu",
 )
-def qlora_adapter(
+def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     context: dg.AssetExecutionContext,
     config: TrainConfig,
+    mixed_train_set: ArtifactRef,
     compute: Compute,
     trainer: Trainer,
     store: ArtifactStoreResource,
@@ -91,7 +93,7 @@ def qlora_adapter(
         advice = "Leave native_train out. Run: mens train --backend qlora --data-dir DIR --output-dir DIR --preset auto"
         message = f"native_train is false, and there is no other trainer than the QLoRA one of this project. {advice}"
         raise dg.Failure(message, allow_retries=False)
-    resolved, run = _prepared(config, compute, store, context)
+    resolved, run = _prepared(config, compute, store, context, mixed_train_set)
     settings = load_settings()
     adapter, reused = build_qlora_adapter(
         run,
@@ -103,15 +105,16 @@ def qlora_adapter(
         anew=config.force_train,
     )
     return dg.MaterializeResult(
+        value=adapter.ref(mixed_train_set),
         data_version=dg.DataVersion(adapter.manifest["outputs"][WEIGHTS]["sha256"]),
         metadata={"reused": reused, **_metadata(adapter.manifest["training"], adapter.path)},
     )
 
 
 @dg.asset_check(asset=qlora_adapter, blocking=True)
-def only_the_adapter_changed(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """The base is bit for bit as it was; every matrix of the adapter is not."""
-    result = store.latest(KIND).manifest["training"]["result"]
+    result = store.artifact(qlora_adapter).manifest["training"]["result"]
     matrices, changed = result["num_adapter_matrices"], result["num_changed_matrices"]
     return dg.AssetCheckResult(
         passed=0 < matrices == changed,
@@ -120,9 +123,9 @@ def only_the_adapter_changed(store: ArtifactStoreResource) -> dg.AssetCheckResul
 
 
 @dg.asset_check(asset=qlora_adapter)
-def loss_fell(store: ArtifactStoreResource) -> dg.AssetCheckResult:
+def loss_fell(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """The loss of the last quarter of steps is below that of the first quarter; otherwise a warning."""
-    return fall_of(store.latest(KIND).path)
+    return fall_of(store.artifact(qlora_adapter).path)
 
 
 def fall_of(folder: Path) -> dg.AssetCheckResult:
@@ -155,7 +158,11 @@ def _default_model(compute: Compute) -> str:
 
 
 def _prepared(
-    config: TrainConfig, compute: Compute, store: ArtifactStoreResource, context: dg.AssetExecutionContext
+    config: TrainConfig,
+    compute: Compute,
+    store: ArtifactStoreResource,
+    context: dg.AssetExecutionContext,
+    mixed: ArtifactRef,
 ) -> tuple[ResolvedRecipe, PreparedRun]:
     device = compute.resolve()
     resolved = resolve_choices(
@@ -168,7 +175,7 @@ def _prepared(
     ).resolved
     run = prepare_run(
         resolved,
-        store.latest(MIXED).path / TRAIN,
+        store.artifact(mixed).path / TRAIN,
         partial(work_folder, store.open()),
         device,
         cache=load_settings().cache_root,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.corpus.store import Artifact, ArtifactRef, ArtifactStore
 from mens_pipeline.settings import load_settings
 
 
@@ -21,18 +21,19 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
         """The store."""
         return ArtifactStore((Path(self.root) if self.root else load_settings().store_root).resolve())
 
-    def latest(self, kind: str) -> Artifact:
-        """The artifact that the pointer `latest` names.
+    def artifact(self, ref: ArtifactRef) -> Artifact:
+        """The artifact that was handed over, as it was written.
 
         Args:
-            kind: What it is.
+            ref: Its key.
 
         Raises:
-            dagster.Failure: There is none yet; nothing is retried.
+            dagster.Failure: It is gone, or was changed since; nothing is retried.
         """
         store = self.open()
-        key = store.pointed(kind, "latest")
-        found = store.get(kind, key) if key else None
-        if found is None:
-            raise dg.Failure(f"{store.root}: there is no {kind}. Materialise it first.", allow_retries=False)
-        return found
+        found = store.get(ref.kind, ref.key)
+        if found is not None and not found.is_damaged():
+            return found
+        what = "gone" if found is None else f"changed since it was written: {', '.join(found.changed())}"
+        found_out = f"{store.root}: {ref.kind} {ref.key[:12]} is {what}"
+        raise dg.Failure(f"{found_out}. Materialise {ref.kind} again.", allow_retries=False)

@@ -9,9 +9,9 @@ from mens_pipeline.training.job import RESULT, as_document
 from mens_pipeline.training.launch import refuse_failure
 from mens_pipeline.training.manifest import CARD, MANIFEST
 from mens_pipeline.training.scratch.job import MODEL
-from mens_pipeline.training.scratch.prepare import PreparedScratch
+from mens_pipeline.training.scratch.prepare import STAGE, PreparedScratch
 
-KIND: Final = "scratch_model"
+KIND: Final = STAGE.kind
 LANE: Final = "scratch"
 SCHEMA_VERSION: Final = 1
 

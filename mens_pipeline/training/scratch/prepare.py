@@ -6,10 +6,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from mens_pipeline.corpus.code_version import code_version
+from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import digest_of, key_of
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.language import vox_tokenizer
-from mens_pipeline.language.fingerprint import rules_fingerprint
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.job import JOB, RESULT
@@ -20,14 +20,11 @@ from mens_pipeline.training.scratch.job import ScratchJob
 from mens_pipeline.training.scratch.order import account_of, lay_down
 from mens_pipeline.training.scratch.recipe import ScratchRecipe
 
+STAGE: Final = Stage("scratch_model", ("mens_pipeline.training.scratch.train",), by_content=True)
+
 LIBRARIES: Final = ("torch", "transformers", "accelerate")
 """Whose versions are recorded, and decide what a run gives."""
 
-_TRAINER: Final = (
-    *("chat.py", "common_trainer.py", "plan.py", "progress.py", "schedule.py", "step_plan.py", "validation.py"),
-    *(f"scratch/{name}.py" for name in ("data", "order", "tokenizer", "train", "transformer")),
-)
-"""The files that decide what a recipe does."""
 
 _NOT_OF_THE_RUN: Final = frozenset(("save_steps", "save_total_limit"))
 """Fields that do not change the model."""
@@ -110,8 +107,8 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
         "device": device.kind,
         "compute_dtype": dtype,
         "system_prompt": SYSTEM_PROMPT,
-        "tokenizer": rules_fingerprint(Path(vox_tokenizer.__file__).parent, ("vox_tokenizer.py",)),
-        "trainer": rules_fingerprint(Path(__file__).parents[1], _TRAINER),
+        "tokenizer": code_version("mens_pipeline.language.vox_tokenizer"),
+        "trainer": STAGE.code_version,
         "libraries": {name: version(name) for name in LIBRARIES},
     }
     digest = key_of(contract)

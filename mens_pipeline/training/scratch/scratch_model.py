@@ -10,7 +10,7 @@ from mens_pipeline.training.job import CONTRACT, PREFLIGHT, ExitCode
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.scratch.finish import KIND, finish_scratch
 from mens_pipeline.training.scratch.job import MODEL
-from mens_pipeline.training.scratch.prepare import PreparedScratch
+from mens_pipeline.training.scratch.prepare import STAGE, PreparedScratch
 from mens_pipeline.training.telemetry_log import FILE
 
 _KEPT: Final = (CONTRACT, PREFLIGHT, MANIFEST, FILE)
@@ -61,6 +61,7 @@ def build_scratch_model(
             shutil.copy2(run_dir / name, folder / name)
         return {"training": manifest}
 
-    model, reused = store.built(KIND, {"contract": run.contract}, write, anew=anew)
+    parents = store.holding(run.job.train_path)
+    model, reused = STAGE.build(store, parents, {"contract": run.contract}, write, force=anew)
     shutil.rmtree(run_dir, ignore_errors=True)
     return model, reused

@@ -1,7 +1,5 @@
 """Templates of tasks: text with holes, banks of fragments to fill them, and the files that hold both."""
 
-import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -191,12 +189,6 @@ def load_tasks(folder: Path = Path(__file__).parent) -> tuple[tuple[Atom, ...], 
                 raise ConfigurationError(f"{place}: there are two atoms of this name. Rename one.")
             atoms.append(atom)
     return tuple(atoms), banks
-
-
-def tasks_fingerprint() -> str:
-    """SHA-256 of what the files of tasks say, hexadecimal; comments do not count."""
-    atoms, banks = load_tasks()
-    return hashlib.sha256(json.dumps([[atom.model_dump() for atom in atoms], banks]).encode()).hexdigest()
 
 
 class _Known:

@@ -1,12 +1,10 @@
 """The files of tasks: what they may say, and that every fragment of them works."""
 
-import shutil
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from mens_pipeline.corpus.synthesis.tasks import templates
 from mens_pipeline.corpus.synthesis.tasks.templates import (
     BANKS,
     Hole,
@@ -14,7 +12,6 @@ from mens_pipeline.corpus.synthesis.tasks.templates import (
     draw_holes,
     fill,
     load_tasks,
-    tasks_fingerprint,
 )
 from mens_pipeline.errors import ConfigurationError
 
@@ -125,18 +122,3 @@ def test_two_atoms_of_one_name_are_refused(tmp_path: Path) -> None:
     """A family would mean two things."""
     with pytest.raises(ConfigurationError, match=r"atoms\.test: there are two atoms of this name\. Rename one"):
         load_tasks(_folder(tmp_path, atoms=_ATOM + _ATOM.removeprefix("atoms:\n")))
-
-
-def test_the_fingerprint_is_of_what_the_files_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A comment changes nothing."""
-    before = tasks_fingerprint()
-    folder = tmp_path / "tasks"
-    shutil.copytree(Path(templates.__file__).parent, folder)
-    path = folder / "loop_atoms.yaml"
-    path.write_text("# A remark.\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
-    monkeypatch.setattr(templates, "load_tasks", lambda: load_tasks(folder))
-
-    assert tasks_fingerprint() == before
-    path.write_text(path.read_text(encoding="utf-8").replace("level: 2", "level: 1"), encoding="utf-8")
-    load_tasks.cache_clear()
-    assert tasks_fingerprint() != before

@@ -1,0 +1,116 @@
+"""What an adapter was made from, down to files and commits, and what rests on it: read from manifests."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mens_pipeline.corpus.jsonl import read_pairs
+from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
+from mens_pipeline.corpus.mixed_train_set import TRAIN
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.delivery.prune import read_store
+from mens_pipeline.delivery.retention import Item
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.history import CHAMPION, champion_key
+from mens_pipeline.evaluation.history import KIND as PROMOTED
+from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
+
+_Ref = tuple[str, str]
+_Edges = Mapping[_Ref, frozenset[_Ref]]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An artifact of a lineage.
+
+    Attributes:
+        kind: What it is.
+        key: Its key.
+        name: What people call it; empty when it has no name.
+        is_there: Whether the store still has it.
+    """
+
+    kind: str
+    key: str
+    name: str
+    is_there: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Where an adapter comes from, and where it went.
+
+    Attributes:
+        adapter: The adapter, as it was trained or as it was promoted.
+        rests_on: What it was made from, the nearest first.
+        rows: Rows of its train set by the file that was mixed; empty where the train set is gone.
+        files: Source file -> different rows of the train set that stand in it.
+        commits: Commits of the workspace that rows were cut from.
+        used_by: Evaluations, verdicts, promotions and deliveries that rest on it, the nearest first.
+    """
+
+    adapter: Link
+    rests_on: tuple[Link, ...]
+    rows: dict[str, int]
+    files: dict[str, int]
+    commits: tuple[str, ...]
+    used_by: tuple[Link, ...]
+
+
+def lineage_of(store: ArtifactStore, name: str) -> Lineage:
+    """Return the lineage of an adapter.
+
+    Args:
+        store: The store.
+        name: `champion`, or how the key of one adapter begins, trained or promoted.
+
+    Raises:
+        RefusedError: There is no such adapter, or more than one; or a row of its train set is none.
+    """
+    items = {(item.kind, item.key): item for item in read_store(store).items if item.is_artifact}
+    start = _named(store, items, name)
+    parents = {ref: item.parents for ref, item in items.items()}
+    children: dict[_Ref, frozenset[_Ref]] = {}
+    for ref, above in parents.items():
+        for parent in above:
+            children[parent] = children.get(parent, frozenset()) | {ref}
+    rests_on = _reached(parents, start)
+    trained = next((ref for ref in (start, *rests_on) if ref[0] == ADAPTER), start)
+    mixed = next((store.get(*ref) for ref in rests_on if ref[0] == MIXED), None)
+    pairs = list(read_pairs(mixed.path / TRAIN)) if mixed is not None else []
+    sources = [pair.source for pair in dict.fromkeys(pairs) if pair.source is not None]
+    report: list[dict[str, Any]] = mixed.manifest["sources"] if mixed is not None else []
+    return Lineage(
+        adapter=_link(items, start),
+        rests_on=tuple(_link(items, ref) for ref in rests_on),
+        rows={source["path"]: source["emitted_lines"] for source in report},
+        files=dict(sorted(Counter(source.path for source in sources).items())),
+        commits=tuple(sorted({source.commit for source in sources if source.commit is not None})),
+        used_by=tuple(_link(items, ref) for ref in _reached(children, trained)),
+    )
+
+
+def _named(store: ArtifactStore, items: Mapping[_Ref, Item], name: str) -> _Ref:
+    key = champion_key(store) or "" if name == CHAMPION else name
+    found = [ref for ref in items if ref[0] in {ADAPTER, PROMOTED} and key and ref[1].startswith(key)]
+    if len(found) != 1:
+        advice = "Name `champion`, or more of the key of an adapter in the store."
+        raise RefusedError(f"{name}: {len(found) or 'no'} adapters of this key in {store.root}. {advice}")
+    return found[0]
+
+
+def _reached(edges: _Edges, start: _Ref) -> list[_Ref]:
+    """What a walk along edges reaches, level by level, without its start."""
+    reached = {start: None}
+    waiting = [start]
+    for ref in waiting:
+        new = sorted(edges.get(ref, frozenset()) - reached.keys())
+        reached.update(dict.fromkeys(new))
+        waiting += new
+    return waiting[1:]
+
+
+def _link(items: Mapping[_Ref, Item], ref: _Ref) -> Link:
+    item = items.get(ref)
+    return Link(*ref, item.name if item is not None else "", item is not None)

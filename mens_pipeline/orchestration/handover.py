@@ -1,0 +1,63 @@
+"""How assets hand artifacts on: by key, in the event log, so that runs side by side do not meet."""
+
+from typing import Any, Final
+
+import dagster as dg
+
+from mens_pipeline.corpus.store import ArtifactRef
+
+ARTIFACT: Final = "artifact"
+"""The metadata of a materialisation that names its artifact, and those that it rests on."""
+
+
+_ELSEWHERE: Final = "none"
+"""What Dagster calls the step of an asset that is not of this run."""
+
+
+class ArtifactHandover(dg.IOManager):
+    """Writes the reference to an artifact beside its materialisation, and reads it there.
+
+    Within a run, and one that goes on from it, a step gets what that run made; else what was materialised last.
+    """
+
+    def handle_output(self, context: dg.OutputContext, obj: ArtifactRef) -> None:
+        """Note what was made.
+
+        Args:
+            context: Of the asset.
+            obj: Its artifact.
+        """
+        context.add_output_metadata(reference(obj))
+
+    def load_input(self, context: dg.InputContext) -> ArtifactRef:
+        """Return what an asset made.
+
+        Args:
+            context: Of the step that asks.
+
+        Raises:
+            dagster.Failure: It was not materialised yet; nothing is retried.
+        """
+        upstream = context.upstream_output
+        if upstream is not None and upstream.step_key != _ELSEWHERE:
+            of_run = context.instance.all_logs(upstream.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+            made = [entry.asset_materialization for entry in of_run]
+        else:
+            latest = context.instance.get_latest_materialization_event(context.asset_key)
+            made = [latest.asset_materialization] if latest is not None else []
+        own = [event for event in made if event is not None and event.asset_key == context.asset_key]
+        named = own[-1].metadata.get(ARTIFACT) if own else None
+        if named is None:
+            name = context.asset_key.to_user_string()
+            raise dg.Failure(f"there is no {name}. Materialise it first.", allow_retries=False)
+        value: Any = named.value
+        return ArtifactRef.from_json(value)
+
+
+def reference(ref: ArtifactRef) -> dict[str, dg.MetadataValue[Any]]:
+    """Return the metadata by which an artifact is handed on.
+
+    Args:
+        ref: The artifact.
+    """
+    return {ARTIFACT: dg.MetadataValue.json(ref.as_json())}

@@ -1,0 +1,100 @@
+"""Where an adapter comes from, and where it went."""
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.corpus.jsonl import write_jsonl
+from mens_pipeline.corpus.mixed_train_set import TRAIN
+from mens_pipeline.corpus.records import Source, SourceKind
+from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.delivery.lineage import lineage_of
+from mens_pipeline.errors import RefusedError
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, fill_trained, judged, promote
+
+
+def _pair(path: str | None, number: int) -> TrainingPair:
+    source = None
+    if path is not None:
+        source = Source(
+            path=path, blob="0", span=(0, 1), lines=(1, 1), kind=SourceKind.VOX_FILE, commit=f"commit-of-{path}"
+        )
+    return TrainingPair(prompt=f"Write {number}", response=f"fn f{number}() {{ }}\n", source=source)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
+    """An adapter from its split to its promotion, and another that was trained on the same rows."""
+    monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
+    store = ArtifactStore(tmp_path / "store")
+    split, _ = store.built("heldout_split", {}, lambda _folder: {})
+    pairs = [_pair("a.vox", 1), _pair("a.vox", 2), _pair("b.vox", 3), _pair(None, 4), _pair("b.vox", 3)]
+
+    def mix(folder: Path) -> dict[str, Any]:
+        write_jsonl(folder / TRAIN, pairs)
+        return {"sources": [{"path": "pairs.jsonl", "emitted_lines": 4}, {"path": "other.jsonl", "emitted_lines": 1}]}
+
+    mixed, _ = store.built("mixed_train_set", {}, mix, [split])
+    for weights in ("used", "unused"):
+        store.built("qlora_adapter", {"n": weights}, lambda folder, n=weights: fill_trained(folder, n), [mixed])
+    run = _adapter(store, "used").path
+    promote(judged(run, store, evaluated(run, store)), run, store, PRESENT, now=NOW)
+    return store
+
+
+def _adapter(store: ArtifactStore, weights: str) -> Artifact:
+    found = store.find("qlora_adapter", {"n": weights})
+    assert found is not None
+    return found
+
+
+def test_a_champion_is_traced_to_files_and_commits(store: ArtifactStore) -> None:
+    """Rows are counted once for each file, and what rests on another adapter is not told."""
+    found = lineage_of(store, "champion")
+
+    assert found.adapter.kind == "promoted_adapter"
+    assert [link.kind for link in found.rests_on] == [
+        *("benchmark_gate", "qlora_adapter", "eval_results", "mixed_train_set", "heldout_split"),
+    ]
+    assert found.rows == {"pairs.jsonl": 4, "other.jsonl": 1}
+    assert found.files == {"a.vox": 2, "b.vox": 1}
+    assert found.commits == ("commit-of-a.vox", "commit-of-b.vox")
+    assert [link.kind for link in found.used_by] == ["benchmark_gate", "promoted_adapter"]
+
+
+def test_an_adapter_that_nothing_uses_has_an_origin_all_the_same(store: ArtifactStore) -> None:
+    """By the first digits of its key; a train set that is gone is named as that."""
+    key = _adapter(store, "unused").key
+    mixed = lineage_of(store, key[:16]).rests_on[0]
+    shutil.rmtree(store.root / mixed.kind / mixed.key)
+    found = lineage_of(store, key[:16])
+
+    assert found.used_by == ()
+    assert [(link.kind, link.is_there) for link in found.rests_on] == [("mixed_train_set", False)]
+    assert (found.rows, found.files, found.commits) == ({}, {}, ())
+
+
+@pytest.mark.parametrize(("name", "problem"), [("f" * 64, "no adapters of this key"), ("", "no adapters of this key")])
+def test_an_adapter_that_is_not_there_is_refused(store: ArtifactStore, name: str, problem: str) -> None:
+    """And so is a name that could be anything."""
+    with pytest.raises(RefusedError, match=f"{problem}.*Name `champion`"):
+        lineage_of(store, name)
+
+
+def test_it_is_printed_for_people_and_for_programs(store: ArtifactStore) -> None:
+    """The same, as lines and as JSON."""
+    text, data = (CliRunner().invoke(app, ["lineage", "champion", *options]) for options in ([], ["--json"]))
+
+    assert text.exit_code == data.exit_code == 0
+    assert json.loads(data.stdout) == json.loads(json.dumps(asdict(lineage_of(store, "champion"))))
+    assert "rows             4  pairs.jsonl" in text.stdout
+    assert "file             2  a.vox" in text.stdout
+    assert "commits    commit-of-a.vox, commit-of-b.vox" in text.stdout
+    assert f"made from  qlora_adapter     {_adapter(store, 'used').key[:12]}" in text.stdout

@@ -1,0 +1,201 @@
+"""Runs side by side: whatever comes between two steps, every verdict is about its own adapter."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from threading import Condition, Thread, current_thread
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from mens_pipeline.corpus.heldout_split import HELDOUT
+from mens_pipeline.corpus.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.store import ArtifactRef, ArtifactStore
+from mens_pipeline.evaluation.benchmark_gate import receipt_in
+from mens_pipeline.evaluation.history import champion_of
+from mens_pipeline.evaluation.prepare import adapter_digest
+from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
+from mens_pipeline.orchestration.handover import ARTIFACT, ArtifactHandover
+from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
+from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
+from mens_pipeline_tests.orchestration.stores import latest_in
+
+_GOOD = {"first": 40, "second": 20, "third": 39}
+"""Recipe -> requests of forty that its adapter answers well."""
+
+_SEEDS = range(20)
+
+
+class _Turns:
+    """Lets one of several threads go on at a time; a seed draws which one, at every point where they may change."""
+
+    def __init__(self, names: list[str], seed: int) -> None:
+        self._random = Random(seed)  # noqa: S311 - a reproducible draw, no secret
+        self._condition = Condition()
+        self._waiting = names
+        self._turn = ""
+        self.order: list[str] = []
+
+    def next(self, *, is_last: bool = False) -> None:
+        """Give the turn to somebody, and wait for it to come back."""
+        name = current_thread().name
+        with self._condition:
+            if is_last:
+                self._waiting.remove(name)
+            self.give()
+            self._condition.wait_for(lambda: is_last or self._turn == name)
+
+    def give(self) -> None:
+        with self._condition:
+            self._turn = self._random.choice(self._waiting) if self._waiting else ""
+            self.order.append(self._turn)
+            self._condition.notify_all()
+
+    def wait(self) -> None:
+        """Wait for the first turn."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._turn == current_thread().name)
+
+
+class _Interleaved(ArtifactHandover):
+    """Hands over, and lets other runs go on before what was made is noted and before it is taken up."""
+
+    def __init__(self, turns: _Turns) -> None:
+        self._turns = turns
+
+    def handle_output(self, context: dg.OutputContext, obj: ArtifactRef) -> None:
+        self._turns.next()
+        super().handle_output(context, obj)
+
+    def load_input(self, context: dg.InputContext) -> ArtifactRef:
+        self._turns.next()
+        return super().load_input(context)
+
+
+class _Recipe(dg.Config):
+    name: str
+
+
+@dg.asset
+def heldout_split(config: _Recipe, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
+    """What is held out beside the train set of a recipe."""
+    made, _ = store.open().built(
+        SPLIT, {"n": config.name}, lambda folder: {"n": (folder / HELDOUT).write_text("held-out pairs\n")}
+    )
+    return dg.MaterializeResult(value=made.ref())
+
+
+@dg.asset
+def qlora_adapter(
+    config: _Recipe, heldout_split: ArtifactRef, store: ArtifactStoreResource
+) -> dg.MaterializeResult[Any]:
+    """The adapter of a recipe."""
+    made, _ = store.open().built(ADAPTER, {"n": config.name}, lambda folder: fill_trained(folder, config.name))
+    return dg.MaterializeResult(value=made.ref(heldout_split))
+
+
+@dg.asset
+def eval_results(
+    config: _Recipe, qlora_adapter: ArtifactRef, store: ArtifactStoreResource
+) -> dg.MaterializeResult[Any]:
+    """Its evaluation."""
+    made = evaluated(store.artifact(qlora_adapter).path, store.open(), _GOOD[config.name])
+    return dg.MaterializeResult(value=made.ref(qlora_adapter))
+
+
+_GRAPH = [heldout_split, qlora_adapter, eval_results, benchmark_gate, gate_checks, promoted_adapter]
+
+
+def _run(
+    recipe: str, store: ArtifactStore, instance: dg.DagsterInstance, turns: _Turns, *selection: str
+) -> dg.ExecuteInProcessResult:
+    names = selection or ("heldout_split", "qlora_adapter", "eval_results", "benchmark_gate", "promoted_adapter")
+    made_up = [name for name in names if name in {"heldout_split", "qlora_adapter", "eval_results"}]
+    return dg.materialize(
+        _GRAPH,
+        instance=instance,
+        resources={"store": ArtifactStoreResource(root=str(store.root)), "io_manager": _Interleaved(turns)},
+        selection=list(names),
+        run_config={"ops": {name: {"config": {"name": recipe}} for name in made_up}},
+        raise_on_error=False,
+        tags={"recipe": recipe},
+    )
+
+
+def _side_by_side(seed: int, runs: dict[str, Callable[[_Turns], object]]) -> list[str]:
+    """Let runs take turns, and return whose turn it was at every point."""
+    turns = _Turns(list(runs), seed)
+
+    def go(run: Callable[[_Turns], object]) -> None:
+        turns.wait()
+        try:
+            run(turns)
+        finally:
+            turns.next(is_last=True)
+
+    threads = [Thread(target=go, args=(run,), name=name) for name, run in runs.items()]
+    for thread in threads:
+        thread.start()
+    turns.give()
+    for thread in threads:
+        thread.join()
+    return turns.order
+
+
+def _verdicts(instance: dg.DagsterInstance, limit: int) -> Iterator[tuple[ArtifactRef, str]]:
+    """Every verdict as it was handed over, with the recipe of its run, the newest first."""
+    for record in instance.fetch_materializations(dg.AssetKey("benchmark_gate"), limit=limit).records:
+        run = instance.get_run_by_id(record.run_id)
+        assert run is not None
+        assert record.asset_materialization is not None
+        value: Any = record.asset_materialization.metadata[ARTIFACT].value
+        yield ArtifactRef.from_json(value), run.tags["recipe"]
+
+
+@pytest.mark.slow
+def test_every_verdict_is_about_its_own_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two recipes and an asset that is materialised from its own page, at twenty orders of their steps."""
+    for name, value in {
+        "VOX_BENCHMARK": "0",
+        "VOX_EVAL_POLICY": "bootstrap",
+        "VOX_EVAL_MIN_PARSE_RATE": "0.7",
+        "VOX_EVAL_MIN_COVERAGE": "0.05",
+    }.items():
+        monkeypatch.setenv(name, value)
+    store = ArtifactStore(tmp_path / "store")
+    orders, crossed = set(), 0
+    with open_instance(tmp_path / "home") as instance:
+        _side_by_side(
+            0, {"before": lambda turns: _run("third", store, instance, turns, "heldout_split", "qlora_adapter")}
+        )
+        _side_by_side(0, {"before": lambda turns: _run("third", store, instance, turns, "eval_results")})
+        for seed in _SEEDS:
+            order = _side_by_side(
+                seed,
+                {
+                    "first": lambda turns: _run("first", store, instance, turns),
+                    "second": lambda turns: _run("second", store, instance, turns),
+                    "page": lambda turns: _run("page", store, instance, turns, "benchmark_gate"),
+                },
+            )
+            orders.add(tuple(order))
+            found = list(_verdicts(instance, 3))
+            assert {recipe for _, recipe in found} == {"first", "second", "page"}
+            for gate, recipe in found:
+                adapter = store.get(ADAPTER, gate.of(ADAPTER).key)
+                subject = receipt_in(store.root / gate.kind / gate.key).subject
+                assert adapter is not None
+                assert subject is not None
+                assert subject.adapter_sha256 == adapter_digest(adapter.path)
+                assert gate.of(SPLIT) in gate.of(ADAPTER).parents
+                assert recipe in {"page", adapter.manifest["inputs"]["n"]}
+            crossed += latest_in(store, ADAPTER).manifest["inputs"]["n"] != "first"
+            champion = champion_of(store)
+            assert champion is not None
+            assert (champion.path / "adapter" / "adapter_model.safetensors").read_text() == "first"
+
+    assert len(orders) == len(_SEEDS)
+    assert 0 < crossed < len(_SEEDS)
