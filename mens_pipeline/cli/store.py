@@ -22,8 +22,8 @@ def prune(
 ) -> None:
     """Print what config/retention.yaml keeps and lets go, with a reason for each, and with --apply remove the latter.
 
-    What `latest` names, the champion, its history, and what verdicts and promoted adapters rest on always stay. Do not
-    remove anything while a run is at work.
+    What `latest` names, the champion, its history, and what verdicts and adapters that are kept rest on always stay.
+    Age counts from the last run that made an artifact or took it up.
 
     Exit code 0: done. 2: the command was misused.
     """

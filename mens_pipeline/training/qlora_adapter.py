@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
-from mens_pipeline.training.contract import KIND, STAGE
+from mens_pipeline.training.contract import STAGE
 from mens_pipeline.training.finish import finish_run
 from mens_pipeline.training.job import ADAPTER, CONTRACT, PREFLIGHT
 from mens_pipeline.training.manifest import MANIFEST
@@ -14,6 +14,7 @@ from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.telemetry_log import FILE
 
+KIND: Final = STAGE.kind
 WEIGHTS: Final = f"{ADAPTER}/adapter_model.safetensors"
 _KEPT: Final = (CONTRACT, PREFLIGHT, MANIFEST, FILE)
 

@@ -1,5 +1,6 @@
 """The store: content-addressed, whole or absent."""
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -294,3 +295,12 @@ def test_a_stage_makes_the_same_once(store: ArtifactStore, monkeypatch: pytest.M
     same = build(by_content, 0)
     assert build(by_content, 1) == (same[0], True)
     assert not by_key.build(store, [parents[0]], {}, lambda _folder: {}, force=True)[1]
+
+
+def test_what_is_taken_up_is_as_new(store: ArtifactStore) -> None:
+    """Retention goes by the last use."""
+    made, _ = store.built("corpus", _INPUTS, lambda _folder: {})
+    os.utime(made.path / MANIFEST, (0, 0))
+    store.built("corpus", _INPUTS, lambda _folder: {})
+
+    assert (made.path / MANIFEST).stat().st_mtime > 1

@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
 
     mixed, _ = store.built("mixed_train_set", {}, mix, [split])
     for weights in ("used", "unused"):
-        store.built("qlora_adapter", {"n": weights}, lambda folder, n=weights: fill_trained(folder, n), [mixed])
+        store.built("qlora_adapter", {"n": weights}, partial(fill_trained, weights=weights), [mixed])
     run = _adapter(store, "used").path
     promote(judged(run, store, evaluated(run, store)), run, store, PRESENT, now=NOW)
     return store

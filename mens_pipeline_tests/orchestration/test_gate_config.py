@@ -40,7 +40,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
 def _run(store: ArtifactStore, *, alone: bool = False, **config: Any) -> dg.ExecuteInProcessResult:
     ops = {} if alone else {"benchmark_gate": {"config": config}}
     before = dg.AssetSpec("benchmark_gate" if alone else "eval_results")
-    assets = [before, promoted_adapter] if alone else [before, benchmark_gate, gate_checks, promoted_adapter]
+    assets: list[Any] = [before, promoted_adapter] if alone else [before, benchmark_gate, gate_checks, promoted_adapter]
     with dg.DagsterInstance.ephemeral() as instance:
         split, adapter = (latest_in(store, kind).ref() for kind in (SPLIT, ADAPTER))
         evaluation = latest_in(store, EVALUATION).ref(replace(adapter, parents=(split,)))

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -57,7 +58,12 @@ def _run(
     root: Path, instance: dg.DagsterInstance, *selection: dg.AssetsDefinition, checks: bool = True
 ) -> dg.ExecuteInProcessResult:
     _hand_over(root, instance)
-    assets = [dg.AssetSpec("eval_results"), benchmark_gate, promoted_adapter, *([gate_checks] if checks else [])]
+    assets: list[Any] = [
+        dg.AssetSpec("eval_results"),
+        benchmark_gate,
+        promoted_adapter,
+        *([gate_checks] if checks else []),
+    ]
     chosen = selection or (benchmark_gate, promoted_adapter)
     return dg.materialize(
         assets,

@@ -29,7 +29,7 @@ from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, lat
 from mens_pipeline_tests.training.runs import pairs
 from mens_pipeline_tests.training.scratch.runs import FAST
 
-_CHECKED = [dg.AssetSpec(MIXED), scratch_model, scratch_loss_fell, scratch_parameters_as_declared]
+_CHECKED: list[Any] = [dg.AssetSpec(MIXED), scratch_model, scratch_loss_fell, scratch_parameters_as_declared]
 
 
 def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:

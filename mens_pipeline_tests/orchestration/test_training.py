@@ -46,7 +46,7 @@ def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.
         "compute": Compute(device="cpu"),
         "trainer": Trainer(report_seconds=0.0),
     }
-    selection = [dg.AssetSpec(MIXED), qlora_adapter, only_the_adapter_changed, loss_fell]
+    selection: list[Any] = [dg.AssetSpec(MIXED), qlora_adapter, only_the_adapter_changed, loss_fell]
     return dg.materialize(
         selection, instance=instance, resources=resources, run_config=run_config, raise_on_error=False
     )

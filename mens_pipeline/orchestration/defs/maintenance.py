@@ -21,14 +21,11 @@ class RetentionConfig(dg.Config):
     apply: bool = Field(default=False, description="Remove what the plan lets go; else it is only shown.")
 
 
-@dg.op
+@dg.op(out=dg.Out(dg.Nothing))
 def store_retention(
     context: dg.OpExecutionContext, config: RetentionConfig, store: ArtifactStoreResource
-) -> dg.Output[int]:
-    """Plan what config/retention.yaml lets go, show the plan, and remove it where that is asked for.
-
-    The output is the number of bytes that the plan lets go.
-    """
+) -> dg.Output[None]:
+    """Plan what config/retention.yaml lets go, show the plan, and remove it where that is asked for."""
 
     def show(plan: Plan) -> None:
         verb = "removing" if config.apply else "dry run, to remove"
@@ -38,7 +35,7 @@ def store_retention(
 
     plan = prune(store.open(), load_retention(RETENTION), time.time(), apply=config.apply, show=show)
     return dg.Output(
-        plan.num_removed_bytes,
+        None,
         metadata={
             "applied": config.apply,
             "num_removed": len(plan.removed),
@@ -50,12 +47,9 @@ def store_retention(
     )
 
 
-@dg.op
-def run_retention(context: dg.OpExecutionContext, config: RetentionConfig) -> dg.Output[int]:
-    """Plan which runs of Dagster config/retention.yaml lets go, show the plan, and delete them where that is asked for.
-
-    The output is the number of runs that the plan lets go.
-    """
+@dg.op(out=dg.Out(dg.Nothing))
+def run_retention(context: dg.OpExecutionContext, config: RetentionConfig) -> dg.Output[None]:
+    """Plan which runs of Dagster config/retention.yaml lets go, show the plan, and delete them where asked for."""
     runs = plan_runs(context.instance, load_retention(RETENTION).runs, time.time(), context.run_id)
     gone = [run for run in runs if not run.keeps]
     context.log.info(
@@ -64,7 +58,7 @@ def run_retention(context: dg.OpExecutionContext, config: RetentionConfig) -> dg
     for run in gone if config.apply else ():
         delete_run(context.instance, run.run_id)
     return dg.Output(
-        len(gone),
+        None,
         metadata={
             "applied": config.apply,
             "num_removed": len(gone),

@@ -8,6 +8,7 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import Field
 
+from mens_pipeline.corpus.code_version import code_version
 from mens_pipeline.corpus.heldout_split import HELDOUT
 from mens_pipeline.corpus.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.store import ArtifactRef
@@ -136,6 +137,7 @@ def gate_checks(
     group_name="delivery",
     kinds={"huggingface"},
     owners=OWNERS,
+    code_version=code_version("mens_pipeline.evaluation.promotion:promote"),
     output_required=False,
     freshness_policy=FRESHNESS,
 )

@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from mens_pipeline.corpus.code_version import code_version
 from mens_pipeline.corpus.mixed_train_set import TRAIN
 from mens_pipeline.corpus.store import ArtifactRef
 from mens_pipeline.evaluation.policy import load_gate_policy
@@ -38,7 +39,13 @@ class TrainConfig(dg.Config):
     native_train: bool = Field(default=True, description="There is one trainer; false is a refusal.")
 
 
-@dg.asset(group_name="training", deps=[mixed_train_set], kinds={"huggingface"}, owners=OWNERS, code_version="1")
+@dg.asset(
+    group_name="training",
+    deps=[mixed_train_set],
+    kinds={"huggingface"},
+    owners=OWNERS,
+    code_version=code_version("mens_pipeline.training.base_model:find_base_model"),
+)
 def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.MaterializeResult[Any]:
     """The pretrained model that adapters stand on: from this machine, the Hub, or the wheel of the CPU default.
 
