@@ -141,10 +141,10 @@ def test_a_program_with_very_many_declarations_is_extracted_in_seconds(
 ) -> None:
     """Each has a record of its own; where all have one name each would need all others, which is too much."""
     (tmp_path / "a.vox").write_text("".join(line.format(number) for number in range(20_000)))
-    start = time.monotonic()
+    start = time.process_time()
     (outcome,) = extract_workspace(tmp_path)
 
-    assert time.monotonic() - start < 30
+    assert time.process_time() - start < 30
     assert len(outcome.lines) == num_records
     assert len(outcome.drops) == (num_records == 0)
 

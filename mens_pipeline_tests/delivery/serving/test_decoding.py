@@ -35,6 +35,7 @@ def _said(choice: Choice) -> str:
     return str((choice.model_extra or {})["decoding"])
 
 
+@pytest.mark.slow
 def test_fifty_requests_get_fifty_programs(steering: Running) -> None:
     """Of a model that knows nothing of Vox, some at a temperature, several at once."""
     options = [{"temperature": 0.8, "seed": number} if number % 2 else {} for number in range(50)]
