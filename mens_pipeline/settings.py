@@ -265,11 +265,15 @@ def recipe_variables() -> dict[str, str]:
     return {name.removeprefix(_RECIPE).lower(): value for name, value in os.environ.items() if name.startswith(_RECIPE)}
 
 
-def training_environment() -> dict[str, str]:
+def training_environment(num_devices: int = 1) -> dict[str, str]:
     """The environment of a training process: this one's, without secrets, the network and chatter.
 
     What loads a model of somebody else's needs no password, so it is given none.
+
+    Args:
+        num_devices: GPUs that its processes share out, one each.
     """
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(num_devices)))).split(",")
     return {
         **environment_without_secrets(),
         "HF_HUB_OFFLINE": "1",
@@ -279,9 +283,9 @@ def training_environment() -> dict[str, str]:
         # more on a quiet one.
         "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
         "TRANSFORMERS_VERBOSITY": "error",
-        # One GPU: with more of them in sight, the trainer would split each micro-batch over all, which four-bit bases
-        # cannot do.
-        "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",", maxsplit=1)[0],
+        # One GPU a process: with more of them in sight, the trainer would split each micro-batch over all, which
+        # four-bit bases cannot do.
+        "CUDA_VISIBLE_DEVICES": ",".join(seen[:num_devices]),
         # One arithmetic on one machine, whatever a library prefers.
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     }

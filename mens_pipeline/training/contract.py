@@ -27,6 +27,7 @@ _TRAINER: Final = (
         "schedule.py",
         "sft.py",
         "step_plan.py",
+        "team.py",
         "token_shares.py",
         "train.py",
         "validation.py",
@@ -35,7 +36,7 @@ _TRAINER: Final = (
 )
 """The files that decide what a recipe does."""
 
-_NOT_OF_THE_RUN: Final = frozenset(("model_name_or_path", "model_revision", "save_steps", "logging_steps"))
+_NOT_OF_THE_RUN: Final = frozenset(("devices", "model_name_or_path", "model_revision", "save_steps", "logging_steps"))
 """Fields that do not change the adapter, or are told better by the hash of the base."""
 
 
@@ -61,7 +62,17 @@ def contract_of(
         "system_prompt": system,
         "trainer": rules_fingerprint(Path(__file__).parent, _TRAINER),
         "libraries": library_versions(),
+        **({"devices": recipe.devices} if _is_split_felt(recipe) else {}),
     }
+
+
+def _is_split_felt(recipe: Recipe) -> bool:
+    """Whether it changes bits how many processes share a step: the order of sums does, and dropout by each.
+
+    The sum of two is the same either way.
+    """
+    is_plain_sum = recipe.gradient_accumulation_steps == recipe.devices == 2 and recipe.lora_dropout == 0  # noqa: PLR2004
+    return recipe.devices > 1 and not is_plain_sum
 
 
 def library_versions() -> dict[str, str]:

@@ -24,6 +24,7 @@ class Device:
         name: What the machine calls it.
         memory_gb: Gigabytes of its own; None for the CPU.
         has_bfloat16: Whether it has instructions for bfloat16, and is faster with it than with float32.
+        number: How many of them there are; one CPU, whatever its cores.
     """
 
     kind: str
@@ -62,7 +63,23 @@ def _cuda() -> Device | None:
         return None
     properties = torch.cuda.get_device_properties(0)
     has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
-    return Device("cuda", properties.name, properties.total_memory / 2**30, has_bfloat16)
+    memory_gb = properties.total_memory / 2**30
+    return Device("cuda", properties.name, memory_gb, has_bfloat16, torch.cuda.device_count())
+def refuse_missing_devices(device: Device, asked: int) -> None:
+    """Nothing, if a machine has the devices that a recipe asks for; on a CPU as many processes run as one likes.
+
+    Args:
+        device: What it trains on.
+        asked: How many.
+
+    Raises:
+        RefusedError: It has fewer.
+    """
+    if device.kind != "cpu" and asked > device.number:
+        advice = f"Ask for --devices {device.number}."
+        raise RefusedError(f"devices {asked}: {device.number} {device.kind} device(s) can be seen here. {advice}")
+
+
 
 
 def _mps() -> Device | None:

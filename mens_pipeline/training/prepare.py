@@ -14,7 +14,7 @@ from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.training.base_model import BaseModel, find_base_model
 from mens_pipeline.training.chat import IM_END, IM_START
 from mens_pipeline.training.contract import contract_of
-from mens_pipeline.training.devices import Device
+from mens_pipeline.training.devices import Device, refuse_missing_devices
 from mens_pipeline.training.examples import make_examples
 from mens_pipeline.training.job import JOB, RESULT, TrainingJob
 from mens_pipeline.training.plan import plan_run
@@ -86,6 +86,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     recipe = resolved.recipe
     name = recipe.model_name_or_path or (DEFAULT_CUDA_MODEL if device.kind == "cuda" else DEFAULT_CPU_MODEL)
     base = find_base_model(name, recipe.model_revision, cache / "base_models", say)
+    refuse_missing_devices(device, recipe.devices)
     tokenizer = FileTokenizer(base.path)
     markers = [tokenizer.encode(text, add_special_tokens=False) for text in (IM_START, IM_END)]
     check_tokenizer(markers, base.path)
