@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mens_pipeline.corpus.jsonl import read_models
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
-from mens_pipeline.delivery.agreement import STRICT, agreement_of, reasons_against
+from mens_pipeline.delivery.agreement import ROUNDED, STRICT, Demand, agreement_of, reasons_against
 from mens_pipeline.delivery.chat_form import template_with
 from mens_pipeline.delivery.merge_documents import (
     MERGE_MANIFEST,
@@ -30,6 +30,7 @@ from mens_pipeline.training.model_card import base_name
 
 KIND: Final = "merged_model"
 _MAKERS: Final = ("agreement.py", "chat_form.py", "merge.py", "merge_documents.py", "writing.py")
+_HOW: Final = {"dense": "restored, adapter merged", "nf4": "as it is, adapter beside it"}
 """The files that decide what a merged folder holds."""
 
 
@@ -150,7 +151,7 @@ def refuse_difference(merged: Path) -> MergeReport:
     """
     report = report_in(merged)
     if not report.passed:
-        advice = "Merge again with --dtype float32; if that was it, report this with merge_report.json."
+        advice = "Merge again without --dtype; if that was it, report this with merge_report.json."
         raise RefusedError(f"{merged}: not handed on. {' '.join(report.reasons)} {advice}")
     return report
 
@@ -160,15 +161,16 @@ def _report(prepared: PreparedMerge, figures: dict[str, Any]) -> MergeReport:
     tasks = {task.id: task for task in prepared.prompts.tasks}
     comparisons = read_models(prepared.job.run_dir / COMPARISONS, Comparison)
     found = agreement_of(comparisons, tasks, figures["largest_logit_difference"])
-    reasons = reasons_against(found, STRICT)
+    demand = _demand_on(prepared.job)
+    reasons = reasons_against(found, demand)
     return MergeReport(
-        reference=f"base in {reference.quantization} restored, adapter beside it, {reference.compute_dtype}",
+        reference=f"base in {reference.quantization} {_HOW[reference.held]}, {reference.compute_dtype}, as judged",
         candidate=f"merged folder as transformers loads it, {prepared.job.dtype}",
         adapter_sha256=prepared.source.adapter_sha256,
         heldout_sha256=prepared.prompts.heldout_sha256,
         computed_on=(reference.device, reference.compute_dtype),
         max_new_tokens=reference.decoding.max_new_tokens,
-        demand=STRICT,
+        demand=demand,
         agreement=found,
         passed=not reasons,
         reasons=reasons,
@@ -176,6 +178,12 @@ def _report(prepared: PreparedMerge, figures: dict[str, Any]) -> MergeReport:
 
 
 def _manifest(prepared: PreparedMerge, figures: dict[str, Any]) -> MergeManifest:
+def _demand_on(job: MergeJob) -> Demand:
+    """How near a folder must be to what was judged: where that was computed more roughly, rounding is no mistake."""
+    is_finer = (job.reference.compute_dtype, job.dtype) == ("bfloat16", "float32")
+    return ROUNDED if is_finer or job.reference.held == "nf4" else STRICT
+
+
     manifest, reference = prepared.source.manifest, prepared.job.reference
     base = manifest["base_model"]
     return MergeManifest(

@@ -11,7 +11,14 @@ from mens_pipeline.delivery.chat_form import system_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.generation import JudgedModel
 from mens_pipeline.evaluation.history import champion_of
-from mens_pipeline.evaluation.prepare import WEIGHTS, adapter_digest, computed_in, judged_model, manifest_of
+from mens_pipeline.evaluation.prepare import (
+    WEIGHTS,
+    adapter_digest,
+    computed_in,
+    fits_dense,
+    judged_model,
+    manifest_of,
+)
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.training.base_model import configuration_of, described
 from mens_pipeline.training.chat import IM_END, IM_START, TEMPLATE
@@ -141,9 +148,9 @@ def merged_model(folder: Path, device: Device) -> ServedModel:
             adapter_path=None,
             quantization="none",
             double_quant=False,
-            trained_in=computed_in(device),
+            trained_in=dtype,
             device=device.kind,
-            compute_dtype=computed_in(device),
+            compute_dtype=dtype,
         ),
         system_prompt=system_prompt,
         max_context=_max_context(path),
