@@ -27,10 +27,11 @@ from mens_pipeline.language.fingerprint import grammar_fingerprint, rules_finger
 from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.launch import refuse_failure
 from mens_pipeline.training.model_card import base_name
+from mens_pipeline.training.tokenizer_file import template_in
 
 KIND: Final = "merged_model"
-_MAKERS: Final = ("agreement.py", "chat_form.py", "merge.py", "merge_documents.py", "writing.py")
 _HOW: Final = {"dense": "restored, adapter merged", "nf4": "as it is, adapter beside it"}
+_MAKERS: Final = ("agreement.py", "chat_form.py", "merge.py", "merge_documents.py", "writing.py")
 """The files that decide what a merged folder holds."""
 
 
@@ -71,7 +72,7 @@ def prepare_merge(
     greedy = conditions.decoding.model_copy(update={"temperature": 0.0, "num_samples": 1})
     conditions = Conditions(greedy, conditions.device, conditions.lock_path)
     reference = prepare_generation("adapter", source.run, prompts.tasks, conditions, run_dir)
-    template = template_with(source.manifest["system_prompt"])
+    template = template_with(source.manifest["system_prompt"], template_in(reference.job.base_path))
     chosen = dtype if dtype is not None else reference.job.compute_dtype
     job = MergeJob(reference=reference.job, dtype=chosen, chat_template=template)
     reference.job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
@@ -177,13 +178,13 @@ def _report(prepared: PreparedMerge, figures: dict[str, Any]) -> MergeReport:
     )
 
 
-def _manifest(prepared: PreparedMerge, figures: dict[str, Any]) -> MergeManifest:
 def _demand_on(job: MergeJob) -> Demand:
     """How near a folder must be to what was judged: where that was computed more roughly, rounding is no mistake."""
     is_finer = (job.reference.compute_dtype, job.dtype) == ("bfloat16", "float32")
     return ROUNDED if is_finer or job.reference.held == "nf4" else STRICT
 
 
+def _manifest(prepared: PreparedMerge, figures: dict[str, Any]) -> MergeManifest:
     manifest, reference = prepared.source.manifest, prepared.job.reference
     base = manifest["base_model"]
     return MergeManifest(

@@ -15,7 +15,7 @@ from trl import SFTConfig
 
 from mens_pipeline.corpus.jsonl import read_pairs
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.chat import IM_END, TEMPLATE
+from mens_pipeline.training.chat import IM_END, opening_for, template_behind
 from mens_pipeline.training.cpu_kernels import fuse_adapters, use_causal_products
 from mens_pipeline.training.examples import Example, make_examples
 from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, RESULT, TrainingJob, as_document, newest_checkpoint
@@ -272,7 +272,7 @@ def _save(job: TrainingJob, trainer: PlannedTrainer, tokenizer: Any) -> None:
     for config in trainer.model.peft_config.values():
         config.base_model_name_or_path, config.revision = job.base_name, job.base_revision
     trainer.model.save_pretrained(folder, save_embedding_layers=False)
-    tokenizer.chat_template = TEMPLATE
+    tokenizer.chat_template = template_behind(opening_for(tokenizer))
     tokenizer.save_pretrained(folder)
     (folder / SYSTEM_PROMPT).write_text(json.dumps({"system_prompt": job.system_prompt}) + "\n", encoding="utf-8")
 
