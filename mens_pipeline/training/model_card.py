@@ -150,6 +150,12 @@ def model_card(
     )
 
 
+def _class_of(architecture: str) -> str:
+    """What loads a base as it is published."""
+    sees = architecture.endswith("ForConditionalGeneration")
+    return "AutoModelForImageTextToText" if sees else "AutoModelForCausalLM"
+
+
 def base_name(manifest: dict[str, Any]) -> str:
     """How a base model is called outside of this machine: its name on the Hub, or that of its folder without the rest.
 

@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline_tests.delivery.delivered import trained_run
+from mens_pipeline_tests.training.conftest import tiny_base
+
+__all__ = ["tiny_base", "trained"]
 
 
 @pytest.fixture(scope="session")
