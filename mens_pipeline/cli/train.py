@@ -199,7 +199,7 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
         domain=domain,
         environment=recipe_variables(),
         flags=flags,
-        vram_gb=device.memory_gb,
+        vram_gb=device.preset_gb,
     )
     min_rows = load_gate_policy(GATE_POLICY).min_pairs
     mixed = data_dir / _MIXED

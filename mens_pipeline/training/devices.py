@@ -31,6 +31,14 @@ class Device:
     name: str
     memory_gb: float | None
     has_bfloat16: bool
+    number: int = 1
+
+    @property
+    def preset_gb(self) -> float | None:
+        """Gigabytes of its memory as presets count them, which compute in 16 bits; None for the CPU."""
+        if self.memory_gb is None or self.has_bfloat16:
+            return self.memory_gb
+        return self.memory_gb / 2
 
 
 def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
@@ -56,15 +64,6 @@ def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
     raise RefusedError(f"device {choice}: this machine has none that torch can use. {advice}")
 
 
-def _cuda() -> Device | None:
-    import torch
-
-    if not torch.cuda.is_available():
-        return None
-    properties = torch.cuda.get_device_properties(0)
-    has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
-    memory_gb = properties.total_memory / 2**30
-    return Device("cuda", properties.name, memory_gb, has_bfloat16, torch.cuda.device_count())
 def refuse_missing_devices(device: Device, asked: int) -> None:
     """Nothing, if a machine has the devices that a recipe asks for; on a CPU as many processes run as one likes.
 
@@ -80,6 +79,15 @@ def refuse_missing_devices(device: Device, asked: int) -> None:
         raise RefusedError(f"devices {asked}: {device.number} {device.kind} device(s) can be seen here. {advice}")
 
 
+def _cuda() -> Device | None:
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    properties = torch.cuda.get_device_properties(0)
+    has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
+    memory_gb = properties.total_memory / 2**30
+    return Device("cuda", properties.name, memory_gb, has_bfloat16, torch.cuda.device_count())
 
 
 def _mps() -> Device | None:
