@@ -14,7 +14,7 @@ from transformers import DynamicCache
 
 from mens_pipeline.evaluation.constraint import Constraint
 from mens_pipeline.evaluation.generation import Decoding
-from mens_pipeline.evaluation.kv_cache import Slots, reserved_cache, sees_everything, without
+from mens_pipeline.evaluation.kv_cache import Slots, reserved_cache, sees_everything, state_positions, without
 from mens_pipeline.evaluation.sampling import Sampler
 
 
@@ -38,9 +38,15 @@ class Row:
     stopped: bool = False
     constraint: Constraint | None = None
 
-    def choose(self, scores: torch.Tensor, sampler: Sampler) -> int:
-        """The next token: any, or one that the program may go on with."""
-        return sampler.choose(scores) if self.constraint is None else self.constraint.choose(scores, sampler)
+
+def _choose(rows: Sequence[Row], samplers: Sequence[Sampler], scores: torch.Tensor) -> list[int]:
+    """The next token of each row: any, or one that its program may go on with."""
+    if all(row.constraint is None for row in rows):
+        return Sampler.choose_each(samplers, scores)
+    return [
+        sampler.choose(row_scores) if row.constraint is None else row.constraint.choose(row_scores, sampler)
+        for row, sampler, row_scores in zip(rows, samplers, scores, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,7 @@ def decode(
     config = model.config.get_text_config()
     with torch.inference_mode():
         if not sees_everything(config):
-            for batch in _batches(ordered, decoding):
+            for batch in _batches(ordered, decoding, state_positions(model) if rows else 0):
                 _decode_batch(model, batch, vocabulary, decoding, done)
         elif rows:
             for band in _bands(ordered, decoding):
@@ -100,9 +106,9 @@ def _decode_band(
     prompts, waiting = _PromptReader(model), deque(rows)
     going: list[tuple[Row, Sampler]] = []
 
-    def takes(row: Row, sampler: Sampler, scores: torch.Tensor) -> bool:
+    def takes(row: Row, token: int) -> bool:
         """Write the next token of a row; whether it goes on."""
-        row.tokens.append(row.choose(scores, sampler))
+        row.tokens.append(token)
         row.stopped = row.tokens[-1] in vocabulary.stop
         if row.stopped or len(row.tokens) >= decoding.max_new_tokens:
             done(row)
@@ -112,7 +118,8 @@ def _decode_band(
     while waiting or going:
         while waiting and len(going) < num_rows:
             row, sampler = waiting[0], _sampler(waiting.popleft(), decoding)
-            if takes(row, sampler, prompts.read(row.prompt)):
+            (token,) = _choose([row], [sampler], prompts.read(row.prompt)[None])
+            if takes(row, token):
                 slots.add(prompts.cache)
                 going.append((row, sampler))
         if not going:
@@ -127,7 +134,8 @@ def _decode_band(
         )
         slots.lengths += 1
         scores = output.logits[:, -1].float()
-        gone = [place for place, (row, sampler) in enumerate(going) if not takes(row, sampler, scores[place])]
+        tokens = _choose(*zip(*going, strict=True), scores)
+        gone = [place for place, (row, _) in enumerate(going) if not takes(row, tokens[place])]
         if gone:
             staying = without(len(going), gone)
             slots.keep(staying)
@@ -159,10 +167,11 @@ class _PromptReader:
         return scores
 
 
-def _batches(rows: Sequence[Row], decoding: Decoding) -> Iterator[list[Row]]:
+def _batches(rows: Sequence[Row], decoding: Decoding, state: int) -> Iterator[list[Row]]:
+    """Rows that fit at once, where each also keeps a state as large as so many positions, whatever its length."""
     start = 0
     while start < len(rows):
-        size = max(1, decoding.batch_tokens // (len(rows[start].prompt) + decoding.max_new_tokens))
+        size = max(1, decoding.batch_tokens // (len(rows[start].prompt) + decoding.max_new_tokens + state))
         yield list(rows[start : start + size])
         start += size
 
@@ -188,8 +197,8 @@ def _decode_batch(
             logits_to_keep=1,
         )
         scores = output.logits[:, -1].float()
-        for row, sampler, row_scores in zip(rows, samplers, scores, strict=True):
-            row.tokens.append(row.choose(row_scores, sampler))
+        for row, token in zip(rows, _choose(rows, samplers, scores), strict=True):
+            row.tokens.append(token)
             row.stopped = row.tokens[-1] in vocabulary.stop
         gone = [n for n, row in enumerate(rows) if row.stopped or len(row.tokens) >= decoding.max_new_tokens]
         for n in gone:
