@@ -7,6 +7,8 @@ EXTRAS ?= dev
 PORT ?= 3000
 # Which tests `make check` adds to the default tier: everything but what needs a CUDA device.
 TIER ?= not gpu
+# On a GPU, benches of models are kept in build/gpu-report.md.
+KEPT = $(if $(filter cuda,$(DEVICE)),mens_pipeline_tests.bench.page $(1))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export DAGSTER_DISABLE_TELEMETRY := 1
@@ -60,8 +62,8 @@ bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (a
 	$(BIN)/python -m mens_pipeline_tests.bench.grammar
 	$(BIN)/python -m mens_pipeline_tests.bench.corpus $(SOURCE)
 	@test -f build/train.jsonl || echo "No build/train.jsonl: training is not measured. See README, from a workspace to a train set."
-	@test ! -f build/train.jsonl || $(BIN)/python -m mens_pipeline_tests.bench.training build/train.jsonl --steps 8 $(if $(BASE),--base $(BASE)) $(if $(DEVICE),--device $(DEVICE))
-	@test ! -f build/heldout.jsonl || $(BIN)/python -m mens_pipeline_tests.bench.generation build/heldout.jsonl $(if $(RUN),--run $(RUN))
+	@test ! -f build/train.jsonl || $(BIN)/python -m $(call KEPT,Training) mens_pipeline_tests.bench.training build/train.jsonl --steps 8 $(if $(BASE),--base $(BASE)) $(if $(DEVICE),--device $(DEVICE))
+	@test ! -f build/heldout.jsonl || $(BIN)/python -m $(call KEPT,Generation) mens_pipeline_tests.bench.generation build/heldout.jsonl $(if $(RUN),--run $(RUN)) $(if $(DEVICE),--device $(DEVICE))
 
 lock:  ## Write constraints.txt anew from what pyproject.toml asks for.
 	rm -rf $(VENV)-lock

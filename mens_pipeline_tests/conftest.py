@@ -13,6 +13,7 @@ from typing import Final
 
 import pytest
 
+pytest_plugins = ("mens_pipeline_tests.gpu_page",)
 _PASSWORD: Final = "hunter2hunter2"  # noqa: S105 - of a server that lives as long as the tests
 _UNPRIVILEGED: Final = ("postgres", "nobody")
 _HANDLERS: Final = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
