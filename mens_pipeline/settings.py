@@ -282,6 +282,8 @@ def training_environment(num_devices: int = 1) -> dict[str, str]:
         # Threads that wait without spinning: half the time of the default on a machine with other work to do, and no
         # more on a quiet one.
         "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
+        # Threads of all processes together are as many as there are CPUs; torch's launcher would give each one alone.
+        **({"OMP_NUM_THREADS": _threads_of(num_devices)} if num_devices > 1 else {}),
         "TRANSFORMERS_VERBOSITY": "error",
         # One GPU a process: with more of them in sight, the trainer would split each micro-batch over all, which
         # four-bit bases cannot do.
@@ -289,6 +291,11 @@ def training_environment(num_devices: int = 1) -> dict[str, str]:
         # One arithmetic on one machine, whatever a library prefers.
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     }
+
+
+def _threads_of(num_processes: int) -> str:
+    """How many threads each of several processes takes, unless the user says it."""
+    return os.environ.get("OMP_NUM_THREADS", str(max(1, _num_processors() // num_processes)))
 
 
 def go_offline() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline_tests.bench.page import PAGE, TESTS, tests_table, write_part
+from mens_pipeline_tests.bench.page import PAGE, TESTS, outcome_table, write_part
 
 _MARK = "gpu"
 _SHOWN = ("passed", "failed", "error", "skipped")
@@ -22,7 +22,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if config.getoption("markexpr") != _MARK:
         return
     page: Path = config.getoption("gpu_page")
-    write_part(page, TESTS, tests_table(_outcomes(terminalreporter.stats)))
+    write_part(page, TESTS, outcome_table(_outcomes(terminalreporter.stats)))
     terminalreporter.write_line(f"written to {page}; attach it to an issue")
 
 

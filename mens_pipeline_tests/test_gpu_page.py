@@ -5,21 +5,21 @@ import sys
 from pathlib import Path
 
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline_tests.bench.page import TESTS, tests_table, write_part
+from mens_pipeline_tests.bench.page import TESTS, outcome_table, write_part
 
 
 def test_a_part_is_written_anew_and_others_stay(tmp_path: Path) -> None:
     """Each with its title, behind what the machine is."""
     page = tmp_path / "build" / "page.md"
     write_part(page, "Training", "slow\n")
-    write_part(page, TESTS, tests_table([("test_loss", "passed", 1.25, "loss 2.5")]))
+    write_part(page, TESTS, outcome_table([("test_loss", "passed", 1.25, "loss 2.5")]))
     write_part(page, "Training", "fast")
     text = page.read_text()
 
     assert [line for line in text.splitlines() if line.startswith("#")] == [
         "# What a GPU said",
-        "## Training",
         "## The machine",
+        "## Training",
         f"## {TESTS}",
     ]
     assert "slow" not in text

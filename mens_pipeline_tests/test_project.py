@@ -25,7 +25,7 @@ _TOP_LEVEL = {
         "docs",
     ),
     *("README.md", "Makefile", ".ci", "constraints.txt", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md"),
-    *(".pre-commit-config.yaml", ".gitignore"),
+    *(".pre-commit-config.yaml", ".gitignore", ".github"),
 }
 
 

@@ -134,7 +134,7 @@ def _decode_band(
         )
         slots.lengths += 1
         scores = output.logits[:, -1].float()
-        tokens = _choose(*zip(*going, strict=True), scores)
+        tokens = _choose([row for row, _ in going], [sampler for _, sampler in going], scores)
         gone = [place for place, (row, _) in enumerate(going) if not takes(row, tokens[place])]
         if gone:
             staying = without(len(going), gone)

@@ -58,8 +58,8 @@ class Sampler:
 
         if self._temperature < _COLDEST:
             return _most_likely(scores, refused)
-        likely = _likely(scores[None], torch.tensor([self._temperature]))
-        return self._draw(*(part[0] for part in likely), scores, refused)
+        shares, ids = _likely(scores[None], torch.tensor([self._temperature]))
+        return self._draw(shares[0], ids[0], scores, refused)
 
     def _draw(
         self, shares: "torch.Tensor", ids: "torch.Tensor", scores: "torch.Tensor", refused: Sequence[int] = ()

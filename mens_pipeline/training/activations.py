@@ -32,9 +32,9 @@ def _network(text: Mapping[str, Any]) -> int:
 
 
 def _full(text: Mapping[str, Any]) -> int:
-    heads = text["num_attention_heads"]
-    width = text.get("head_dim") or text["hidden_size"] // heads
-    queries, keys = heads * width, (text.get("num_key_value_heads") or heads) * width
+    heads = int(text["num_attention_heads"])
+    width = int(text.get("head_dim") or text["hidden_size"] // heads)
+    queries, keys = heads * width, int(text.get("num_key_value_heads") or heads) * width
     kind = str(text.get("model_type", ""))
     normed = 4 * (queries + keys) if kind.startswith("qwen3") else 0  # in float32
     gate = 4 * queries if kind.startswith(("qwen3_5", "qwen3_next")) else 0
@@ -42,8 +42,8 @@ def _full(text: Mapping[str, Any]) -> int:
 
 
 def _linear(text: Mapping[str, Any], *, has_kernels: bool) -> int:
-    heads = text["linear_num_value_heads"]
-    width = heads * max(text["linear_value_head_dim"], text["linear_key_head_dim"])
+    heads = int(text["linear_num_value_heads"])
+    width: int = heads * max(text["linear_value_head_dim"], text["linear_key_head_dim"])
     return _network(text) + 2 * int(text["hidden_size"]) + (_FUSED if has_kernels else _FALLBACK) * width
 
 

@@ -32,8 +32,6 @@ def main(module: str, num_processes: int, job_path: Path, parent: int) -> ExitCo
     die_with_parent(parent)
     job = TrainingJob.model_validate_json(job_path.read_text(encoding="utf-8"))
     command = python_command(module, str(job_path), str(os.getpid()))
-    # Threads of all together are as many as there are CPUs; the launcher of torch would give each process one.
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // num_processes)))
     try:
         with holding(job), TemporaryDirectory(prefix="mens-agent-") as logs:
             return _launched(num_processes, command, logs)

@@ -17,6 +17,7 @@ from dagster_pipes import PipesEnvVarParamsLoader, open_dagster_pipes
 from mens_pipeline.errors import MensError
 from mens_pipeline.training.guards import die_with_parent, exclusive
 from mens_pipeline.training.job import FAILURE, ExitCode, as_document
+from mens_pipeline.training.launch import own_environment
 from mens_pipeline.training.team import Team, own_team
 
 Listener = Callable[[dict[str, Any]], None]
@@ -53,7 +54,7 @@ def run_job(job: Job, parent: int, work: Callable[[Listener], bool]) -> ExitCode
     die_with_parent(parent)
     # Who started this process may ignore it, as Dagster does after a run in the background, and a child inherits that.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    team = own_team()
+    team = own_team(own_environment())
     # Where several train together, the process that started them all holds the device.
     held = nullcontext() if team.size > 1 else holding(job)
     try:

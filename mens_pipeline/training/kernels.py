@@ -1,10 +1,11 @@
 """Whether what makes a GPU fast is installed: where it is not, libraries go on without a word, and much slower."""
 
-import os
 import shutil
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, Final
+
+from mens_pipeline.training.launch import own_environment
 
 _LINEAR: Final = "linear_attention"
 _COMPILERS: Final = ("cc", "gcc", "clang")
@@ -12,7 +13,7 @@ _COMPILERS: Final = ("cc", "gcc", "clang")
 
 def kernels_found() -> dict[str, bool]:
     """Kernel packages, and the C compiler that Triton calls at run time: whether each is there."""
-    compiler = os.environ.get("CC")
+    compiler = own_environment().get("CC")
     return {
         "flash_linear_attention": find_spec("fla") is not None,
         "causal_conv1d": find_spec("causal_conv1d") is not None,

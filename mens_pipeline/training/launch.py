@@ -37,6 +37,11 @@ def python_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
+def own_environment() -> Mapping[str, str]:
+    """Show the environment of this process to who looks for what a launcher or a user left there."""
+    return os.environ
+
+
 def environment_without_secrets(keep: tuple[str, ...] = ()) -> dict[str, str]:
     """Copy the environment of this process without the variables that may hold a secret.
 

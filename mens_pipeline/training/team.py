@@ -4,7 +4,6 @@ Each holds the whole base. Of every optimizer step each takes its part of the mi
 summed: the step is the one that a single process would take.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -61,7 +60,7 @@ class Team:
             processes.barrier()
 
 
-def own_team(environment: Mapping[str, str] = os.environ) -> Team:
+def own_team(environment: Mapping[str, str]) -> Team:
     """The place of this process, as the launcher of torch says it; alone where nobody says anything.
 
     Args:

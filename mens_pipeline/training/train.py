@@ -1,7 +1,6 @@
 """One training run from a job to a saved adapter. For a training process alone: it loads the deep learning stack."""
 
 import json
-import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +18,7 @@ from mens_pipeline.training.chat import IM_END, opening_for, template_behind
 from mens_pipeline.training.cpu_kernels import fuse_adapters, use_causal_products
 from mens_pipeline.training.examples import Example, make_examples
 from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, RESULT, TrainingJob, as_document, newest_checkpoint
+from mens_pipeline.training.launch import own_environment
 from mens_pipeline.training.plan import Plan, plan_run, step_tokens
 from mens_pipeline.training.progress import Progress, StopRequest
 from mens_pipeline.training.qlora import Footprint, footprint, keep_adapter_in_float32, load_base, lora_config
@@ -53,8 +53,8 @@ def train(
         RefusedError: The run cannot be, or went wrong in a way that more of it would not mend.
     """
     recipe = job.recipe
-    team = own_team()
-    refuse_sharding(os.environ)
+    team = own_team(own_environment())
+    refuse_sharding(own_environment())
     stop = StopRequest()
     set_seed(recipe.seed)
     # Numbers next to zero slow a CPU down a hundredfold, and teach nothing.

@@ -52,7 +52,7 @@ def write_part(page: Path, title: str, text: str) -> None:
     page.write_text(f"# What a GPU said\n\n{whole}", encoding="utf-8")
 
 
-def tests_table(outcomes: Iterable[tuple[str, str, float, str]]) -> str:
+def outcome_table(outcomes: Iterable[tuple[str, str, float, str]]) -> str:
     """The tests as a table.
 
     Args:

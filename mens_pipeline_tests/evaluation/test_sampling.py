@@ -1,5 +1,7 @@
 """How a token is drawn where the figures are at their ends."""
 
+from typing import Any
+
 import pytest
 import torch  # noqa: TID253 - scores are tensors
 
@@ -35,7 +37,12 @@ def test_tokens_are_drawn_by_their_shares(spread: float, monkeypatch: pytest.Mon
     expected = _by_hand(scores, 0.8, 0.9)
     drawn: list[torch.Tensor] = []
     sample = torch.multinomial
-    monkeypatch.setattr(torch, "multinomial", lambda shares, *a, **n: drawn.append(shares) or sample(shares, *a, **n))
+
+    def observed(shares: torch.Tensor, *arguments: Any, **named: Any) -> torch.Tensor:
+        drawn.append(shares)
+        return sample(shares, *arguments, **named)
+
+    monkeypatch.setattr(torch, "multinomial", observed)
     counts = torch.zeros(4_000, dtype=torch.float64)
     number = 2_000
     for start in range(number):

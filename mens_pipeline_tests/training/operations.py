@@ -11,7 +11,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # the library is untyp
 
     def __init__(self) -> None:
         super().__init__()
-        self.number = 0
+        self.number: int = 0
 
     def __torch_dispatch__(self, function: Any, _types: Any, arguments: Any = (), named: Any = None) -> Any:
         self.number += not function.is_view
@@ -24,6 +24,7 @@ def count_operations(work: Callable[[], object]) -> int:
     Args:
         work: Run once.
     """
-    with _Counter() as counter:
+    counter = _Counter()
+    with counter:
         work()
     return counter.number

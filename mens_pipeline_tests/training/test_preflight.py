@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.settings import PRESETS
 from mens_pipeline.training.activations import layer_bytes
 from mens_pipeline.training.chat import IM_END, IM_START
 from mens_pipeline.training.devices import Device
@@ -24,6 +25,7 @@ from mens_pipeline.training.preflight import (
     installed_memory_gb,
     preflight_document,
 )
+from mens_pipeline.training.presets import load_named
 from mens_pipeline.training.qlora import keep_adapter_in_float32, lora_config
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.training.small_folder import Encoder, described_base, write_folder
@@ -113,6 +115,21 @@ _QWEN35 = {
 }
 
 
+@pytest.mark.parametrize("name", [name for name, preset in load_named(PRESETS).items() if preset.min_vram_gb])
+def test_every_preset_fits_the_card_that_it_is_picked_for(name: str) -> None:
+    """With Qwen3.5-4B and without its kernels: its largest micro-batch, with the margin that preflight asks for."""
+    preset = load_named(PRESETS)[name]
+    assert preset.min_vram_gb is not None
+    base = described_base(num_layers=32, hidden_size=2560, vocab_size=248_320, num_values=4_205_000_000)
+    recipe = Recipe.model_validate(preset.values)
+    layer = layer_bytes(_QWEN35 | {"layer_types": ["linear_attention", "full_attention"]}, has_kernels=False)
+    assert recipe.max_tokens_per_batch is not None
+    memory = estimate_memory(base, recipe, recipe.max_tokens_per_batch, ("cuda", "bfloat16"), layer)
+
+    assert recipe.max_length >= 2048
+    assert memory.total < 0.85 * 1024 * preset.min_vram_gb
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", _SHAPES)
 def test_a_layer_keeps_what_is_estimated(name: str) -> None:
@@ -134,7 +151,7 @@ def _saved_bytes(shape: dict[str, Any], num_tokens: int) -> float:
     model = get_peft_model(plain, lora_config(Recipe(lora_r=4, lora_alpha=8), plain)).train()
     keep_adapter_in_float32(model)
     own = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
-    saved: dict[int, Any] = {}
+    saved: dict[int, Any] = {}  # the storages, so that none is given to another tensor
 
     def pack(tensor: Any) -> Any:
         storage = tensor.untyped_storage()
@@ -148,7 +165,7 @@ def _saved_bytes(shape: dict[str, Any], num_tokens: int) -> float:
     rotary = body.rotary_emb(states, places)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t), torch.autocast("cpu", dtype=torch.bfloat16):
         body.layers[0](states, position_embeddings=rotary, attention_mask=None, position_ids=places)
-    return sum(storage.nbytes() for storage in saved.values()) / num_tokens
+    return float(sum(storage.nbytes() for storage in saved.values())) / num_tokens
 
 
 def test_a_model_that_scales_its_logits_does_not_train_on_a_processor(tmp_path: Path) -> None:

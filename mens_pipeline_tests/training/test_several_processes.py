@@ -17,6 +17,7 @@ from mens_pipeline.training.contract import contract_of
 from mens_pipeline.training.devices import Device, refuse_missing_devices
 from mens_pipeline.training.job import ADAPTER, FAILURE, MODULE, RESULT, ExitCode, newest_checkpoint
 from mens_pipeline.training.launch import run_child
+from mens_pipeline.training.plan import Plan
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.presets import mistakes_of
 from mens_pipeline.training.recipe import Recipe
@@ -203,6 +204,28 @@ def test_devices_that_are_not_there_are_refused() -> None:
 
     with pytest.raises(RefusedError, match=r"devices 4: 2 cuda device\(s\) can be seen here\. Ask for --devices 2\."):
         refuse_missing_devices(card, 4)
+
+
+@pytest.mark.parametrize(("team", "expected"), [(Team(), "cuda"), (Team(3, 1, 4), 1)], ids=["alone", "second"])
+def test_each_process_loads_the_base_onto_its_own_card(
+    tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, team: Team, expected: object
+) -> None:
+    """By its number: accelerate refuses a base in four bits that lies on another card than that of its process."""
+    from mens_pipeline.training import train as module  # noqa: PLC0415 - loads the deep learning stack
+
+    job = prepared(tiny_base, tmp_path).job.model_copy(update={"device": "cuda"})
+    asked: list[object] = []
+    progress: Any = None  # nobody gets as far
+
+    def load(_path: Path, _recipe: Recipe, device: object, _dtype: object) -> None:
+        asked.append(device)
+        raise InterruptedError
+
+    monkeypatch.setattr(module, "load_base", load)
+    with pytest.raises(InterruptedError):
+        module._trainer(job, None, [], Plan((), 0, ()), progress, team)  # noqa: SLF001 - what is tested
+
+    assert asked == [expected]
 
 
 def test_more_devices_than_micro_batches_are_refused() -> None:
