@@ -1,6 +1,7 @@
 """Read the settings of the pipeline from environment variables; no other module gives them a meaning."""
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -282,8 +283,7 @@ def training_environment(num_devices: int = 1) -> dict[str, str]:
         # Threads that wait without spinning: half the time of the default on a machine with other work to do, and no
         # more on a quiet one.
         "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
-        # Threads of all processes together are as many as there are CPUs; torch's launcher would give each one alone.
-        **({"OMP_NUM_THREADS": _threads_of(num_devices)} if num_devices > 1 else {}),
+        **(_of_several(num_devices) if num_devices > 1 else {}),
         "TRANSFORMERS_VERBOSITY": "error",
         # One GPU a process: with more of them in sight, the trainer would split each micro-batch over all, which
         # four-bit bases cannot do.
@@ -293,9 +293,15 @@ def training_environment(num_devices: int = 1) -> dict[str, str]:
     }
 
 
-def _threads_of(num_processes: int) -> str:
-    """How many threads each of several processes takes, unless the user says it."""
-    return os.environ.get("OMP_NUM_THREADS", str(max(1, _num_processors() // num_processes)))
+def _of_several(num_processes: int) -> dict[str, str]:
+    """What several processes need besides, unless the user says it."""
+    usual = {
+        # Threads of all together are as many as there are CPUs; the launcher of torch would give each process one.
+        "OMP_NUM_THREADS": str(max(1, _num_processors() // num_processes)),
+        # They are on one machine: what they say to each other does not leave it.
+        **(dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo") if sys.platform == "linux" else {}),
+    }
+    return {name: os.environ.get(name, value) for name, value in usual.items()}
 
 
 def go_offline() -> None:

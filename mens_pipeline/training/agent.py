@@ -45,7 +45,8 @@ def _launched(num_processes: int, command: list[str], logs: str) -> ExitCode:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import parse_args, run
 
-    options = ["--standalone", f"--nproc-per-node={num_processes}", f"--shutdown-timeout={_GRACE_SECONDS}"]
+    options = ["--standalone", "--local-addr=localhost", f"--nproc-per-node={num_processes}"]
+    options.append(f"--shutdown-timeout={_GRACE_SECONDS}")
     try:
         run(parse_args([*options, f"--log-dir={logs}", "--no-python", *command]))
     except SignalException:

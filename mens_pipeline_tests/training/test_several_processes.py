@@ -228,6 +228,33 @@ def test_each_process_loads_the_base_onto_its_own_card(
     assert asked == [expected]
 
 
+@pytest.mark.parametrize(
+    ("place", "rank", "is_accepted"), [(0, 0, True), (3, 3, True), (0, 1, False), ("cuda", 0, False)]
+)
+def test_accelerate_takes_a_base_on_the_card_of_its_process_alone(
+    place: object,
+    rank: int,
+    *,
+    is_accepted: bool,
+) -> None:
+    """Its own check, with the devices played: why a process names its card by number."""
+    import torch
+    from accelerate import Accelerator, DistributedType
+
+    class Played(Accelerator):  # type: ignore[misc]  # the library is untyped
+        device = property(lambda _self: torch.device("cuda", rank))
+        distributed_type = property(lambda _self: DistributedType.MULTI_GPU)
+
+    model = torch.nn.Linear(2, 2)
+    model.is_loaded_in_4bit, model.hf_device_map = True, {"": place}
+    accelerator = Played(cpu=True)
+    if is_accepted:
+        assert accelerator.prepare_model(model, evaluation_mode=True) is model
+        return
+    with pytest.raises(ValueError, match="different device than the one"):
+        accelerator.prepare_model(model, evaluation_mode=True)
+
+
 def test_more_devices_than_micro_batches_are_refused() -> None:
     """A process without a micro-batch would idle in every step."""
     (mistake,) = mistakes_of({"devices": 2, "gradient_accumulation_steps": 1})
@@ -251,6 +278,10 @@ def test_the_contract_names_the_devices_where_bits_depend_on_them(tiny_base: Pat
 def test_each_process_sees_as_many_cards_as_there_are_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first ones of those that are in sight, or of all."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth7")
+    several = training_environment(2)
+    assert (several["GLOO_SOCKET_IFNAME"], several["NCCL_SOCKET_IFNAME"]) == ("lo", "eth7")
+    assert "GLOO_SOCKET_IFNAME" not in training_environment()
     assert [training_environment(number)["CUDA_VISIBLE_DEVICES"] for number in (1, 3)] == ["0", "0,1,2"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
     assert [training_environment(number)["CUDA_VISIBLE_DEVICES"] for number in (1, 2)] == ["4", "4,5"]
