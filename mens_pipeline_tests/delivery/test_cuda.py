@@ -23,7 +23,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.mark.parametrize("is_small", [False, True], ids=["dense", "in four bits"])
 def test_what_a_card_judged_is_what_is_handed_on(
-    trained: Path,
+    request: pytest.FixtureRequest,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     record_property: Callable[[str, object], None],
@@ -35,6 +35,7 @@ def test_what_a_card_judged_is_what_is_handed_on(
 
     if not torch.cuda.is_available():
         pytest.skip("this machine has no CUDA device")
+    trained: Path = request.getfixturevalue("trained")  # takes a minute to make
     if is_small:
         monkeypatch.setattr(prepare, "fits_dense", lambda *_: False)
     store = ArtifactStore(tmp_path / "store")
