@@ -33,7 +33,10 @@ def load_judged(job: JudgedModel) -> "PreTrainedModel":
 
     compute_dtype = getattr(torch, job.compute_dtype)
     if job.held == "dense":
-        model = _restored_base(job).to(compute_dtype)
+        model = _restored_base(job)
+        # Weights alone: the frequencies of positions stay in float32, as they were trained and as anybody loads them.
+        for parameter in model.parameters():
+            parameter.data = parameter.data.to(compute_dtype)
     else:
         model = load_base(job.base_path, Recipe(bnb_4bit_use_double_quant=job.double_quant), job.device, compute_dtype)
     if job.adapter_path is not None:

@@ -125,6 +125,7 @@ def test_a_model_that_was_judged_in_bfloat16_is_handed_on(
     assert report.demand == (STRICT if dtype is None else ROUNDED)
     if dtype is None:
         assert (report.agreement.token_agreement, report.agreement.led_agreement) == (1.0, 1.0)
+        assert report.agreement.largest_logit_difference == 0
         assert report.passed, report.reasons
 
 

@@ -109,6 +109,20 @@ def test_the_base_without_quantisation_is_itself(tiny_base: Path) -> None:
     torch.testing.assert_close(_logits(load_judged(_job(tiny_base, None, quantization="none"))), _logits(plain))
 
 
+def test_what_is_judged_in_bfloat16_is_what_anybody_loads(tiny_base: Path, adapter: Path, tmp_path: Path) -> None:
+    """Score by score; rounded with the weights, the frequencies of positions would make another model of it."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    judged = load_judged(_job(tiny_base, adapter, trained_in="bfloat16", compute_dtype="bfloat16"))
+    judged.save_pretrained(tmp_path)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+
+    assert {parameter.dtype for parameter in judged.parameters()} == {torch.bfloat16}
+    assert {buffer.dtype for name, buffer in judged.named_buffers() if "inv_freq" in name} == {torch.float32}
+    torch.testing.assert_close(_logits(judged), _logits(loaded), rtol=0, atol=0)
+
+
 def test_an_adapter_that_does_not_fit_is_refused(tiny_base: Path, adapter: Path, tmp_path: Path) -> None:
     """Its matrices have another rank than its configuration says."""
     settings = json.loads((adapter / "adapter_config.json").read_text())
