@@ -10,6 +10,8 @@ TIER ?= not gpu
 # Neighbours share a worker, and with it what their module makes once. Workers that compute with all cores each wait for
 # one another: tests of models of two layers take several times as long.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+# On a GPU, benches of models are kept in build/gpu-report.md.
+KEPT = $(if $(filter cuda,$(DEVICE)),mens_pipeline_tests.bench.page $(1))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export DAGSTER_DISABLE_TELEMETRY := 1
@@ -64,8 +66,8 @@ bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (a
 	$(BIN)/python -m mens_pipeline_tests.bench.grammar
 	$(BIN)/python -m mens_pipeline_tests.bench.corpus $(SOURCE)
 	@test -f build/train.jsonl || echo "No build/train.jsonl: training is not measured. See docs/data.md."
-	@test ! -f build/train.jsonl || $(BIN)/python -m mens_pipeline_tests.bench.training build/train.jsonl --steps 8 $(if $(BASE),--base $(BASE)) $(if $(DEVICE),--device $(DEVICE))
-	@test ! -f build/heldout.jsonl || $(BIN)/python -m mens_pipeline_tests.bench.generation build/heldout.jsonl $(if $(RUN),--run $(RUN))
+	@test ! -f build/train.jsonl || $(BIN)/python -m $(call KEPT,Training) mens_pipeline_tests.bench.training build/train.jsonl --steps 8 $(if $(BASE),--base $(BASE)) $(if $(DEVICE),--device $(DEVICE))
+	@test ! -f build/heldout.jsonl || $(BIN)/python -m $(call KEPT,Generation) mens_pipeline_tests.bench.generation build/heldout.jsonl $(if $(RUN),--run $(RUN)) $(if $(DEVICE),--device $(DEVICE))
 
 docs: install  ## Write the pages of docs/reference anew, and build the site into build/site.
 	$(BIN)/python -m mens_pipeline_tests.reference
@@ -75,7 +77,7 @@ lock:  ## Write constraints.txt anew from what pyproject.toml asks for.
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/pip install --quiet torch==2.13.0
-	$(VENV)-lock/bin/pip install --quiet hatchling==1.33.0 editables ".[dev,train,serve]"
+	$(VENV)-lock/bin/pip install --quiet hatchling==1.33.0 editables ".[dev,gpu,train,serve]"
 	@{ echo "# Every direct and transitive version, by \`make lock\`. torch stands first: another pin takes another build."; \
 		echo "# On a machine with CUDA, torch pins its nvidia packages itself."; \
 		echo "torch==2.13.0"; \

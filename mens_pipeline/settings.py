@@ -1,6 +1,7 @@
 """Read the settings of the pipeline from environment variables; no other module gives them a meaning."""
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -285,11 +286,15 @@ def recipe_variables() -> dict[str, str]:
     return {name.removeprefix(_RECIPE).lower(): value for name, value in os.environ.items() if name.startswith(_RECIPE)}
 
 
-def training_environment() -> dict[str, str]:
+def training_environment(num_devices: int = 1) -> dict[str, str]:
     """The environment of a training process: this one's, without secrets, the network and chatter.
 
     What loads a model of somebody else's needs no password, so it is given none.
+
+    Args:
+        num_devices: GPUs that its processes share out, one each.
     """
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(num_devices)))).split(",")
     return {
         **environment_without_secrets(),
         "HF_HUB_OFFLINE": "1",
@@ -298,13 +303,25 @@ def training_environment() -> dict[str, str]:
         # Threads that wait without spinning: half the time of the default on a machine with other work to do, and no
         # more on a quiet one.
         "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
+        **(_of_several(num_devices) if num_devices > 1 else {}),
         "TRANSFORMERS_VERBOSITY": "error",
-        # One GPU: with more of them in sight, the trainer would split each micro-batch over all, which four-bit bases
-        # cannot do.
-        "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",", maxsplit=1)[0],
+        # One GPU a process: with more of them in sight, the trainer would split each micro-batch over all, which
+        # four-bit bases cannot do.
+        "CUDA_VISIBLE_DEVICES": ",".join(seen[:num_devices]),
         # One arithmetic on one machine, whatever a library prefers.
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     }
+
+
+def _of_several(num_processes: int) -> dict[str, str]:
+    """What several processes need besides, unless the user says it."""
+    usual = {
+        # Threads of all together are as many as there are CPUs; the launcher of torch would give each process one.
+        "OMP_NUM_THREADS": str(max(1, _num_processors() // num_processes)),
+        # They are on one machine: what they say to each other does not leave it.
+        **(dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo") if sys.platform == "linux" else {}),
+    }
+    return {name: os.environ.get(name, value) for name, value in usual.items()}
 
 
 def go_offline() -> None:

@@ -68,6 +68,7 @@ def merge(  # noqa: PLR0913 - one parameter an option
     """
     from mens_pipeline.corpus.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.delivery.gguf_model import build_gguf_model  # noqa: PLC0415 - likewise
+    from mens_pipeline.delivery.gguf_support import refuse_unsupported  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.handoff import HANDOFF  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.merge_source import merge_source  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.merged_model import build_merged_model, refuse_difference  # noqa: PLC0415 - likewise
@@ -85,6 +86,8 @@ def merge(  # noqa: PLR0913 - one parameter an option
         refuse_foreign(output)
     source = merge_source(run_dir, store)
     prepared = _prepare(source, store, settings, device, dtype, heldout, prompts)
+    if gguf is not None:
+        refuse_unsupported(prepared.job.reference.base_path)  # before the minutes that a merge takes
     gguf_model: Artifact | None = None
     try:
         merged, reused = build_merged_model(prepared, store, _launch)

@@ -1,5 +1,6 @@
 """`mens serve`: the model in use, over HTTP."""
 
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -85,7 +86,17 @@ def serve(  # noqa: PLR0913 - one parameter an option
     served = _served(run_dir, model, settings, chosen)
     tell(f"loading {served.name}, {served.fingerprint}, from {served.judged.adapter_path or served.judged.base_path}")
     limits = Limits(max_concurrent, max_request_bytes, timeout, max_new_tokens)
-    server.ModelServer(served, address, access, limits, Defaults(decoding, best_of), tell).run()
+    with _holding(chosen, settings.cache_root, port):
+        server.ModelServer(served, address, access, limits, Defaults(decoding, best_of), tell).run()
+
+
+def _holding(device: "Device", cache: Path, port: int) -> AbstractContextManager[None]:
+    """Hold a GPU, so that no run fills it while its model is served; CPUs are shared."""
+    from mens_pipeline.training.guards import exclusive  # noqa: PLC0415 - only a real run needs it
+
+    if device.kind == "cpu":
+        return nullcontext()
+    return exclusive(cache / f"{device.kind}.lock", 0, f"mens serve, port {port}")
 
 
 def _served(run_dir: Path | None, folder: Path | None, settings: "Settings", device: "Device") -> "ServedModel":

@@ -45,6 +45,7 @@ def train(  # noqa: PLR0913 - one parameter an option
     device: Annotated[DeviceChoice, typer.Option(help="Never another one in its place; `best` says what it took.")] = (
         DeviceChoice.BEST
     ),
+    devices: Annotated[int | None, typer.Option(metavar="N", help="GPUs that share each step.")] = None,
     model: Annotated[
         str | None, typer.Option(metavar="NAME", help="Base model: a folder or a name on the Hub.")
     ] = None,
@@ -95,6 +96,7 @@ def train(  # noqa: PLR0913 - one parameter an option
     if qlora_allow_partial_proxy_stack or qlora_lm_head_only or qlora_proxy_max_layers is not None:
         raise RefusedError(_PARTIAL)
     flags = {
+        "devices": devices,
         "model_name_or_path": model,
         "model_revision": revision,
         "lora_r": rank,
@@ -197,7 +199,7 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
         domain=domain,
         environment=recipe_variables(),
         flags=flags,
-        vram_gb=device.memory_gb,
+        vram_gb=device.preset_gb,
     )
     min_rows = load_gate_policy(GATE_POLICY).min_pairs
     mixed = data_dir / _MIXED
@@ -246,9 +248,9 @@ def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
         return finish_run(run, resolved, commit, ExitCode.DONE, settings.backend)
     follower = Follower(run_dir / FILE, show_steps())
     try:
-        code = run_child(
-            MODULE, run.job_path, training_environment(), follower.poll, _GRACE_SECONDS, run_dir / "child.log"
-        )
+        number = run.job.recipe.devices
+        environment, log = training_environment(number), run_dir / "child.log"
+        code = run_child(MODULE, run.job_path, environment, follower.poll, _GRACE_SECONDS, log, number)
     except KeyboardInterrupt:
         tell("interrupted; run the same command to go on from the newest checkpoint")
         raise typer.Exit(INTERRUPTED) from None

@@ -33,7 +33,7 @@ class Agreement(_Document):
     num_prompts: int = Field(ge=0)
     num_tokens: int = Field(ge=0, description="Of the longer answer of each pair.")
     num_same_tokens: int = Field(ge=0, description="The same at the same place.")
-    num_led_tokens: int = Field(ge=0, description="Of the reference; most likely to the candidate as well.")
+    num_led_tokens: int = Field(ge=0, description="Most likely to both, led along what the reference wrote.")
     num_reference_tokens: int = Field(ge=0, description="That the reference wrote.")
     num_same_answers: int = Field(ge=0, description="To the last token.")
     num_same_prompts: int = Field(ge=0, description="Requests that became the same tokens on both sides.")
@@ -51,7 +51,14 @@ class Agreement(_Document):
 
 
 STRICT: Final = Demand(min_token_agreement=0.999, min_led_agreement=0.999, max_parse_difference=0.002)
-"""What a merged model must meet: the same model, to rounding."""
+"""What a merged model must meet: the same weights in the same precision."""
+
+ROUNDED: Final = Demand(min_token_agreement=0.0, min_led_agreement=0.98, max_parse_difference=0.10)
+"""What it must meet that is stored in float32 and was judged in 16 bits, or in four: its reference is rounded.
+
+Led along the same 721 tokens, a model of 135 million weights and itself in bfloat16 agreed on 98.9 %; writing freely,
+the first close call that turns makes another answer. Over twelve requests, one program more or less is 8 points.
+"""
 
 
 def agreement_of(

@@ -4,28 +4,29 @@ import re
 from typing import Final
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.chat import IM_END, IM_START, TEMPLATE
+from mens_pipeline.training.chat import IM_END, IM_START, opening_of, template_behind
 
 MODELFILE: Final = "Modelfile"
 
 _HEAD: Final = "{% if not messages or messages[0]['role'] != 'system' %}" + f"{{{{ '{IM_START}system\\n"
-_TAIL: Final = f"{IM_END}\\n' }}}}" + "{% endif %}" + TEMPLATE
+_TAIL: Final = f"{IM_END}\\n' }}}}" + "{% endif %}"
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
-def template_with(system: str) -> str:
+def template_with(system: str, template: str | None = None) -> str:
     """The chat template of a model, which begins with its system prompt where a conversation brings none.
 
     A model that is asked without the prompt that it was trained with answers worse, and most clients send none.
 
     Args:
         system: What the model was told before every request.
+        template: That of its base; None where it has none.
 
     Returns:
         A Jinja template; one request gives the text of `render_prompt`.
     """
     literal = system.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-    return _HEAD + literal + _TAIL
+    return _HEAD + literal + _TAIL + template_behind(opening_of(template))
 
 
 def system_of(template: str) -> str | None:
@@ -37,9 +38,10 @@ def system_of(template: str) -> str | None:
     Returns:
         None when it is none that `template_with` gives.
     """
-    literal = template.removeprefix(_HEAD).removesuffix(_TAIL)
+    tail = _TAIL + template_behind(opening_of(template))
+    literal = template.removeprefix(_HEAD).removesuffix(tail)
     system = _ESCAPED.sub(lambda match: "\n" if match[1] == "n" else match[1], literal)
-    return system if template_with(system) == template else None
+    return system if template_with(system, template) == template else None
 
 
 def refuse_unquotable(system: str) -> None:

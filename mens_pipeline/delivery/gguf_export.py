@@ -38,13 +38,14 @@ def export(job: GgufJob, listen: Callable[[dict[str, Any]], None]) -> None:
     asked = {r.task: encode_prompt(tokenizer, reference.system_prompt, r.prompt) for r in reference.requests}
     merged = AutoModelForCausalLM.from_pretrained(job.merged_path, dtype=torch.float32).to(reference.device).eval()
     before = speak("merged", merged, tokenizer, asked, reference, log)
+    expected = led(merged, before)
     del merged
     gc.collect()
 
     model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=job.file_name, dtype=torch.float32)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     after = speak("gguf", model.to(reference.device).eval(), tokenizer, asked, reference, log)
-    write_jsonl(job.run_dir / COMPARISONS, compared(before, after, led(model, before)))
+    write_jsonl(job.run_dir / COMPARISONS, compared(before, after, expected, led(model, before)))
     figures = {
         "largest_logit_difference": largest_difference(before, after),
         "num_tokens_changed": _num_changed(tokenizer, read_back),

@@ -10,7 +10,10 @@ from typing import Any, Final
 from mens_pipeline.errors import RefusedError
 
 ARCHITECTURE: Final = "LlamaForCausalLM"
-_ADVICE: Final = "Convert the merged folder with llama.cpp's own convert_hf_to_gguf.py instead."
+_ADVICE: Final = (
+    "Run `mens merge -o DIR` without --gguf, and convert DIR with llama.cpp's own convert_hf_to_gguf.py; or serve "
+    "DIR as it is: `mens serve --model DIR`, `vllm serve DIR`."
+)
 _BYTE_LEVEL: Final = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 _DIGITS: Final = {"type": "Digits", "individual_digits": True}
 _SPLITTERS: Final[tuple[tuple[str, tuple[dict[str, Any], ...]], ...]] = (

@@ -12,10 +12,13 @@ from pydantic import SecretStr
 
 from mens_pipeline.corpus.store import digest_of
 from mens_pipeline.delivery.adapter_fit import CONFIG
+from mens_pipeline.delivery.adapter_names import name_as_published
 from mens_pipeline.delivery.card import card_of_source
 from mens_pipeline.delivery.merge_source import MergeSource
 from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.evaluation.prepare import WEIGHTS
 from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.training.base_model import recorded_base
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import CARD
 from mens_pipeline.training.model_card import base_name
@@ -102,6 +105,7 @@ def plan_push(source: MergeSource, repo: str, revision: str, data_licence: str |
             raise RefusedError(f"{path}: changed since it was promoted. Restore it, or promote again.")
     shutil.copytree(promoted.path / ADAPTER, staging, dirs_exist_ok=True)
     shutil.copy2(promoted.path / RESULTS, staging / RESULTS)
+    name_as_published(staging / WEIGHTS, recorded_base(source.manifest["base_model"]))
     (staging / CARD).write_text(card_of_source(source, "adapter", data_licence), encoding="utf-8")
     _name_base(staging / CONFIG, base_name(source.manifest))
     verdict = source.verdict_sha256 or "none"

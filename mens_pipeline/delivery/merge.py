@@ -1,18 +1,22 @@
-"""From an adapter to a merged folder, and what both write to the same requests. For a process of delivery alone.
+"""From an adapter to a merged folder, and what it writes beside what was judged. For a process of delivery alone.
 
 The adapter was trained on four-bit weights, and judged on them restored. It is merged into those restored weights, not
-into the ones that the base came with: the difference between the two is larger than many adapters are.
+into the ones that the base came with: the difference between the two is larger than many adapters are. What was judged
+is loaded as it was for judging, in that precision; the folder as any program loads it.
 """
 
 import gc
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from mens_pipeline.corpus.jsonl import write_jsonl
 from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, MODEL, PROGRESS, MergeJob
 from mens_pipeline.delivery.writing import compared, largest_difference, led, speak
+from mens_pipeline.evaluation.generation import GenerationJob
 from mens_pipeline.evaluation.model import load_judged
+from mens_pipeline.training.base_model import configuration_of
 from mens_pipeline.training.chat import control_tokens, encode_prompt, escape
 from mens_pipeline.training.job import as_document
 from mens_pipeline.training.telemetry_log import TelemetryLog
@@ -32,7 +36,6 @@ def merge(job: MergeJob, listen: Callable[[dict[str, Any]], None]) -> None:
         RefusedError: The adapter does not fit the base.
     """
     import torch
-    from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     torch.set_flush_denormal(True)
@@ -41,16 +44,17 @@ def merge(job: MergeJob, listen: Callable[[dict[str, Any]], None]) -> None:
     _save(job)
     gc.collect()
 
-    base = load_judged(reference_job.model_copy(update={"adapter_path": None}))
-    judged = PeftModel.from_pretrained(base, reference_job.adapter_path).eval()
+    judged = load_judged(reference_job)
     tokenizer = AutoTokenizer.from_pretrained(reference_job.base_path, trust_remote_code=False)
     asked = {r.task: encode_prompt(tokenizer, reference_job.system_prompt, r.prompt) for r in reference_job.requests}
     reference = speak("judged", judged, tokenizer, asked, reference_job, log)
-    num_unmerged = sum("lora_" in name for name, _ in judged.named_parameters())
-    del base, judged
+    expected = led(judged, reference)
+    del judged
     gc.collect()
+    if reference_job.device == "cuda":
+        torch.cuda.empty_cache()
 
-    merged = AutoModelForCausalLM.from_pretrained(folder).to(reference_job.device).eval()
+    merged = AutoModelForCausalLM.from_pretrained(folder).to(_dense(reference_job).device).eval()
     own_tokenizer = AutoTokenizer.from_pretrained(folder)
     control = control_tokens(tokenizer)
     chats = {r.task: [{"role": "user", "content": escape(r.prompt, control)}] for r in reference_job.requests}
@@ -59,10 +63,9 @@ def merge(job: MergeJob, listen: Callable[[dict[str, Any]], None]) -> None:
         for task, chat in chats.items()
     }
     candidate = speak("merged", merged, own_tokenizer, prompts, reference_job, log)
-    write_jsonl(job.run_dir / COMPARISONS, compared(reference, candidate, led(merged, reference)))
+    write_jsonl(job.run_dir / COMPARISONS, compared(reference, candidate, expected, led(merged, reference)))
     figures = {
         "largest_logit_difference": largest_difference(reference, candidate),
-        "num_unmerged_matrices": num_unmerged,
         "num_values": sum(parameter.numel() for parameter in merged.parameters()),
     }
     (job.run_dir / FIGURES).write_text(as_document(figures), encoding="utf-8")
@@ -75,17 +78,39 @@ def _save(job: MergeJob) -> None:
     from mens_pipeline.evaluation.generate import vocabulary_of  # noqa: PLC0415 - loads torch as well
 
     reference, folder = job.reference, job.run_dir / MODEL
-    model = load_judged(reference.model_copy(update={"compute_dtype": job.dtype}))
+    model = load_judged(_dense(reference).model_copy(update={"compute_dtype": job.dtype}))
     tokenizer = AutoTokenizer.from_pretrained(reference.adapter_path, trust_remote_code=False)
     stop = sorted(vocabulary_of(tokenizer, model).stop)
     model.generation_config.eos_token_id = stop if len(stop) > 1 else stop[0]
-    model.save_pretrained(folder)
+    save_merged(model, reference.base_path, folder)
     tokenizer.chat_template = job.chat_template
     tokenizer.save_pretrained(folder)
     for path in folder.iterdir():
         path.chmod(_READABLE)
     _strip(folder / "tokenizer_config.json", "is_local", "local_files_only", "name_or_path")
     _strip(folder / "config.json", "_name_or_path")
+
+
+def save_merged(model: Any, base: Path, folder: Path) -> None:
+    """Write weights and configuration; a text model out of a base that also sees gets names of its own.
+
+    By itself the library would give its tensors the names that they had in the larger checkpoint, under the class of
+    the smaller one.
+
+    Args:
+        model: The merged model.
+        base: The folder of its base.
+        folder: Where it goes.
+    """
+    is_part = "text_config" in configuration_of(base)
+    model.save_pretrained(folder, save_original_format=not is_part)
+
+
+def _dense(reference: GenerationJob) -> GenerationJob:
+    """What was judged, held so that it can be merged: by the CPU where the memory of the GPU is too small."""
+    if reference.held == "dense":
+        return reference
+    return reference.model_copy(update={"held": "dense", "device": "cpu"})
 
 
 def _strip(path: Any, *keys: str) -> None:

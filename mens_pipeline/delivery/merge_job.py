@@ -94,5 +94,5 @@ class Comparison(BaseModel):
     reference: Written
     candidate: Written
     num_led: int = Field(
-        ge=0, description="Tokens of the reference that the candidate finds most likely, given the same text before."
+        ge=0, description="Places where both find the same token most likely, given what the reference wrote before."
     )

@@ -10,7 +10,7 @@ from typing import Any, Final
 from mens_pipeline.corpus.jsonl import read_models
 from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import Artifact, ArtifactStore
-from mens_pipeline.delivery.agreement import STRICT, agreement_of, reasons_against
+from mens_pipeline.delivery.agreement import ROUNDED, STRICT, Demand, agreement_of, reasons_against
 from mens_pipeline.delivery.chat_form import template_with
 from mens_pipeline.delivery.merge_documents import (
     MERGE_MANIFEST,
@@ -27,9 +27,11 @@ from mens_pipeline.evaluation.prepare import Conditions, prepare_generation
 from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.launch import refuse_failure
 from mens_pipeline.training.model_card import base_name
+from mens_pipeline.training.tokenizer_file import template_in
 
 KIND: Final = "merged_model"
 STAGE: Final = Stage(KIND, (__name__, "mens_pipeline.delivery.merge"), by_content=True)
+_HOW: Final = {"dense": "restored, adapter merged", "nf4": "as it is, adapter beside it"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def prepare_merge(
     greedy = conditions.decoding.model_copy(update={"temperature": 0.0, "num_samples": 1})
     conditions = Conditions(greedy, conditions.device, conditions.lock_path)
     reference = prepare_generation("adapter", source.run, prompts.tasks, conditions, run_dir)
-    template = template_with(source.manifest["system_prompt"])
+    template = template_with(source.manifest["system_prompt"], template_in(reference.job.base_path))
     chosen = dtype if dtype is not None else reference.job.compute_dtype
     job = MergeJob(reference=reference.job, dtype=chosen, chat_template=template)
     reference.job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
@@ -147,7 +149,7 @@ def refuse_difference(merged: Path) -> MergeReport:
     """
     report = report_in(merged)
     if not report.passed:
-        advice = "Merge again with --dtype float32; if that was it, report this with merge_report.json."
+        advice = "Merge again without --dtype; if that was it, report this with merge_report.json."
         raise RefusedError(f"{merged}: not handed on. {' '.join(report.reasons)} {advice}")
     return report
 
@@ -157,19 +159,26 @@ def _report(prepared: PreparedMerge, figures: dict[str, Any]) -> MergeReport:
     tasks = {task.id: task for task in prepared.prompts.tasks}
     comparisons = read_models(prepared.job.run_dir / COMPARISONS, Comparison)
     found = agreement_of(comparisons, tasks, figures["largest_logit_difference"])
-    reasons = reasons_against(found, STRICT)
+    demand = _demand_on(prepared.job)
+    reasons = reasons_against(found, demand)
     return MergeReport(
-        reference=f"base in {reference.quantization} restored, adapter beside it, {reference.compute_dtype}",
+        reference=f"base in {reference.quantization} {_HOW[reference.held]}, {reference.compute_dtype}, as judged",
         candidate=f"merged folder as transformers loads it, {prepared.job.dtype}",
         adapter_sha256=prepared.source.adapter_sha256,
         heldout_sha256=prepared.prompts.heldout_sha256,
         computed_on=(reference.device, reference.compute_dtype),
         max_new_tokens=reference.decoding.max_new_tokens,
-        demand=STRICT,
+        demand=demand,
         agreement=found,
         passed=not reasons,
         reasons=reasons,
     )
+
+
+def _demand_on(job: MergeJob) -> Demand:
+    """How near a folder must be to what was judged: where that was computed more roughly, rounding is no mistake."""
+    is_finer = (job.reference.compute_dtype, job.dtype) == ("bfloat16", "float32")
+    return ROUNDED if is_finer or job.reference.held == "nf4" else STRICT
 
 
 def _manifest(prepared: PreparedMerge, figures: dict[str, Any]) -> MergeManifest:

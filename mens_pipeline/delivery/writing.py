@@ -73,10 +73,11 @@ def speak(  # noqa: PLR0913, PLR0917 - all that an answer rests on
     return Spoken(prompts, written, {task: values.float().cpu() for task, values in scores.items()})
 
 
-def led(model: Any, reference: Spoken) -> dict[str, int]:
-    """How many tokens of each answer of another model a model finds most likely, led along that answer.
+def led(model: Any, reference: Spoken) -> dict[str, tuple[int, ...]]:
+    """The token that a model finds most likely at each place of each answer of another model, led along that answer.
 
-    Unlike free writing it tells a single close call that turned from a model that is another one.
+    Unlike free writing it tells a single close call that turned from a model that is another one. The reference is led
+    along its own answers as well: in 16 bits, reading all tokens at once rounds otherwise than writing one by one.
 
     Args:
         model: A causal language model in evaluation mode.
@@ -84,23 +85,27 @@ def led(model: Any, reference: Spoken) -> dict[str, int]:
     """
     import torch
 
-    counts = {}
+    likely = {}
     with torch.inference_mode():
         for name, prompt in reference.prompts.items():
-            answer = torch.tensor(reference.written[name].tokens, device=model.device)
-            ids = torch.cat([torch.tensor(prompt, device=model.device), answer])
-            likely = model(ids[None]).logits[0, len(prompt) - 1 : -1].argmax(-1)
-            counts[name] = int((likely == answer).sum())
-    return counts
+            ids = torch.tensor([*prompt, *reference.written[name].tokens], device=model.device)
+            likely[name] = tuple(model(ids[None]).logits[0, len(prompt) - 1 : -1].argmax(-1).tolist())
+    return likely
 
 
-def compared(reference: Spoken, candidate: Spoken, num_led: Mapping[str, int]) -> tuple[Comparison, ...]:
+def compared(
+    reference: Spoken,
+    candidate: Spoken,
+    expected: Mapping[str, Sequence[int]],
+    found: Mapping[str, Sequence[int]],
+) -> tuple[Comparison, ...]:
     """Both models, request by request.
 
     Args:
         reference: The one that is to be met.
         candidate: The other one.
-        num_led: What `led` counted of the candidate.
+        expected: What `led` gave for the reference.
+        found: What `led` gave for the candidate.
     """
     return tuple(
         Comparison(
@@ -108,7 +113,7 @@ def compared(reference: Spoken, candidate: Spoken, num_led: Mapping[str, int]) -
             same_prompt=reference.prompts[name] == candidate.prompts[name],
             reference=reference.written[name],
             candidate=candidate.written[name],
-            num_led=num_led[name],
+            num_led=sum(map(int.__eq__, expected[name], found[name])),
         )
         for name in reference.prompts
     )

@@ -14,7 +14,7 @@ from transformers import DynamicCache
 
 from mens_pipeline.evaluation.constraint import Constraint
 from mens_pipeline.evaluation.generation import Decoding
-from mens_pipeline.evaluation.kv_cache import Slots, reserved_cache, sees_everything, without
+from mens_pipeline.evaluation.kv_cache import Slots, reserved_cache, sees_everything, state_positions, without
 from mens_pipeline.evaluation.sampling import Sampler, log_probability
 
 
@@ -40,12 +40,20 @@ class Row:
     constraint: Constraint | None = None
     log_probability: float | None = None
 
-    def choose(self, scores: torch.Tensor, sampler: Sampler) -> int:
-        """The next token: any, or one that the program may go on with."""
-        token = sampler.choose(scores) if self.constraint is None else self.constraint.choose(scores, sampler)
-        if self.log_probability is not None:
-            self.log_probability += log_probability(scores, token)
-        return token
+
+def _choose(rows: Sequence[Row], samplers: Sequence[Sampler], scores: torch.Tensor) -> list[int]:
+    """The next token of each row: any, or one that its program may go on with."""
+    if all(row.constraint is None for row in rows):
+        tokens = Sampler.choose_each(samplers, scores)
+    else:
+        tokens = [
+            sampler.choose(row_scores) if row.constraint is None else row.constraint.choose(row_scores, sampler)
+            for row, sampler, row_scores in zip(rows, samplers, scores, strict=True)
+        ]
+    for row, row_scores, token in zip(rows, scores, tokens, strict=True):
+        if row.log_probability is not None:
+            row.log_probability += log_probability(row_scores, token)
+    return tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +85,7 @@ def decode(
     config = model.config.get_text_config()
     with torch.inference_mode():
         if not sees_everything(config):
-            for batch in _batches(ordered, decoding):
+            for batch in _batches(ordered, decoding, state_positions(model) if rows else 0):
                 _decode_batch(model, batch, vocabulary, decoding, done)
         elif rows:
             for band in _bands(ordered, decoding):
@@ -105,9 +113,9 @@ def _decode_band(
     prompts, waiting = _PromptReader(model), deque(rows)
     going: list[tuple[Row, Sampler]] = []
 
-    def takes(row: Row, sampler: Sampler, scores: torch.Tensor) -> bool:
+    def takes(row: Row, token: int) -> bool:
         """Write the next token of a row; whether it goes on."""
-        row.tokens.append(row.choose(scores, sampler))
+        row.tokens.append(token)
         row.stopped = row.tokens[-1] in vocabulary.stop
         if row.stopped or len(row.tokens) >= decoding.max_new_tokens:
             done(row)
@@ -117,7 +125,8 @@ def _decode_band(
     while waiting or going:
         while waiting and len(going) < num_rows:
             row, sampler = waiting[0], _sampler(waiting.popleft(), decoding)
-            if takes(row, sampler, prompts.read(row.prompt)):
+            (token,) = _choose([row], [sampler], prompts.read(row.prompt)[None])
+            if takes(row, token):
                 slots.add(prompts.cache)
                 going.append((row, sampler))
         if not going:
@@ -132,7 +141,8 @@ def _decode_band(
         )
         slots.lengths += 1
         scores = output.logits[:, -1].float()
-        gone = [place for place, (row, sampler) in enumerate(going) if not takes(row, sampler, scores[place])]
+        tokens = _choose([row for row, _ in going], [sampler for _, sampler in going], scores)
+        gone = [place for place, (row, _) in enumerate(going) if not takes(row, tokens[place])]
         if gone:
             staying = without(len(going), gone)
             slots.keep(staying)
@@ -164,10 +174,11 @@ class _PromptReader:
         return scores
 
 
-def _batches(rows: Sequence[Row], decoding: Decoding) -> Iterator[list[Row]]:
+def _batches(rows: Sequence[Row], decoding: Decoding, state: int) -> Iterator[list[Row]]:
+    """Rows that fit at once, where each also keeps a state as large as so many positions, whatever its length."""
     start = 0
     while start < len(rows):
-        size = max(1, decoding.batch_tokens // (len(rows[start].prompt) + decoding.max_new_tokens))
+        size = max(1, decoding.batch_tokens // (len(rows[start].prompt) + decoding.max_new_tokens + state))
         yield list(rows[start : start + size])
         start += size
 
@@ -193,8 +204,8 @@ def _decode_batch(
             logits_to_keep=1,
         )
         scores = output.logits[:, -1].float()
-        for row, sampler, row_scores in zip(rows, samplers, scores, strict=True):
-            row.tokens.append(row.choose(row_scores, sampler))
+        for row, token in zip(rows, _choose(rows, samplers, scores), strict=True):
+            row.tokens.append(token)
             row.stopped = row.tokens[-1] in vocabulary.stop
         gone = [n for n, row in enumerate(rows) if row.stopped or len(row.tokens) >= decoding.max_new_tokens]
         for n in gone:

@@ -19,6 +19,11 @@ ANSWERS: Final = "answers.jsonl"
 """In the folder of a generation job: one `Answer` a line."""
 
 
+Dtype = Literal["float32", "bfloat16"]
+Held = Literal["dense", "nf4"]
+"""How the weights of a judged model lie in memory."""
+
+
 class Decoding(BaseModel):
     """How answers are drawn from a model."""
 
@@ -32,7 +37,9 @@ class Decoding(BaseModel):
     top_p: float = Field(default=0.95, gt=0, le=1, description="Share of probability that is sampled from.")
     seed: int = Field(default=1337, ge=0, description="Start of sampling.")
     syntax: Syntax = Field(default=Syntax.FREE, description="Whether the parser steers what is written.")
-    batch_tokens: int = Field(default=12_288, ge=256, description="Positions held at once; does not change answers.")
+    batch_tokens: int = Field(
+        default=12_288, ge=256, description="Positions held at once; more on a GPU with room for them."
+    )
 
     @model_validator(mode="after")
     def _samples_differ(self) -> "Decoding":
@@ -108,9 +115,12 @@ class JudgedModel(BaseModel):
     adapter_path: Path | None = Field(description="The folder of the adapter; None for the base alone.")
     quantization: Literal["nf4", "fp4", "none"] = Field(description="What the adapter was trained on.")
     double_quant: bool
-    trained_in: Literal["float32", "bfloat16"] = Field(description="What the base was rounded to before four bits.")
+    trained_in: Dtype = Field(description="What the base was rounded to before four bits.")
     device: Literal["cuda", "mps", "cpu"]
-    compute_dtype: Literal["float32", "bfloat16"]
+    compute_dtype: Dtype
+    held: Held = Field(
+        default="dense", description="Restored, the adapter merged; or in four bits, the adapter beside."
+    )
 
 
 class GenerationJob(JudgedModel):

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from transformers import DynamicCache
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DynamicLayer, LinearAttentionCacheLayerMixin
 
 
 class ReservedLayer(DynamicLayer):  # type: ignore[misc]  # the library is untyped
@@ -180,6 +180,30 @@ def sees_everything(config: Any) -> bool:
         config: Of the model.
     """
     return all(type(layer) is DynamicLayer for layer in DynamicCache(config=config).layers)
+
+
+def state_positions(model: Any) -> int:
+    """Positions whose keys and values take as much memory as what a row keeps whatever its length; measured.
+
+    Args:
+        model: A causal language model; it reads one token.
+
+    Returns:
+        0 for a model without layers that keep a state; 1 for one without any others.
+    """
+    cache = DynamicCache(config=model.config.get_text_config())
+    with torch.inference_mode():
+        model(
+            input_ids=torch.zeros((1, 1), dtype=torch.long, device=model.device), past_key_values=cache, use_cache=True
+        )
+    growing = fixed = 0
+    for layer in cache.layers:
+        if isinstance(layer, LinearAttentionCacheLayerMixin):
+            states = (*layer.conv_states.values(), *layer.recurrent_states.values())
+            fixed += sum(state.nbytes for state in states if state is not None)
+        else:
+            growing += layer.keys.nbytes + layer.values.nbytes
+    return -(-fixed // (growing or fixed or 1))
 
 
 def reserved_cache(config: Any, num_positions: int) -> DynamicCache:

@@ -63,7 +63,8 @@ class LocalGenerator:
     @property
     def decoding(self) -> Mapping[str, Any]:
         """How it answers, in JSON types."""
-        return self.conditions.decoding.model_dump(mode="json", exclude={"batch_tokens"})
+        is_batch_felt = self.conditions.device.kind != "cpu"
+        return self.conditions.decoding.model_dump(mode="json", exclude=None if is_batch_felt else {"batch_tokens"})
 
     @property
     def max_new_tokens(self) -> int:

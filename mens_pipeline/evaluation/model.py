@@ -1,13 +1,16 @@
-"""The model that is judged: base and adapter as one dense model. For a generation process alone.
+"""The model that is judged: base and adapter as one model. For a generation process alone.
 
 The adapter was trained on four-bit weights. Here they are quantised and restored once, and the adapter is added to
-them, so that every token costs one plain matrix product; the numbers are those of the four-bit model.
+them, so that every token costs one plain matrix product; the numbers are those of the four-bit model. A GPU that is too
+small for that holds the four-bit weights themselves, with the adapter beside them, as it did in training.
 """
 
 from typing import TYPE_CHECKING, Final
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.generation import JudgedModel
+from mens_pipeline.training.qlora import load_base
+from mens_pipeline.training.recipe import Recipe
 
 if TYPE_CHECKING:
     import torch
@@ -17,16 +20,38 @@ _HEAD: Final = "lm_head"
 
 
 def load_judged(job: JudgedModel) -> "PreTrainedModel":
-    """Base and adapter as one dense model, ready to generate.
+    """Base and adapter as one model, ready to generate.
 
     Args:
-        job: Which base, which adapter, how it was quantised, what is computed in.
+        job: Which base, which adapter, how it was quantised, how it is held, what is computed in.
 
     Raises:
         RefusedError: The adapter does not fit the base.
     """
     import torch
     from peft import PeftModel
+
+    compute_dtype = getattr(torch, job.compute_dtype)
+    if job.held == "dense":
+        model = _restored_base(job)
+        # Weights alone: the frequencies of positions stay in float32, as they were trained and as anybody loads them.
+        for parameter in model.parameters():
+            parameter.data = parameter.data.to(compute_dtype)
+    else:
+        model = load_base(job.base_path, Recipe(bnb_4bit_use_double_quant=job.double_quant), job.device, compute_dtype)
+    if job.adapter_path is not None:
+        try:
+            adapted = PeftModel.from_pretrained(model, job.adapter_path)
+        except (RuntimeError, ValueError, KeyError) as error:
+            message = f"{job.adapter_path}: does not fit {job.base_path} ({str(error)[:300]})."
+            raise RefusedError(f"{message} Judge it with the base it was trained on.") from error
+        model = adapted.merge_and_unload() if job.held == "dense" else adapted
+    return model.eval()
+
+
+def _restored_base(job: JudgedModel) -> "PreTrainedModel":
+    """The base with the values that it has in four bits, rounded before as it was for training."""
+    import torch
     from transformers import AutoModelForCausalLM
 
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
@@ -39,15 +64,7 @@ def load_judged(job: JudgedModel) -> "PreTrainedModel":
     )
     if job.quantization != "none":
         restore_quantized(model, job.quantization, double_quant=job.double_quant)
-    model = model.to(getattr(torch, job.compute_dtype))
-    if job.adapter_path is not None:
-        try:
-            adapted = PeftModel.from_pretrained(model, job.adapter_path)
-        except (RuntimeError, ValueError, KeyError) as error:
-            message = f"{job.adapter_path}: does not fit {job.base_path} ({str(error)[:300]})."
-            raise RefusedError(f"{message} Judge it with the base it was trained on.") from error
-        model = adapted.merge_and_unload()
-    return model.eval()
+    return model
 
 
 def restore_quantized(model: "PreTrainedModel", quant_type: str, *, double_quant: bool) -> None:

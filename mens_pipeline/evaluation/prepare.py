@@ -10,10 +10,18 @@ from typing import Any, Final, Literal
 from mens_pipeline.corpus.stage import Stage
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of, key_of
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.generation import ANSWERS, Decoding, GenerationJob, JudgedModel, Request
+from mens_pipeline.evaluation.generation import (
+    ANSWERS,
+    Decoding,
+    Dtype,
+    GenerationJob,
+    Held,
+    JudgedModel,
+    Request,
+)
 from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.evaluation.tasks import Task
-from mens_pipeline.training.base_model import recorded_base
+from mens_pipeline.training.base_model import configuration_of, recorded_base
 from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.job import ADAPTER, JOB
@@ -29,6 +37,15 @@ _FREE: Final = Stage(KIND, STAGE.entries, ("mens_pipeline.language",), by_conten
 """Where the language has no say in what a model writes."""
 WEIGHTS: Final = "adapter_model.safetensors"
 CONFIGURATION: Final = "adapter_config.json"
+
+_BESIDE_GB: Final = 2.0
+"""Of a GPU, beside the weights: its context, and keys, values, states and scores of a batch."""
+
+_OF_ROOM: Final = 0.5
+"""The part of what is free then that keys and values may take: reading prompts, and scores, take some as well."""
+
+_NF4_BYTES: Final = 0.75
+"""Of a value of a base in four bits, with embeddings that are not."""
 
 Model = Literal["base", "adapter"]
 
@@ -124,16 +141,20 @@ def prepare_requests(
     Raises:
         RefusedError: The run is not complete, the base is gone or is another one, or the adapter has no weights.
     """
-    judged, manifest, decoding = judged_model(model, run, conditions.device), manifest_of(run), conditions.decoding
+    judged, manifest = judged_model(model, run, conditions.device), manifest_of(run)
+    fitting = positions_on(conditions.device, judged, manifest["base_model"]["num_values"])
+    batch_tokens = max(conditions.decoding.batch_tokens, fitting)
+    decoding = conditions.decoding.model_copy(update={"batch_tokens": batch_tokens})
     requests = asked.requests
     system_prompt = manifest["system_prompt"] if asked.system_prompt is None else asked.system_prompt
     inputs = {
         "base_sha256": manifest["base_model"]["sha256"],
         "adapter_sha256": adapter_digest(run) if model == "adapter" else None,
-        "quantization": [judged.quantization, judged.double_quant, judged.trained_in],
+        "quantization": [judged.quantization, judged.double_quant, judged.trained_in, judged.held],
         "system_prompt": system_prompt,
         "requests": [request.model_dump(mode="json") for request in requests],
-        "decoding": decoding.model_dump(exclude={"batch_tokens"}),
+        # On a GPU, kernels and so the order of sums depend on how many rows there are.
+        "decoding": decoding.model_dump(exclude={"batch_tokens"} if judged.device == "cpu" else None),
         "computed_on": [judged.device, judged.compute_dtype],
         "libraries": library_versions(),
     }
@@ -166,25 +187,77 @@ def judged_model(model: Model, run: Path, device: Device) -> JudgedModel:
     manifest = manifest_of(run)
     base_path = recorded_base(manifest["base_model"])
     adapter_digest(run)
-    recipe = manifest["recipe"]
+    recipe, trained_in = manifest["recipe"], manifest["result"]["compute_dtype"]
+    held, compute_dtype = held_on(device, manifest["base_model"]["num_values"], trained_in)
     return JudgedModel(
         base_path=base_path,
         adapter_path=(run / ADAPTER).resolve() if model == "adapter" else None,
         quantization=recipe["bnb_4bit_quant_type"],
         double_quant=recipe["bnb_4bit_use_double_quant"],
-        trained_in=manifest["result"]["compute_dtype"],
+        trained_in=trained_in,
         device=device.kind,
-        compute_dtype=computed_in(device),
+        compute_dtype=compute_dtype,
+        held=held,
     )
 
 
-def computed_in(device: Device) -> Literal["float32", "bfloat16"]:
+def held_on(device: Device, num_values: int, trained_in: Dtype) -> tuple[Held, Dtype]:
+    """How a base and an adapter are held where they answer, and what is computed in.
+
+    Dense they answer fastest. Where they do not fit so, they are held as they were trained, which always fits.
+
+    Args:
+        device: What the model runs on.
+        num_values: Of the base.
+        trained_in: What the base was rounded to before four bits.
+    """
+    compute_dtype = computed_in(device)
+    if all(fits_dense(device, num_values, dtype) for dtype in (trained_in, compute_dtype)):
+        return "dense", compute_dtype
+    return "nf4", trained_in
+
+
+def fits_dense(device: Device, num_values: int, dtype: Dtype) -> bool:
+    """Whether so many values fit a device beside what a batch of answers takes; a CPU has room.
+
+    Args:
+        device: What the model runs on.
+        num_values: Of the model.
+        dtype: What they are.
+    """
+    weights = num_values * (2 if dtype == "bfloat16" else 4) / 2**30
+    return device.kind != "cuda" or device.memory_gb is None or weights + _BESIDE_GB <= device.memory_gb
+
+
+def positions_on(device: Device, judged: JudgedModel, num_values: int) -> int:
+    """How many positions' keys and values fit a GPU beside the weights, with room for the rest; 0 elsewhere.
+
+    Args:
+        device: What the model runs on.
+        judged: How it is held.
+        num_values: Of the base.
+    """
+    if device.kind != "cuda" or device.memory_gb is None:
+        return 0
+    config = configuration_of(judged.base_path)
+    text = config.get("text_config", config)
+    heads = text["num_attention_heads"]
+    width = text.get("head_dim") or text["hidden_size"] // heads
+    layers = text.get("layer_types") or ["full_attention"] * text["num_hidden_layers"]
+    num_full = sum(not kind.startswith("linear") for kind in layers)
+    size = 2 if judged.compute_dtype == "bfloat16" else 4
+    position = 2 * size * num_full * width * (text.get("num_key_value_heads") or heads)
+    weights = num_values * (size if judged.held == "dense" else _NF4_BYTES) / 2**30
+    return max(0, int(_OF_ROOM * (device.memory_gb - weights - _BESIDE_GB) * 2**30 / max(1, position)))
+
+
+def computed_in(device: Device) -> Dtype:
     """What answers are computed in.
 
     Args:
         device: What the model runs on.
     """
-    return "bfloat16" if device.kind == "cuda" else "float32"
+    return "bfloat16" if device.kind == "cuda" and device.has_bfloat16 else "float32"
 
 
 def generated(

@@ -61,7 +61,7 @@ def resolve_choices(  # noqa: PLR0913 - what a run can be told
         domain=domain,
         environment=recipe_variables(),
         flags=overrides,
-        vram_gb=device.memory_gb,
+        vram_gb=device.preset_gb,
     )
     for field in _OF_BASE:
         origin = resolved.origins[field]

@@ -11,12 +11,13 @@ from mens_pipeline.settings import training_environment
 from mens_pipeline.training.launch import run_child
 
 
-def run_in_child(
+def run_in_child(  # noqa: PLR0913, PLR0917 - what a process is started with
     context: dg.AssetExecutionContext,
     module: str,
     job_path: Path,
     grace_seconds: float,
     watch: Callable[[list[dict[str, Any]]], None],
+    num_processes: int = 1,
 ) -> int:
     """Run a job in a process of its own; whatever ends the run, ends the process.
 
@@ -26,6 +27,7 @@ def run_in_child(
         job_path: The job as JSON; what the process prints goes to `child.log` beside it.
         grace_seconds: How long a run that is cancelled may take to leave things in order.
         watch: Takes the events that came since it was called last, a few times a second.
+        num_processes: How many work on the job together, one a device.
 
     Returns:
         The exit code of the process.
@@ -43,6 +45,6 @@ def run_in_child(
                 seen += len(events)
                 watch(list(events))
 
-            environment = {**training_environment(), **session.get_bootstrap_env_vars()}
+            environment = {**training_environment(num_processes), **session.get_bootstrap_env_vars()}
             log = job_path.with_name("child.log")
-            return run_child(module, job_path, environment, poll, grace_seconds, log)
+            return run_child(module, job_path, environment, poll, grace_seconds, log, num_processes)

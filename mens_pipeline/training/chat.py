@@ -19,6 +19,10 @@ TEMPLATE: Final = (
 )
 """The same form as a template of Hugging Face, for whoever serves the adapter with other tools."""
 
+_BEGIN: Final = f"{IM_START}assistant\n"
+_NO_THOUGHT: Final = "<think>\n\n</think>\n\n"
+"""What templates of models that think put before an answer without a thought."""
+
 _MARKER: Final = re.compile(r"<(?=\|[^\s|<>]{1,40}\|>)")
 """The first sign of anything that a tokenizer may take for a control token."""
 
@@ -67,17 +71,50 @@ class Encoded:
         return len(self.prompt) + len(self.completion)
 
 
-def render_prompt(system: str, request: str, control: tuple[str, ...] = ()) -> str:
+def opening_of(template: str | None) -> str:
+    """The text that an answer begins behind.
+
+    A model that was made to think does so unless its prompt holds an empty thought: its template writes one where
+    thinking is switched off. It is trained, judged and served in that form.
+
+    Args:
+        template: The chat template of the model, searched and never rendered; None where it has none.
+    """
+    thinks = template is not None and _NO_THOUGHT in template.replace("\\n", "\n")
+    return _BEGIN + _NO_THOUGHT if thinks else _BEGIN
+
+
+def template_behind(opening: str) -> str:
+    """Our chat template for a model.
+
+    Args:
+        opening: What `opening_of` gave for the base.
+    """
+    return TEMPLATE.replace(_BEGIN, opening)
+
+
+def opening_for(tokenizer: Tokenizer) -> str:
+    """The text that an answer begins behind.
+
+    Args:
+        tokenizer: Of the base model, or of one that was made of it.
+    """
+    template = getattr(tokenizer, "chat_template", None)
+    return opening_of(template.get("default") if isinstance(template, dict) else template)
+
+
+def render_prompt(system: str, request: str, control: tuple[str, ...] = (), opening: str = _BEGIN) -> str:
     """The text up to where the answer begins.
 
     Args:
         system: What the model is told before every request.
         request: What is asked; control tokens in it are broken.
         control: What the tokenizer takes for control tokens beside those of ChatML.
+        opening: The text that an answer begins behind.
     """
     turns = (("system", system), ("user", request))
     parts = (f"{IM_START}{role}\n{escape(text, control)}{IM_END}\n" for role, text in turns)
-    return "".join(parts) + f"{IM_START}assistant\n"
+    return "".join(parts) + opening
 
 
 def control_tokens(tokenizer: Tokenizer) -> tuple[str, ...]:
@@ -98,7 +135,7 @@ def encode_prompt(tokenizer: Tokenizer, system: str, request: str) -> tuple[int,
         system: What the model is told before every request.
         request: What is asked.
     """
-    text = render_prompt(system, request, control_tokens(tokenizer))
+    text = render_prompt(system, request, control_tokens(tokenizer), opening_for(tokenizer))
     return tuple(tokenizer.encode(text, add_special_tokens=False))
 
 

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +17,8 @@ from dagster_pipes import PipesEnvVarParamsLoader, open_dagster_pipes
 from mens_pipeline.errors import MensError
 from mens_pipeline.training.guards import die_with_parent, exclusive
 from mens_pipeline.training.job import FAILURE, ExitCode, as_document
+from mens_pipeline.training.launch import own_environment
+from mens_pipeline.training.team import Team, own_team
 
 Listener = Callable[[dict[str, Any]], None]
 """Takes what happens, one event at a time."""
@@ -52,14 +54,40 @@ def run_job(job: Job, parent: int, work: Callable[[Listener], bool]) -> ExitCode
     die_with_parent(parent)
     # Who started this process may ignore it, as Dagster does after a run in the background, and a child inherits that.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    failure = job.run_dir / FAILURE
-    failure.unlink(missing_ok=True)
+    team = own_team(own_environment())
+    # Where several train together, the process that started them all holds the device.
+    held = nullcontext() if team.size > 1 else holding(job)
     try:
-        with _listener() as listen, exclusive(job.lock_path, job.lock_seconds):
+        with _listener(team) as listen, held:
             return ExitCode.DONE if work(listen) else ExitCode.INTERRUPTED
     except MensError as error:
-        failure.write_text(as_document({"reason": str(error)}), encoding="utf-8")
-        return ExitCode.REFUSED
+        return fail(job, error)
+
+
+@contextmanager
+def holding(job: Job) -> Iterator[None]:
+    """Hold the device of a job for as long as the block runs; what an earlier try left word of is gone.
+
+    Args:
+        job: Which lock it holds, and where it works.
+
+    Raises:
+        RefusedError: Another run holds it.
+    """
+    (job.run_dir / FAILURE).unlink(missing_ok=True)
+    with exclusive(job.lock_path, job.lock_seconds, f"the job in {job.run_dir}"):
+        yield
+
+
+def fail(job: Job, error: MensError) -> ExitCode:
+    """Leave word of why a job was refused.
+
+    Args:
+        job: Where it worked.
+        error: Why.
+    """
+    (job.run_dir / FAILURE).write_text(as_document({"reason": str(error)}), encoding="utf-8")
+    return ExitCode.REFUSED
 
 
 def leave(code: ExitCode) -> None:
@@ -74,9 +102,9 @@ def leave(code: ExitCode) -> None:
 
 
 @contextmanager
-def _listener() -> Iterator[Listener]:
-    """What takes events: Pipes, if the process was started through it."""
-    if not PipesEnvVarParamsLoader().is_dagster_pipes_process():  # type: ignore[no-untyped-call]
+def _listener(team: Team) -> Iterator[Listener]:
+    """What takes events: Pipes, if the process was started through it; of several, the first one alone tells."""
+    if not team.is_first or not PipesEnvVarParamsLoader().is_dagster_pipes_process():  # type: ignore[no-untyped-call]
         yield lambda _event: None
         return
     with open_dagster_pipes() as pipes:

@@ -18,7 +18,7 @@ _WORDING: Final = ("mens_pipeline.language.explanations", "mens_pipeline.languag
 """What a diagnostic says to people: the trainer asks the front end whether a text is Vox, and not why it is none."""
 STAGE: Final = Stage("qlora_adapter", ("mens_pipeline.training.train",), _WORDING, by_content=True)
 
-_NOT_OF_THE_RUN: Final = frozenset(("model_name_or_path", "model_revision", "save_steps", "logging_steps"))
+_NOT_OF_THE_RUN: Final = frozenset(("devices", "model_name_or_path", "model_revision", "save_steps", "logging_steps"))
 """Fields that do not change the adapter, or are told better by the hash of the base."""
 
 
@@ -44,7 +44,17 @@ def contract_of(
         "system_prompt": system,
         "trainer": STAGE.code_version,
         "libraries": library_versions(),
+        **({"devices": recipe.devices} if _is_split_felt(recipe) else {}),
     }
+
+
+def _is_split_felt(recipe: Recipe) -> bool:
+    """Whether it changes bits how many processes share a step: the order of sums does, and dropout by each.
+
+    The sum of two is the same either way.
+    """
+    is_plain_sum = recipe.gradient_accumulation_steps == recipe.devices == 2 and recipe.lora_dropout == 0  # noqa: PLR2004
+    return recipe.devices > 1 and not is_plain_sum
 
 
 def library_versions() -> dict[str, str]:

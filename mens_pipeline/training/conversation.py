@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mens_pipeline.training.chat import IM_END, IM_START, Tokenizer, control_tokens, escape
+from mens_pipeline.training.chat import IM_END, IM_START, Tokenizer, control_tokens, escape, opening_for
 
 Role = Literal["system", "user", "assistant"]
 
@@ -33,18 +33,15 @@ def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]
         tokenizer: Of the model; it knows the control tokens of ChatML.
         turns: In order; the last one is not the model's.
     """
-    control = control_tokens(tokenizer)
+    control, opening = control_tokens(tokenizer), opening_for(tokenizer)
     ids: list[int] = []
     text = ""
     for turn in turns:
         if turn.role == "assistant":
             # As in training, where no token spans the border between a prompt and its completion.
-            ids += tokenizer.encode(text + _BEGIN, add_special_tokens=False)
+            ids += tokenizer.encode(text + opening, add_special_tokens=False)
             ids += tokenizer.encode(escape(turn.text.rstrip("\n"), control) + IM_END, add_special_tokens=False)
             text = "\n"
         else:
             text += f"{IM_START}{turn.role}\n{escape(turn.text, control)}{IM_END}\n"
-    return (*ids, *tokenizer.encode(text + _BEGIN, add_special_tokens=False))
-
-
-_BEGIN = f"{IM_START}assistant\n"
+    return (*ids, *tokenizer.encode(text + opening, add_special_tokens=False))

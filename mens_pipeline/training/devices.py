@@ -24,12 +24,21 @@ class Device:
         name: What the machine calls it.
         memory_gb: Gigabytes of its own; None for the CPU.
         has_bfloat16: Whether it has instructions for bfloat16, and is faster with it than with float32.
+        number: How many of them there are; one CPU, whatever its cores.
     """
 
     kind: str
     name: str
     memory_gb: float | None
     has_bfloat16: bool
+    number: int = 1
+
+    @property
+    def preset_gb(self) -> float | None:
+        """Gigabytes of its memory as presets count them, which compute in 16 bits; None for the CPU."""
+        if self.memory_gb is None or self.has_bfloat16:
+            return self.memory_gb
+        return self.memory_gb / 2
 
 
 def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
@@ -55,6 +64,21 @@ def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
     raise RefusedError(f"device {choice}: this machine has none that torch can use. {advice}")
 
 
+def refuse_missing_devices(device: Device, asked: int) -> None:
+    """Nothing, if a machine has the devices that a recipe asks for; on a CPU as many processes run as one likes.
+
+    Args:
+        device: What it trains on.
+        asked: How many.
+
+    Raises:
+        RefusedError: It has fewer.
+    """
+    if device.kind != "cpu" and asked > device.number:
+        advice = f"Ask for --devices {device.number}."
+        raise RefusedError(f"devices {asked}: {device.number} {device.kind} device(s) can be seen here. {advice}")
+
+
 def _cuda() -> Device | None:
     import torch
 
@@ -62,7 +86,8 @@ def _cuda() -> Device | None:
         return None
     properties = torch.cuda.get_device_properties(0)
     has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
-    return Device("cuda", properties.name, properties.total_memory / 2**30, has_bfloat16)
+    memory_gb = properties.total_memory / 2**30
+    return Device("cuda", properties.name, memory_gb, has_bfloat16, torch.cuda.device_count())
 
 
 def _mps() -> Device | None:

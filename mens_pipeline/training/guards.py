@@ -16,6 +16,8 @@ from mens_pipeline.errors import RefusedError
 _PR_SET_PDEATHSIG: Final = 1
 _PARENT_GONE: Final = 75
 _POLL_SECONDS: Final = 0.5
+_LONGEST: Final = 500
+"""Characters of what a lock says of its holder."""
 
 
 def die_with_parent(parent: int) -> None:
@@ -32,15 +34,16 @@ def die_with_parent(parent: int) -> None:
 
 
 @contextmanager
-def exclusive(path: Path, wait_seconds: float) -> Iterator[None]:
+def exclusive(path: Path, wait_seconds: float, holder: str = "a run") -> Iterator[None]:
     """Hold a lock on a device for as long as the block runs; the system frees it when the process dies.
 
     Args:
         path: The lock file; made when it is not there.
         wait_seconds: How long another holder may take to end.
+        holder: What holds it then, for the message to others.
 
     Raises:
-        RefusedError: Another run holds it.
+        RefusedError: Another process holds it; the message says which.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + wait_seconds
@@ -51,7 +54,10 @@ def exclusive(path: Path, wait_seconds: float) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    message = f"{path}: another run trains on this device. Wait for it to end, or stop it."
-                    raise RefusedError(message) from None
+                    found = path.read_text(encoding="utf-8", errors="replace")[:_LONGEST] or "another process"
+                    raise RefusedError(f"{path}: {found} holds this device. Wait for it to end, or stop it.") from None
                 time.sleep(_POLL_SECONDS)
+        handle.truncate(0)
+        handle.write(f"process {os.getpid()} ({holder})")
+        handle.flush()
         yield

@@ -12,6 +12,9 @@ from mens_pipeline.training.recipe import Recipe
 MODULE: Final = "mens_pipeline.training.child"
 """What runs in the training process."""
 
+AGENT: Final = "mens_pipeline.training.agent"
+"""What starts several of them."""
+
 JOB: Final = "job.json"
 CONTRACT: Final = "contract.json"
 PREFLIGHT: Final = "training-preflight.json"

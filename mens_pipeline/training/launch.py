@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.job import FAILURE, ExitCode
+from mens_pipeline.training.job import AGENT, FAILURE, ExitCode
 
 _POLL_SECONDS: Final = 0.2
 _LAST_WORDS: Final = 1_500
@@ -37,6 +37,11 @@ def python_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
+def own_environment() -> Mapping[str, str]:
+    """Show the environment of this process to who looks for what a launcher or a user left there."""
+    return os.environ
+
+
 def environment_without_secrets(keep: tuple[str, ...] = ()) -> dict[str, str]:
     """Copy the environment of this process without the variables that may hold a secret.
 
@@ -57,11 +62,12 @@ def run_child(  # noqa: PLR0913, PLR0917 - what a process is started with
     poll: Callable[[], None],
     grace_seconds: float,
     log: Path,
+    num_processes: int = 1,
 ) -> int:
     """Run a job in a process of its own, in a group of its own, until it ends.
 
     Whatever ends the wait, ends the child: first SIGTERM, upon which it writes a checkpoint, then SIGKILL for its whole
-    group.
+    group. Several processes end with the one that started them.
 
     Args:
         module: What runs it: `mens_pipeline.training.child`, or that of evaluation.
@@ -70,11 +76,14 @@ def run_child(  # noqa: PLR0913, PLR0917 - what a process is started with
         poll: Called a few times a second while it runs, and once after its end.
         grace_seconds: How long it may take to write its checkpoint.
         log: Takes what the child and its libraries print.
+        num_processes: How many work on the job together, one a device.
 
     Returns:
         Its exit code; see `ExitCode`.
     """
     command = python_command(module, str(job_path), str(os.getpid()))
+    if num_processes > 1:
+        command = python_command(AGENT, module, str(num_processes), str(job_path), str(os.getpid()))
     with log.open("ab") as output:
         child = subprocess.Popen(  # noqa: S603 - our own command
             command, env=dict(environment), stdout=output, stderr=output, stdin=subprocess.DEVNULL, process_group=0

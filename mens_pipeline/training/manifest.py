@@ -7,11 +7,13 @@ from typing import Any, Final
 from mens_pipeline.corpus.heldout_split import HELDOUT
 from mens_pipeline.corpus.mix_files import REPORT_SUFFIX
 from mens_pipeline.corpus.store import digest_of
+from mens_pipeline.training.chat import opening_of, template_behind
 from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.job import ADAPTER, as_document
 from mens_pipeline.training.model_card import DataSource, model_card
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.presets import ResolvedRecipe
+from mens_pipeline.training.tokenizer_file import template_in
 
 MANIFEST: Final = "training_manifest.json"
 CARD: Final = "README.md"
@@ -50,6 +52,7 @@ def training_manifest(
         "train_sha256": run.contract["train_sha256"],
         "heldout_sha256": digest_of(heldout) if heldout.is_file() else None,
         "system_prompt": run.job.system_prompt,
+        "chat_template": template_behind(opening_of(template_in(base.path))),
         "n_layers": result["n_layers"],
         "n_heads": result["n_heads"],
         "libraries": library_versions(),

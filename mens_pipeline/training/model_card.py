@@ -143,8 +143,17 @@ def model_card(
         rows=rows,
         sources=tuple(sources),
         standing=standing,
-        template=TEMPLATE,
+        # Matrices of an adapter that is sent are named for the class that the base is published as.
+        auto_class=_class_of(base["architecture"]) if standing is not None else "AutoModelForCausalLM",
+        # Manifests of adapters that were trained before bases that think were asked in their own form say nothing.
+        template=manifest.get("chat_template", TEMPLATE),
     )
+
+
+def _class_of(architecture: str) -> str:
+    """What loads a base as it is published."""
+    sees = architecture.endswith("ForConditionalGeneration")
+    return "AutoModelForImageTextToText" if sees else "AutoModelForCausalLM"
 
 
 def base_name(manifest: dict[str, Any]) -> str:

@@ -43,6 +43,9 @@ _SCALES: Final = (
 _SCORED_AT_ONCE: Final = 4096
 """Positions whose logits are in memory at once, with their gradients, in float32."""
 
+_TILE: Final = 32_768
+"""Tokens of the vocabulary that TRL's kernel scores at once on a GPU."""
+
 _MOST_OF_MEMORY: Final = 0.85
 """The part of a memory beyond which a run is likely not to fit: the estimate is rough, and others need some."""
 
@@ -73,7 +76,7 @@ class MemoryEstimate:
 
 
 def estimate_memory(
-    base: BaseModel, recipe: Recipe, tokens_at_once: int, computed_on: tuple[str, str]
+    base: BaseModel, recipe: Recipe, tokens_at_once: int, computed_on: tuple[str, str], layer: int
 ) -> MemoryEstimate:
     """How much memory a run needs, from sizes alone.
 
@@ -82,11 +85,17 @@ def estimate_memory(
         recipe: Rank and sizes.
         tokens_at_once: Of the largest micro-batch, with padding.
         computed_on: The device, `cuda`, `mps` or `cpu`, and what it computes in, `float32` or `bfloat16`.
+        layer: Bytes that the largest layer keeps for a token in 16 bits, as `layer_bytes` tells.
     """
     device, dtype = computed_on
     bytes_of_value = 2 if dtype == "bfloat16" else 4
-    # The CPU has room to keep activations, and computing them again would cost a fourth of the speed.
-    kept = _ACTIVATIONS * base.num_layers if device == "cpu" else _KEPT_ACTIVATIONS * base.num_layers + _ACTIVATIONS
+    # The CPU has room to keep activations, and computing them again would cost a fourth of the speed. A GPU keeps the
+    # input of each layer, and of one layer at a time all.
+    every = base.hidden_size * base.num_layers
+    kept = _ACTIVATIONS * every if device == "cpu" else _KEPT_ACTIVATIONS * every + layer
+    logits = min(tokens_at_once, _SCORED_AT_ONCE) * base.vocab_size * 4 * 2
+    if device == "cuda":  # one tile of scores, in the precision of the model
+        logits = min(tokens_at_once, _SCORED_AT_ONCE) * min(base.vocab_size, _TILE) * bytes_of_value
     embeddings = base.vocab_size * base.hidden_size
     values = max(0, base.num_values - embeddings)
     adapter = base.num_layers * _LAYERS_ADAPTED * _WIDTHS * base.hidden_size * recipe.lora_r
@@ -96,8 +105,8 @@ def estimate_memory(
     return MemoryEstimate(
         base=(values * (_NF4_BITS / 8 + copied) + embeddings * bytes_of_value) / mega,
         adapter=adapter * _ADAM_BYTES / mega,
-        activations=tokens_at_once * base.hidden_size * kept * bytes_of_value / 2 / mega,
-        logits=min(tokens_at_once, _SCORED_AT_ONCE) * base.vocab_size * 4 * 2 / mega,
+        activations=tokens_at_once * kept * bytes_of_value / 2 / mega,
+        logits=logits / mega,
     )
 
 

@@ -11,12 +11,14 @@ from mens_pipeline.corpus.jsonl import read_pairs
 from mens_pipeline.corpus.store import digest_of, key_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.requests import SYSTEM_PROMPT
-from mens_pipeline.training.base_model import BaseModel, find_base_model
+from mens_pipeline.training.activations import layer_bytes
+from mens_pipeline.training.base_model import BaseModel, configuration_of, find_base_model
 from mens_pipeline.training.chat import IM_END, IM_START
 from mens_pipeline.training.contract import contract_of
-from mens_pipeline.training.devices import Device
+from mens_pipeline.training.devices import Device, refuse_missing_devices
 from mens_pipeline.training.examples import make_examples
 from mens_pipeline.training.job import JOB, RESULT, TrainingJob
+from mens_pipeline.training.kernels import kernel_notes, kernels_found
 from mens_pipeline.training.plan import plan_run
 from mens_pipeline.training.preflight import (
     check_disk,
@@ -84,6 +86,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         SourceNotFoundError: There is no train set.
     """
     recipe = resolved.recipe
+    refuse_missing_devices(device, recipe.devices)
     name = recipe.model_name_or_path or (DEFAULT_CUDA_MODEL if device.kind == "cuda" else DEFAULT_CPU_MODEL)
     base = find_base_model(name, recipe.model_revision, cache / "base_models", say)
     tokenizer = FileTokenizer(base.path)
@@ -100,7 +103,9 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     largest = max(len(batch) * max(len(examples.train[row]) for row in batch) for batch in plan.batches)
     own = "bfloat16" if device.has_bfloat16 else "float32"
     dtype = own if recipe.bnb_4bit_compute_dtype == "auto" else recipe.bnb_4bit_compute_dtype
-    memory = estimate_memory(base, recipe, largest, (device.kind, dtype))
+    configuration, found_kernels = configuration_of(base.path), kernels_found()
+    layer = layer_bytes(configuration, has_kernels=found_kernels["flash_linear_attention"])
+    memory = estimate_memory(base, recipe, largest, (device.kind, dtype), layer)
     contract = contract_of(recipe, digest_of(train_path), base, (device.kind, dtype), SYSTEM_PROMPT)
     digest = key_of(contract)
     run_dir = folder if isinstance(folder, Path) else folder(digest)
@@ -109,6 +114,9 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         refuse_another_run(run_dir, digest)
     check_disk(run_dir, checkpoint_megabytes(memory))
     preflight = preflight_document(digest, base, device, recipe, examples, plan, memory) | _chosen(resolved)
+    if device.kind == "cuda":
+        preflight["kernels"] = found_kernels
+        preflight["notes"] += kernel_notes(configuration, found_kernels)
     heldout = train_path.with_name(HELDOUT)
     if heldout.is_file() and (found := trained_heldout(heldout, train_path)) is not None:
         # The adapter may still be judged by a benchmark; by these pairs evaluation refuses to judge it.

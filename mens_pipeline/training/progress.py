@@ -11,6 +11,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from mens_pipeline.training.job import COMPLETE
 from mens_pipeline.training.step_plan import StepPlan
+from mens_pipeline.training.team import Team
 from mens_pipeline.training.telemetry_log import TelemetryLog
 
 _SMOOTHING = 0.2
@@ -33,13 +34,14 @@ class StopRequest:
 class Progress(TrainerCallback):  # type: ignore[misc]
     """Writes a line for each step, measures it for the plan of steps, and ends the run when someone asks."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - all that a run is watched with
         self,
         log: TelemetryLog,
         stop: StopRequest,
         steps: StepPlan,
         seconds_before: float = 0.0,
         clock: Callable[[], float] = time.perf_counter,
+        team: Team = Team(),  # noqa: B008 - it cannot change
     ) -> None:
         """Watch a run.
 
@@ -49,9 +51,12 @@ class Progress(TrainerCallback):  # type: ignore[misc]
             steps: Decides how many steps there are.
             seconds_before: Seconds that earlier processes of this run trained.
             clock: Tells seconds that only go up.
+            team: The processes that train together.
         """
         self.trainer: Any = None
         self.steps = steps
+        self.is_stopped = False
+        self._team = team
         self._log = log
         self._stop = stop
         self._clock = clock
@@ -61,6 +66,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self._untold = 0.0
         self._updates = 0
         self._rate = 0.0
+        self._seen = (0, 0)
         self._counts = (0, 0)
 
     @property
@@ -81,11 +87,12 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         """Plan the rest of the run anew where its pace asks for it; end it with a checkpoint when someone asked."""
         self._take_time()
         self._updates += 1
+        self._agree(args.device.type)
         told = self.steps.measure(state.global_step, self._lap, self._seconds)
         if told is not None:
             state.max_steps = self.steps.num_steps
             self._log.write("plan", told)
-        if self._stop.is_asked:
+        if self.is_stopped:
             control.should_save = True
             control.should_training_stop = True
         # What is not told before a checkpoint, a resumed run would never tell.
@@ -100,9 +107,8 @@ class Progress(TrainerCallback):  # type: ignore[misc]
             return
         self._take_time()
         lap, self._untold = self._untold, 0.0
-        tokens = self.trainer.num_tokens - self._counts[0]
-        supervised = self.trainer.num_supervised - self._counts[1]
-        self._counts = (self.trainer.num_tokens, self.trainer.num_supervised)
+        tokens, supervised = (now - before for now, before in zip(self._seen, self._counts, strict=True))
+        self._counts = self._seen
         rate = self._updates / lap
         self._rate = rate if self._rate == 0 else _SMOOTHING * rate + (1 - _SMOOTHING) * self._rate
         self._log.write(
@@ -128,8 +134,18 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self._updates = 0
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Mark the checkpoint as whole."""
-        (Path(str(args.output_dir)) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
+        """Mark the checkpoint as whole, once every process has written its part."""
+        self._team.wait()
+        if self._team.is_first:
+            (Path(str(args.output_dir)) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
+
+    def _agree(self, device: str) -> None:
+        """Let all processes stop together, count together, and go by the clock of the first one."""
+        timed = (self._lap, self._seconds) if self._team.is_first else (0.0, 0.0)
+        own = (self._stop.is_asked, self.trainer.num_tokens, self.trainer.num_supervised, *timed)
+        asked, tokens, supervised, self._lap, self._seconds = self._team.summed(own, device)
+        self.is_stopped = asked > 0
+        self._seen = (int(tokens), int(supervised))
 
     def _take_time(self) -> None:
         """Count the time since it was taken last."""

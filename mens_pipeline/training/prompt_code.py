@@ -2,7 +2,7 @@
 
 from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.language import analyze, mode_of
-from mens_pipeline.training.chat import Encoded, Tokenizer, control_tokens, escape, render_prompt
+from mens_pipeline.training.chat import Encoded, Tokenizer, control_tokens, escape, opening_for, render_prompt
 
 _BREAK = "\n\n"
 
@@ -39,7 +39,7 @@ def code_tokens(tokenizer: Tokenizer, system: str, pair: TrainingPair, encoded: 
     if code is None:
         return (0, 0)
     control = control_tokens(tokenizer)
-    text, shown = render_prompt(system, pair.prompt, control), escape(code, control)
+    text, shown = render_prompt(system, pair.prompt, control, opening_for(tokenizer)), escape(code, control)
     at = text.rindex(shown)
     before = tokenizer.encode(text[:at], add_special_tokens=False)
     # A tokenizer may join the blank line with what follows it; what is the same up to there stands before the code.

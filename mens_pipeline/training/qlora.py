@@ -29,13 +29,13 @@ class Footprint:
     trained_sha256: dict[str, str]
 
 
-def load_base(path: Path, recipe: Recipe, device: str, compute_dtype: "torch.dtype") -> "PreTrainedModel":
+def load_base(path: Path, recipe: Recipe, device: str | int, compute_dtype: "torch.dtype") -> "PreTrainedModel":
     """The base in NF4; only linear layers are quantised, never the head.
 
     Args:
         path: The folder of the base model.
         recipe: How it is quantised.
-        device: `cuda`, `mps` or `cpu`.
+        device: `cuda`, `mps` or `cpu`; the number of a GPU where several processes train.
         compute_dtype: What is computed in.
 
     Raises:

@@ -4,9 +4,12 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from mens_pipeline.training.team import why_not_sharded
+
 DEFAULT_CUDA_MODEL: Final = "Qwen/Qwen3.5-4B"
 DEFAULT_CPU_MODEL: Final = "HuggingFaceTB/SmolLM2-135M-Instruct"
 MAX_DIFFICULTY: Final = 10
+_SHARDED: Final = {"fsdp": "FSDP", "fsdp_config": "FSDP", "deepspeed": "DeepSpeed"}
 _ROUNDING: Final = 1e-9
 
 
@@ -44,6 +47,8 @@ class Recipe(BaseModel):
     num_train_epochs: int = Field(default=3, ge=1, le=1000, description="How often every row is seen.")
     max_steps: int | None = Field(default=None, ge=1, description="Updates at most.")
     max_minutes: float | None = Field(default=None, gt=0, description="Minutes of training at most, without loading.")
+
+    devices: int = Field(default=1, ge=1, le=64, description="GPUs, or processes on a CPU, that share each step.")
 
     learning_rate: float = Field(default=2e-4, gt=0, le=1, description="Of AdamW, at its highest.")
     lora_plus_ratio: float = Field(
@@ -103,12 +108,24 @@ class Recipe(BaseModel):
             return {name.strip(): share.strip() for name, _, share in (part.partition("=") for part in _parts(value))}
         return value
 
+    @model_validator(mode="before")
+    @classmethod
+    def _not_sharded(cls, values: object) -> object:
+        """What other trainers call these fields cannot be done with a base in four bits."""
+        for field, name in _SHARDED.items():
+            if isinstance(values, dict) and field in values:
+                raise ValueError(f"{field}: {why_not_sharded(name)} Write devices=N instead")
+        return values
+
     @model_validator(mode="after")
     def _fits_together(self) -> "Recipe":
         mistakes = []
         if self.max_tokens_per_batch is not None and self.max_tokens_per_batch < self.max_length:
             budget, row = self.max_tokens_per_batch, self.max_length
             mistakes.append(f"max_tokens_per_batch is {budget}, less than one row of max_length {row}")
+        if self.devices > self.gradient_accumulation_steps:
+            found = f"devices is {self.devices}, and a step has {self.gradient_accumulation_steps} micro-batches"
+            mistakes.append(f"{found}: some would idle; raise gradient_accumulation_steps, and lower the batch size")
         if self.min_difficulty > self.max_difficulty:
             mistakes.append(f"min_difficulty {self.min_difficulty} is above max_difficulty {self.max_difficulty}")
         if sum(self.token_shares.values()) > 1 + _ROUNDING:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
+from accelerate.data_loader import prepare_data_loader
 from peft.optimizers import create_loraplus_optimizer
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
@@ -11,6 +12,7 @@ from trl import SFTTrainer
 
 from mens_pipeline.training.common_trainer import CommonTrainer
 from mens_pipeline.training.examples import Example
+from mens_pipeline.training.team import Team, share_of
 
 IGNORED: Final = -100
 _NO_CODE: Final = (0, 0)
@@ -18,21 +20,24 @@ _SCORED_AT_ONCE: Final = 1024
 """Positions whose logits are in memory at once, where the library would score every position."""
 
 
-def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, torch.Tensor]:
+def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, Any]:
     """A micro-batch: rows padded on the right to the longest.
 
     Args:
-        examples: Its rows.
+        examples: Its rows; without any, two positions that neither count nor teach.
         pad_token_id: What fills the rest; it is neither attended to nor learnt.
 
     Returns:
         `input_ids`, `attention_mask`, `labels` (rows, length), int64, prompt and padding -100 in the last;
-        `weights` (rows), float32. Where a prompt shows code that carries loss: labels there as well, `weights` (rows,
-        length), and `num_unweighted`: by how much the weights of these labels fall short of 1 together.
+        `weights` (rows), float32; `counts`: tokens without padding, and labelled positions. Where a prompt shows code
+        that carries loss: labels there as well, `weights` (rows, length), and `num_unweighted`: by how much the weights
+        of these labels fall short of 1 together.
     """
+    if not examples:
+        return _nothing(pad_token_id)
     length = max(map(len, examples))
     shape = (len(examples), length)
-    batch = {
+    batch: dict[str, Any] = {
         "input_ids": torch.full(shape, pad_token_id),
         "attention_mask": torch.zeros(shape, dtype=torch.long),
         "labels": torch.full(shape, IGNORED),
@@ -43,10 +48,22 @@ def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, torch.T
         batch["input_ids"][row, :end] = torch.tensor(example.prompt + example.completion)
         batch["attention_mask"][row, :end] = 1
         batch["labels"][row, len(example.prompt) : end] = torch.tensor(example.completion)
-    return _with_code(batch, examples) if any(example.code != _NO_CODE for example in examples) else batch
+    if any(example.code != _NO_CODE for example in examples):
+        _label_code(batch, examples)
+    # Counted here: on a GPU, asking what is in a tensor waits for all that was begun before.
+    batch["counts"] = (sum(map(len, examples)), int((batch["labels"][:, 1:] != IGNORED).sum()))
+    return batch
 
 
-def _with_code(batch: dict[str, torch.Tensor], examples: Sequence[Example]) -> dict[str, torch.Tensor]:
+def _nothing(pad_token_id: int) -> dict[str, Any]:
+    """What a process computes while others still have a micro-batch of the step: gradients of zero."""
+    ids = torch.full((1, 2), pad_token_id)
+    labels = torch.full((1, 2), IGNORED)
+    mask = torch.ones((1, 2), dtype=torch.long)
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels, "weights": torch.ones(1), "counts": (0, 0)}
+
+
+def _label_code(batch: dict[str, Any], examples: Sequence[Example]) -> None:
     """Label the code that prompts show, each token with its weight."""
     batch["weights"] = batch["weights"][:, None].repeat(1, batch["labels"].shape[1])
     short = 0.0
@@ -56,14 +73,19 @@ def _with_code(batch: dict[str, torch.Tensor], examples: Sequence[Example]) -> d
         batch["weights"][row, first:last] *= example.code_weight
         short += (1 - example.code_weight) * (last - first)
     batch["num_unweighted"] = torch.tensor(short)
-    return batch
 
 
 class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
     """An SFTTrainer that follows a plan and refuses gradients that teach nothing."""
 
     def __init__(
-        self, *arguments: Any, batches: Sequence[Sequence[int]], examples: Sequence[Example], **named: Any
+        self,
+        *arguments: Any,
+        batches: Sequence[Sequence[int]],
+        examples: Sequence[Example],
+        accumulated: int,
+        team: Team,
+        **named: Any,
     ) -> None:
         """Take up a plan.
 
@@ -71,14 +93,18 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
             arguments: Of SFTTrainer.
             batches: Rows of each micro-batch in order.
             examples: The rows.
+            accumulated: Micro-batches of an optimizer step.
+            team: The processes that train together.
             named: Of SFTTrainer.
         """
         super().__init__(*arguments, **named)
-        self._batches = [list(batch) for batch in batches]
+        self._batches = [list(batch or ()) for batch in share_of(batches, accumulated, team)]
+        self._team = team
         self._examples = examples
         self.num_tokens = 0
         self.num_supervised = 0
         self.lora_plus_ratio = 1.0
+        self.scores_labels_alone = self.args.device.type == "cpu"
 
     def create_optimizer(self, *arguments: Any) -> Any:
         """Make the optimizer, with a higher rate for the B matrices where the recipe asks for it.
@@ -102,19 +128,27 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         return self.optimizer
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """The micro-batches of the plan, in its order."""
+        """The micro-batches of the plan, in its order; where several processes train, those of this one."""
         pad = self.processing_class.pad_token_id
         loader: DataLoader[Any] = DataLoader(
             self._examples,
             batch_sampler=self._batches,
             collate_fn=lambda rows: collate(rows, pad),
         )
-        return self.accelerator.prepare(loader)
+        if self._team.size == 1:
+            return self.accelerator.prepare(loader)
+        # The plan is dealt out already: accelerate would deal it out once more.
+        return prepare_data_loader(
+            loader, self.accelerator.device, num_processes=1, process_index=0, put_on_device=True
+        )
 
     def _get_num_items_in_batch(self, batch_samples: list[dict[str, torch.Tensor]], device: torch.device) -> Any:
         """Count labelled positions as the library does, and those of code in prompts by their weight."""
         items = super()._get_num_items_in_batch(batch_samples, device)
         short = [batch["num_unweighted"] for batch in batch_samples if "num_unweighted" in batch]
+        if self._team.size > 1:
+            own = torch.stack(short).sum() if short else torch.tensor(0.0)
+            return items - self.accelerator.gather(own.to(device)).sum()
         return items - sum(short).to(device) if short else items
 
     def compute_loss(
@@ -130,31 +164,49 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
             model: The model with its adapter.
             inputs: What `collate` gave.
             return_outputs: Never asked for here.
-            num_items_in_batch: Labelled positions of the whole step, all micro-batches together; those of code in
-                prompts count by their weight.
+            num_items_in_batch: Labelled positions of the whole step, all micro-batches of all processes together; those
+                of code in prompts count by their weight.
         """
         inputs = dict(inputs)
         weights = inputs.pop("weights")
+        num_tokens, num_supervised = inputs.pop("counts")
         inputs.pop("num_unweighted", None)
         labels = inputs["labels"][:, 1:]
-        mask = labels != IGNORED
         if self.model.training:
-            self.num_tokens += int(inputs["attention_mask"].sum())
-            self.num_supervised += int(mask.sum())
-        if mask.device.type == "cpu":
-            losses = self._scored(model, inputs, mask, labels)
-        else:
-            losses = -model(**inputs, use_cache=False, fused_lm_head=True).log_probs[mask]
+            self.num_tokens += num_tokens
+            self.num_supervised += num_supervised
         each = weights[:, None].expand_as(labels) if weights.dim() == 1 else weights[:, 1:]
-        total = (losses * each[mask]).sum()
-        loss = total / (mask.sum() if num_items_in_batch is None else num_items_in_batch)
+        if self.scores_labels_alone:
+            mask = labels != IGNORED
+            total = (self._scored(model, inputs, mask, labels) * each[mask]).sum()
+        else:
+            # Zero where there is no label; picking those that have one would wait for the device.
+            total = -(model(**inputs, use_cache=False, fused_lm_head=True).log_probs * each).sum()
+        loss = total / (num_supervised if num_items_in_batch is None else num_items_in_batch)
+        if num_items_in_batch is not None and self._team.size > 1:
+            loss *= self._team.size  # gradients of processes are averaged, and they are to be summed
         return (loss, {}) if return_outputs else loss
 
     def _scored(self, model: Any, inputs: dict[str, Any], mask: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Losses of the labelled positions; the library would project every position where there is no Triton."""
-        base = model.get_base_model()
-        # No mask: rows are padded on the right, where a causal model never looks from a labelled position.
-        hidden = base.base_model(input_ids=inputs["input_ids"], use_cache=False).last_hidden_state[:, :-1][mask]
-        head = base.get_output_embeddings()
-        pieces = zip(hidden.split(_SCORED_AT_ONCE), labels[mask].split(_SCORED_AT_ONCE), strict=True)
-        return torch.cat([cross_entropy(head(states).float(), wanted, reduction="none") for states, wanted in pieces])
+        own = self.model
+        if model is own:
+            return _losses(own.get_base_model(), inputs, mask, labels)
+        # What sums the gradients of all processes must see the call, and calls `forward` of the model.
+        forward = own.forward
+
+        def redirected() -> torch.Tensor:
+            own.forward = forward
+            return _losses(own.get_base_model(), inputs, mask, labels)
+
+        own.forward = redirected
+        losses: torch.Tensor = model()
+        return losses
+
+
+def _losses(base: Any, inputs: dict[str, Any], mask: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    # No mask: rows are padded on the right, where a causal model never looks from a labelled position.
+    hidden = base.base_model(input_ids=inputs["input_ids"], use_cache=False).last_hidden_state[:, :-1][mask]
+    head = base.get_output_embeddings()
+    pieces = zip(hidden.split(_SCORED_AT_ONCE), labels[mask].split(_SCORED_AT_ONCE), strict=True)
+    return torch.cat([cross_entropy(head(states).float(), wanted, reduction="none") for states, wanted in pieces])

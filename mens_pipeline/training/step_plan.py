@@ -94,8 +94,15 @@ class StepPlan:
     nothing depends on time. Each decision is in the file before it takes effect.
     """
 
-    def __init__(
-        self, path: Path, schedule: Schedule, tokens: Sequence[int], max_seconds: float | None, resumed_at: int = 0
+    def __init__(  # noqa: PLR0913 - all that a plan rests on
+        self,
+        path: Path,
+        schedule: Schedule,
+        tokens: Sequence[int],
+        max_seconds: float | None,
+        resumed_at: int = 0,
+        *,
+        is_recorded: bool = True,
     ) -> None:
         """Take up the decisions that were made up to where the run is taken up; later ones are taken back.
 
@@ -105,8 +112,10 @@ class StepPlan:
             tokens: Of each step of the target in order, with padding.
             max_seconds: Seconds of training at most, of all processes of the run; None for no budget.
             resumed_at: Steps that are done.
+            is_recorded: Whether decisions are written; of several processes that make the same ones, one writes.
         """
         self._path = path
+        self._is_recorded = is_recorded
         self._max_seconds = max_seconds
         self._pace = Pace(tokens)
         self._is_told = False
@@ -196,14 +205,17 @@ class StepPlan:
             "target_steps": self.schedule.target_steps,
             "decisions": [asdict(decision) for decision in decisions],
         }
-        with replacing(self._path) as target:
-            target.write(as_document(document).encode())
-            target.flush()
-            os.fsync(target.fileno())
+        if self._is_recorded:
+            with replacing(self._path) as target:
+                target.write(as_document(document).encode())
+                target.flush()
+                os.fsync(target.fileno())
         self.schedule = replace(self.schedule, decisions=decisions)
 
 
-def take_up(run_dir: Path, schedule: Schedule, tokens: Sequence[int], max_minutes: float | None) -> StepPlan:
+def take_up(
+    run_dir: Path, schedule: Schedule, tokens: Sequence[int], max_minutes: float | None, *, is_recorded: bool = True
+) -> StepPlan:
     """The step plan of a run, where its newest checkpoint is.
 
     Args:
@@ -211,6 +223,7 @@ def take_up(run_dir: Path, schedule: Schedule, tokens: Sequence[int], max_minute
         schedule: The schedule without decisions.
         tokens: Of each step of the target in order, with padding.
         max_minutes: Minutes of training at most; None for no budget.
+        is_recorded: Whether decisions are written.
 
     Raises:
         RefusedError: The checkpoint was written under other decisions than those on record.
@@ -218,9 +231,9 @@ def take_up(run_dir: Path, schedule: Schedule, tokens: Sequence[int], max_minute
     checkpoint = newest_checkpoint(run_dir)
     seconds = None if max_minutes is None else 60 * max_minutes
     if checkpoint is None:
-        return StepPlan(run_dir / FILE, schedule, tokens, seconds)
+        return StepPlan(run_dir / FILE, schedule, tokens, seconds, is_recorded=is_recorded)
     state = json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
-    plan = StepPlan(run_dir / FILE, schedule, tokens, seconds, state["global_step"])
+    plan = StepPlan(run_dir / FILE, schedule, tokens, seconds, state["global_step"], is_recorded=is_recorded)
     if state["max_steps"] != plan.num_steps:
         found = f"the run has {plan.num_steps} steps, {checkpoint.name} was written in one of {state['max_steps']}"
         raise RefusedError(f"{run_dir / FILE}: {found}. Put the file back, or begin anew with --force-restart.")

@@ -38,6 +38,21 @@ class TelemetryLog:
         self._listen(line)
 
 
+class SilentLog(TelemetryLog):
+    """The log of a process that trains together with others, of which the first one tells."""
+
+    def __init__(self) -> None:
+        """Write nothing, and tell nobody."""
+
+    def write(self, event: str, payload: dict[str, Any]) -> None:
+        """Leave it to the first process.
+
+        Args:
+            event: Which.
+            payload: Its fields.
+        """
+
+
 class Follower:
     """Reads what is added to a log while another process writes it."""
 

@@ -1,5 +1,6 @@
 """The tokenizer of a model by its file alone, without the deep learning stack."""
 
+import json
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -8,6 +9,11 @@ from typing import Any, Final
 from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.chat import ControlToken
+
+_TEMPLATE: Final = "chat_template.jinja"
+_OPTIONS: Final = "tokenizer_config.json"
+_LONGEST: Final = 10_000_000
+"""Bytes of a template, or of what a tokenizer says besides."""
 
 _LARGEST: Final = 100_000_000
 """Bytes; the largest vocabularies take a third of it."""
@@ -31,6 +37,39 @@ def read_tokenizer(path: Path) -> Any:
         raise RefusedError(f"{path}: {found}. Fetch or write the model again.") from error
 
 
+def template_in(folder: Path) -> str | None:
+    """The chat template beside a model, wherever transformers looks for it; None without one.
+
+    Args:
+        folder: Of the model.
+
+    Raises:
+        RefusedError: A file cannot be read.
+    """
+    path = folder / _TEMPLATE
+    if path.is_file():
+        return _text_of(path)
+    path = folder / _OPTIONS
+    if not path.is_file():
+        return None
+    try:
+        document = json.loads(_text_of(path))
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(f"{path}: no JSON ({error}). Write the model again.") from error
+    if not isinstance(document, dict):
+        raise RefusedError(f"{path}: a {type(document).__name__}, no object. Write the model again.")
+    template = document.get("chat_template")
+    return template if isinstance(template, str) else None
+
+
+def _text_of(path: Path) -> str:
+    """What a file says that anybody may have written."""
+    try:
+        return read_regular(path, _LONGEST).decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise RefusedError(f"{path}: cannot be read ({error}). Write the model again.") from error
+
+
 class FileTokenizer:
     """What `tokenizer.json` of a folder makes of a text; safe to use from several threads."""
 
@@ -44,6 +83,7 @@ class FileTokenizer:
             RefusedError: It is no file of a tokenizer.
         """
         self._tokenizer: Any = read_tokenizer(folder / "tokenizer.json")
+        self.chat_template = template_in(folder)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
 

@@ -14,18 +14,20 @@ from trl import SFTConfig
 
 from mens_pipeline.corpus.jsonl import read_pairs
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.chat import IM_END, TEMPLATE
+from mens_pipeline.training.chat import IM_END, opening_for, template_behind
 from mens_pipeline.training.cpu_kernels import fuse_adapters, use_causal_products
 from mens_pipeline.training.examples import Example, make_examples
 from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, RESULT, TrainingJob, as_document, newest_checkpoint
+from mens_pipeline.training.launch import own_environment
 from mens_pipeline.training.plan import Plan, plan_run, step_tokens
 from mens_pipeline.training.progress import Progress, StopRequest
 from mens_pipeline.training.qlora import Footprint, footprint, keep_adapter_in_float32, load_base, lora_config
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.schedule import Schedule
-from mens_pipeline.training.sft import IGNORED, PlannedTrainer, collate
+from mens_pipeline.training.sft import PlannedTrainer, collate
 from mens_pipeline.training.step_plan import take_up
-from mens_pipeline.training.telemetry_log import FILE, TelemetryLog, seconds_trained, totals_of
+from mens_pipeline.training.team import Team, own_team, refuse_sharding
+from mens_pipeline.training.telemetry_log import FILE, SilentLog, TelemetryLog, seconds_trained, totals_of
 
 SYSTEM_PROMPT: Final = "system_prompt.json"
 """In the adapter's folder: what the model was told before every request."""
@@ -51,6 +53,8 @@ def train(
         RefusedError: The run cannot be, or went wrong in a way that more of it would not mend.
     """
     recipe = job.recipe
+    team = own_team(own_environment())
+    refuse_sharding(own_environment())
     stop = StopRequest()
     set_seed(recipe.seed)
     # Numbers next to zero slow a CPU down a hundredfold, and teach nothing.
@@ -62,17 +66,19 @@ def train(
     schedule = Schedule(target.num_steps, recipe.warmup_steps, recipe.lr_scheduler_type)
     accumulated = recipe.gradient_accumulation_steps
     tokens = step_tokens(target.batches, list(map(len, examples.train)), accumulated)
-    steps = take_up(job.run_dir, schedule, tokens, recipe.max_minutes)
+    steps = take_up(job.run_dir, schedule, tokens, recipe.max_minutes, is_recorded=team.is_first)
     plan = target.first(steps.num_steps, accumulated) if steps.is_over else target
-    log = TelemetryLog(job.run_dir / FILE, listen)
-    progress = Progress(log, stop, steps, seconds_trained(job.run_dir / FILE), clock)
-    trainer = _trainer(job, tokenizer, examples.train, plan, progress)
+    log = TelemetryLog(job.run_dir / FILE, listen) if team.is_first else SilentLog()
+    progress = Progress(log, stop, steps, seconds_trained(job.run_dir / FILE), clock, team)
+    trainer = _trainer(job, tokenizer, examples.train, plan, progress, team)
     before = footprint(trainer.model)
     log.write("train_start", {**examples.account(), **_about(job, target, trainer), "resumed_from": _name(checkpoint)})
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    if stop.is_asked and trainer.state.global_step < steps.num_steps:
+    if progress.is_stopped and trainer.state.global_step < steps.num_steps:
         log.write("train_interrupted", {"step": trainer.state.global_step})
         return False
+    if not team.is_first:
+        return True
     after = footprint(trainer.model)
     validation = validation_loss(trainer, examples.validation)
     _save(job, trainer, tokenizer)
@@ -136,24 +142,35 @@ def validation_loss(trainer: PlannedTrainer, examples: list[Example]) -> float |
         for start in range(0, len(examples), _VALIDATED_AT_ONCE):
             rows = examples[start : start + _VALIDATED_AT_ONCE]
             batch = collate(rows, trainer.processing_class.pad_token_id)
-            batch = {name: tensor.to(trainer.model.device) for name, tensor in batch.items()}
+            batch = {name: _moved(value, trainer.model.device) for name, value in batch.items()}
             batch["weights"] = torch.ones_like(batch["weights"])
-            labels = int((batch["labels"][:, 1:] != IGNORED).sum())
+            labels = batch["counts"][1]
             total += float(trainer.compute_loss(trainer.model, batch)) * labels
             count += labels
     return total / count
 
 
-def _trainer(
-    job: TrainingJob, tokenizer: Any, examples: list[Example], plan: Plan, progress: Progress
+def _moved(value: Any, device: torch.device) -> Any:
+    return value.to(device) if isinstance(value, torch.Tensor) else value
+
+
+def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
+    job: TrainingJob,
+    tokenizer: Any,
+    examples: list[Example],
+    plan: Plan,
+    progress: Progress,
+    team: Team = Team(),  # noqa: B008 - it cannot change
 ) -> PlannedTrainer:
     recipe = job.recipe
     dtype = getattr(torch, job.compute_dtype)
-    model = load_base(job.base_path, recipe, job.device, dtype)
+    # accelerate asks of a base in four bits that it lies on the very GPU of its process.
+    device = team.local_rank if job.device == "cuda" and team.size > 1 else job.device
+    model = load_base(job.base_path, recipe, device, dtype)
     rows = [{"input_ids": [0], "labels": [0]}]  # the plan decides what is shown; the library asks for a dataset
     trainer = PlannedTrainer(
         model=model,
-        args=_arguments(job, plan),
+        args=_arguments(job, plan, team),
         train_dataset=Dataset.from_list(rows * len(examples)),
         processing_class=tokenizer,
         peft_config=lora_config(recipe, model),
@@ -161,6 +178,8 @@ def _trainer(
         callbacks=[progress],
         batches=plan.batches,
         examples=examples,
+        accumulated=recipe.gradient_accumulation_steps,
+        team=team,
     )
     progress.trainer = trainer
     trainer.steps = progress.steps
@@ -173,7 +192,7 @@ def _trainer(
     return trainer
 
 
-def _arguments(job: TrainingJob, plan: Plan) -> SFTConfig:
+def _arguments(job: TrainingJob, plan: Plan, team: Team) -> SFTConfig:
     recipe = job.recipe
     is_cpu = job.device == "cpu"
     return SFTConfig(
@@ -186,7 +205,7 @@ def _arguments(job: TrainingJob, plan: Plan) -> SFTConfig:
         completion_only_loss=True,
         remove_unused_columns=False,
         per_device_train_batch_size=1,  # the plan decides
-        gradient_accumulation_steps=recipe.gradient_accumulation_steps,
+        gradient_accumulation_steps=-(-recipe.gradient_accumulation_steps // team.size),
         num_train_epochs=1,  # the plan holds all epochs
         max_steps=plan.num_steps,
         learning_rate=recipe.learning_rate,
@@ -206,6 +225,9 @@ def _arguments(job: TrainingJob, plan: Plan) -> SFTConfig:
         report_to="none",
         seed=recipe.seed,
         data_seed=recipe.seed,
+        # Every matrix of the adapter takes part in every step; to look for others costs a pass over all of it.
+        ddp_find_unused_parameters=False,
+        ddp_broadcast_buffers=False,
         dataloader_num_workers=0,
         dataloader_pin_memory=job.device == "cuda",
     )
@@ -250,7 +272,7 @@ def _save(job: TrainingJob, trainer: PlannedTrainer, tokenizer: Any) -> None:
     for config in trainer.model.peft_config.values():
         config.base_model_name_or_path, config.revision = job.base_name, job.base_revision
     trainer.model.save_pretrained(folder, save_embedding_layers=False)
-    tokenizer.chat_template = TEMPLATE
+    tokenizer.chat_template = template_behind(opening_for(tokenizer))
     tokenizer.save_pretrained(folder)
     (folder / SYSTEM_PROMPT).write_text(json.dumps({"system_prompt": job.system_prompt}) + "\n", encoding="utf-8")
 

@@ -205,8 +205,8 @@ def _take_out(module: Any, variant: str) -> None:
     if variant == "checkpointing":
         arguments = module._arguments
 
-        def checkpointed(job: Any, plan: Any) -> Any:
-            made = arguments(job, plan)
+        def checkpointed(job: Any, plan: Any, team: Any) -> Any:
+            made = arguments(job, plan, team)
             made.activation_checkpointing = True
             made.activation_checkpointing_kwargs = {"use_reentrant": False}
             return made

@@ -15,11 +15,14 @@ import httpx2
 import pytest
 from typer.testing import CliRunner
 
+from mens_pipeline.cli import serve as serve_module
 from mens_pipeline.cli.main import app
 from mens_pipeline.delivery.serving.served_model import run_model
-from mens_pipeline.errors import ConfigurationError, MensError
+from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
 from mens_pipeline.settings import load_settings, training_environment
 from mens_pipeline.training.base_model import find_base_model
+from mens_pipeline.training.devices import Device
+from mens_pipeline.training.guards import exclusive
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
 from mens_pipeline_tests.delivery.serving.running import CPU, Running
 from mens_pipeline_tests.delivery.serving.talkative import write_endless, write_run
@@ -40,6 +43,19 @@ def _message(*arguments: str | Path, **environment: str | None) -> str:
     result = CliRunner().invoke(app, ["serve", *map(str, arguments)], env=environment)
     assert isinstance(result.exception, MensError), result.output
     return str(result.exception)
+
+
+def test_a_card_is_held_while_its_model_is_served(tmp_path: Path) -> None:
+    """A run that would fill the same memory is refused, and told by whom; CPUs are shared."""
+    card, cores = Device("cuda", "a card", 16.0, has_bfloat16=True), Device("cpu", "cores", None, has_bfloat16=True)
+    with serve_module._holding(card, tmp_path, 8080):  # noqa: SLF001 - what is tested
+        message = rf"process {os.getpid()} \(mens serve, port 8080\) holds this device\. Wait for it to end"
+        with pytest.raises(RefusedError, match=message), exclusive(tmp_path / "cuda.lock", 0):
+            pass
+        with serve_module._holding(cores, tmp_path, 8080), serve_module._holding(cores, tmp_path, 8081):  # noqa: SLF001
+            assert not (tmp_path / "cpu.lock").exists()
+    with exclusive(tmp_path / "cuda.lock", 0):
+        pass
 
 
 @pytest.mark.threat("N1")

@@ -14,15 +14,23 @@ from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.delivery.agreement import ROUNDED, STRICT
 from mens_pipeline.delivery.handoff import HANDOFF, ServingHandoff, changed_files
+from mens_pipeline.delivery.merge_job import MODULE, Dtype
+from mens_pipeline.delivery.merge_prompts import prompts_of
 from mens_pipeline.delivery.merge_source import merge_source
-from mens_pipeline.delivery.merged_model import KIND, manifest_in, report_in
+from mens_pipeline.delivery.merged_model import KIND, build_merged_model, manifest_in, prepare_merge, report_in
 from mens_pipeline.delivery.schemas import DOCUMENTS
 from mens_pipeline.delivery.serving_handoff import Delivery, build_serving_handoff, refuse_foreign, write_folder
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.prepare import adapter_digest
+from mens_pipeline.evaluation import prepare
+from mens_pipeline.evaluation.generation import Decoding
+from mens_pipeline.evaluation.prepare import Conditions, adapter_digest
 from mens_pipeline.evaluation.schemas import schema_of
-from mens_pipeline_tests.delivery.delivered import promoted_run
+from mens_pipeline.settings import training_environment
+from mens_pipeline.training.devices import DeviceChoice, resolve_device
+from mens_pipeline.training.launch import run_child
+from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run
 
 pytestmark = pytest.mark.slow
 
@@ -86,15 +94,40 @@ def test_the_command_says_what_it_made(delivered: tuple[Path, ArtifactStore, Res
 
 @pytest.mark.seed_row(22)
 def test_the_report_tells_that_nothing_changed(delivered: tuple[Path, ArtifactStore, Result]) -> None:
-    """The adapter was beside the weights in the one model and in them in the other; every token is the same."""
+    """The folder holds the weights that were judged, bit for bit: every token and every score is the same."""
     report = report_in(delivered[0])
     found = report.agreement
 
     assert report.passed
     assert found.num_tokens == found.num_same_tokens == found.num_led_tokens > 100
     assert found.num_same_prompts == 4
-    assert 0 < found.largest_logit_difference < 1e-4
-    assert report.reference == "base in nf4 restored, adapter beside it, float32"
+    assert found.largest_logit_difference == 0
+    assert report.reference == "base in nf4 restored, adapter merged, float32, as judged"
+
+
+@pytest.mark.parametrize("dtype", [None, "float32"])
+def test_a_model_that_was_judged_in_bfloat16_is_handed_on(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: Dtype | None
+) -> None:
+    """As on a GPU: stored as it was judged, every token is the same; stored in float32, rounding is allowed for."""
+    monkeypatch.setattr(prepare, "computed_in", lambda _device: "bfloat16")
+    _, store = promoted_run(trained, tmp_path)
+    source = merge_source(None, store)
+    conditions = Conditions(Decoding(max_new_tokens=32), resolve_device(DeviceChoice.CPU), tmp_path / "lock")
+    prompts = prompts_of(source, trained.parent / HELDOUT, store, lambda _text: True, 4)
+    prepared = prepare_merge(source, prompts, conditions, dtype, store.root / "work")
+
+    def launch(job_path: Path) -> int:
+        return run_child(MODULE, job_path, training_environment(), lambda: None, 20, job_path.with_name("child.log"))
+
+    report = report_in(build_merged_model(prepared, store, launch)[0].path)
+
+    assert report.computed_on == ("cpu", "bfloat16")
+    assert report.demand == (STRICT if dtype is None else ROUNDED)
+    if dtype is None:
+        assert (report.agreement.token_agreement, report.agreement.led_agreement) == (1.0, 1.0)
+        assert report.agreement.largest_logit_difference == 0
+        assert report.passed, report.reasons
 
 
 def test_the_weights_are_those_of_four_bits_and_the_adapter(
@@ -240,7 +273,7 @@ def test_another_model_is_not_handed_on(delivered: tuple[Path, ArtifactStore, Re
     (copy / "merge_report.json").write_text(report.model_dump_json())
     delivery = Delivery(merge_source(None, store), replace(merged, path=copy), None, None)
 
-    with pytest.raises(RefusedError, match=r"not handed on\. 3/9 of the tokens\. Merge again with --dtype float32"):
+    with pytest.raises(RefusedError, match=r"not handed on\. 3/9 of the tokens\. Merge again without --dtype"):
         build_serving_handoff(delivery, store)
     with pytest.raises(RefusedError, match="not handed on"):
         write_folder(delivery, tmp_path / "out")

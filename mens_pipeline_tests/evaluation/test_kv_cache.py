@@ -1,12 +1,23 @@
 """Keys and values in room that is taken once."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mens_pipeline.evaluation.kv_cache import ReservedLayer, Slots, reserved_cache, sees_everything, without
+from mens_pipeline.evaluation.decode import Row, Vocabulary, decode
+from mens_pipeline.evaluation.generation import Decoding
+from mens_pipeline.evaluation.kv_cache import (
+    ReservedLayer,
+    Slots,
+    reserved_cache,
+    sees_everything,
+    state_positions,
+    without,
+)
+from mens_pipeline_tests.evaluation.hybrid import hybrid_model
 
 
 def _states(rows: int, positions: int, start: int) -> Any:
@@ -99,3 +110,33 @@ def test_rows_fill_gaps_from_behind(case: tuple[int, set[int]]) -> None:
     assert sorted(order) == [row for row in range(rows) if row not in gone]
     assert all(row >= place for place, row in enumerate(order))
     assert sum(row != place for place, row in enumerate(order)) <= len(gone)
+
+
+def test_a_state_counts_as_the_positions_that_it_takes_the_room_of(tiny_base: Path) -> None:
+    """Three layers keep 4 x 16 x 16 values each, and 128 channels of a convolution four; one keeps 2 x 2 x 16."""
+    from transformers import AutoModelForCausalLM
+
+    hybrid = hybrid_model()
+    recurrent, convolution, position = 3 * 4 * 16 * 16, 3 * (2 * 2 * 16 + 4 * 16) * 4, 2 * 2 * 16
+
+    assert state_positions(hybrid) == -(-(recurrent + convolution) // position) == 72
+    assert state_positions(AutoModelForCausalLM.from_pretrained(tiny_base).eval()) == 0
+
+
+def test_rows_that_keep_a_state_come_fewer_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The room of a batch holds keys, values and states together; short answers do not make it overflow."""
+    import torch
+
+    model, sizes = hybrid_model(), []
+    read = type(model).forward
+
+    def forward(self: Any, *arguments: Any, **named: Any) -> Any:
+        sizes.append(named["input_ids"].shape[0])
+        return read(self, *arguments, **named)
+
+    monkeypatch.setattr(type(model), "forward", forward)
+    rows = [Row(str(number), 0, (1, 2, 3, 4)) for number in range(9)]
+    with torch.inference_mode():
+        decode(model, rows, Vocabulary(frozenset(), 0), Decoding(max_new_tokens=4, batch_tokens=256), lambda _row: None)
+
+    assert max(sizes) == 256 // (4 + 4 + 72) == 3

@@ -2,14 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.generation import Decoding, GenerationJob
+from mens_pipeline.evaluation.generation import Decoding, Dtype, GenerationJob
 from mens_pipeline.evaluation.model import load_judged
-from mens_pipeline.evaluation.prepare import WEIGHTS
+from mens_pipeline.evaluation.prepare import WEIGHTS, held_on
+from mens_pipeline.training.devices import Device
 from mens_pipeline.training.qlora import load_base
 from mens_pipeline.training.recipe import Recipe
 
@@ -108,6 +109,20 @@ def test_the_base_without_quantisation_is_itself(tiny_base: Path) -> None:
     torch.testing.assert_close(_logits(load_judged(_job(tiny_base, None, quantization="none"))), _logits(plain))
 
 
+def test_what_is_judged_in_bfloat16_is_what_anybody_loads(tiny_base: Path, adapter: Path, tmp_path: Path) -> None:
+    """Score by score; rounded with the weights, the frequencies of positions would make another model of it."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    judged = load_judged(_job(tiny_base, adapter, trained_in="bfloat16", compute_dtype="bfloat16"))
+    judged.save_pretrained(tmp_path)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+
+    assert {parameter.dtype for parameter in judged.parameters()} == {torch.bfloat16}
+    assert {buffer.dtype for name, buffer in judged.named_buffers() if "inv_freq" in name} == {torch.float32}
+    torch.testing.assert_close(_logits(judged), _logits(loaded), rtol=0, atol=0)
+
+
 def test_an_adapter_that_does_not_fit_is_refused(tiny_base: Path, adapter: Path, tmp_path: Path) -> None:
     """Its matrices have another rank than its configuration says."""
     settings = json.loads((adapter / "adapter_config.json").read_text())
@@ -116,3 +131,46 @@ def test_an_adapter_that_does_not_fit_is_refused(tiny_base: Path, adapter: Path,
 
     with pytest.raises(RefusedError, match=r"(?s)does not fit .*\. Judge it with the base it was trained on"):
         load_judged(_job(tiny_base, tmp_path))
+
+
+def test_a_model_that_is_held_in_four_bits_answers_as_the_dense_one(tiny_base: Path, adapter: Path) -> None:
+    """A GPU that is too small for the dense model judges what was trained there: packed weights, adapter beside."""
+    import torch
+    from bitsandbytes.nn import Linear4bit
+
+    dense, held = load_judged(_job(tiny_base, adapter)), load_judged(_job(tiny_base, adapter, held="nf4"))
+    # bitsandbytes 0.50 computes in bfloat16 on a CPU, but for a model that trains.
+    logits = _logits(held.train())
+
+    assert sum(isinstance(module, Linear4bit) for module in held.modules()) == 14
+    assert any("lora_A" in name for name, _ in held.named_parameters())
+    torch.testing.assert_close(logits, _logits(dense), rtol=1e-4, atol=1e-4)
+
+
+_QWEN: Final = 4_205_000_000
+"""Values of the text part of Qwen3.5-4B."""
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "has_bfloat16", "trained_in", "expected"),
+    [
+        (5.8, True, "bfloat16", ("nf4", "bfloat16")),
+        (7.8, True, "bfloat16", ("nf4", "bfloat16")),
+        (11.9, True, "bfloat16", ("dense", "bfloat16")),
+        (14.6, False, "float32", ("nf4", "float32")),
+        (31.7, False, "float32", ("dense", "float32")),
+        (15.7, True, "float32", ("nf4", "float32")),
+    ],
+    ids=["6 GB", "8 GB", "12 GB", "T4", "V100 32 GB", "trained on a T4"],
+)
+def test_what_fits_in_training_fits_when_it_is_judged(
+    gigabytes: float,
+    has_bfloat16: bool,  # noqa: FBT001 - of the card
+    trained_in: Dtype,
+    expected: tuple[str, str],
+) -> None:
+    """Dense where that fits, else in four bits; no card computes in bfloat16 that only emulates it."""
+    card = Device("cuda", "a card", gigabytes, has_bfloat16=has_bfloat16)
+
+    assert held_on(card, _QWEN, trained_in) == expected
+    assert held_on(Device("cpu", "cores", None, has_bfloat16=True), _QWEN, trained_in) == ("dense", "float32")

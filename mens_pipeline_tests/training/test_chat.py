@@ -1,15 +1,28 @@
 """What a model is shown: the text, its ids, and why nobody can forge a turn."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trl  # noqa: TID253 - has the templates of many models
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from mens_pipeline.delivery.chat_form import system_of, template_with
 from mens_pipeline.language.requests import SYSTEM_PROMPT
-from mens_pipeline.training.chat import IM_END, IM_START, TEMPLATE, encode, encode_prompt, escape, render_prompt
+from mens_pipeline.training.chat import (
+    IM_END,
+    IM_START,
+    TEMPLATE,
+    encode,
+    encode_prompt,
+    escape,
+    opening_of,
+    render_prompt,
+    template_behind,
+)
 from mens_pipeline_tests.training.small_folder import Encoder
 
 _CONTROL = (IM_START, IM_END, "<|endoftext|>", "<|tool_call|>")
@@ -40,6 +53,52 @@ def test_the_prompt_is_chatml() -> None:
         "<|im_start|>user\nAdd two\nnumbers.<|im_end|>\n"
         "<|im_start|>assistant\n"
     )
+
+
+_OF_OTHERS = Path(trl.__file__).parent / "chat_templates"
+_MESSAGES = [{"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": "Add.\n\nTwice."}]
+
+
+@pytest.mark.parametrize(
+    ("name", "thinks"),
+    [
+        ("qwen3_5_think", True),
+        ("qwen3_5_nothink", True),
+        ("qwen3", True),
+        ("qwen3_6", True),
+        ("qwen3_instruct_2507", False),
+        ("qwen2_5", False),
+    ],
+)
+def test_a_base_is_asked_in_its_own_form_without_a_thought(name: str, *, thinks: bool) -> None:
+    """To the letter what its own template gives with thinking off; the adapter is trained and served in that form."""
+    own = (_OF_OTHERS / f"{name}.jinja").read_text()
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    expected = environment.from_string(own).render(
+        messages=_MESSAGES, add_generation_prompt=True, enable_thinking=False
+    )
+    prompt = render_prompt(SYSTEM_PROMPT, "Add.\n\nTwice.", opening=opening_of(own))
+    ours = template_behind(opening_of(own))
+    with_system = template_with(SYSTEM_PROMPT, own)
+
+    assert prompt == expected
+    assert prompt.endswith("assistant\n<think>\n\n</think>\n\n") == thinks
+    assert environment.from_string(ours).render(messages=_MESSAGES, add_generation_prompt=True) == prompt
+    assert environment.from_string(with_system).render(messages=_MESSAGES[1:], add_generation_prompt=True) == prompt
+    assert opening_of(with_system) == opening_of(ours) == opening_of(own)
+    assert system_of(with_system) == SYSTEM_PROMPT
+
+
+def test_a_tokenizer_with_the_template_of_a_model_that_thinks_encodes_it() -> None:
+    """Rows of training and requests alike, by what lies beside the base."""
+    tokenizer = Encoder(_CONTROL)
+    plain = encode(tokenizer, SYSTEM_PROMPT, "Add.", "let x = 1")
+    vars(tokenizer)["chat_template"] = (_OF_OTHERS / "qwen3_5_think.jinja").read_text()
+    thinking = encode(tokenizer, SYSTEM_PROMPT, "Add.", "let x = 1")
+
+    assert thinking.prompt[: len(plain.prompt)] == plain.prompt
+    assert tokenizer.inner.decode(list(thinking.prompt[len(plain.prompt) :])) == "<think>\n\n</think>\n\n"
+    assert thinking.completion == plain.completion
 
 
 def test_the_template_gives_the_same_text() -> None:

@@ -10,6 +10,7 @@ from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.training.small_folder import described_base
 
 _OTHER_VALUES: dict[str, Any] = {
+    "devices": 2,
     "lora_r": 8,
     "lora_alpha": 8,
     "lora_dropout": 0.1,

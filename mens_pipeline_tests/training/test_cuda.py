@@ -1,6 +1,7 @@
 """Training on a GPU; skipped where there is none."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,7 +46,8 @@ def _train(run: PreparedRun, stop_at: int | None = None) -> int:
         if stop_at is not None and log.is_file() and any(step["step"] >= stop_at for step in steps_of(log)):
             raise _KilledError
 
-    return run_child(MODULE, run.job_path, training_environment(), poll, 0, run.job.run_dir / "child.log")
+    devices, words = run.job.recipe.devices, run.job.run_dir / "child.log"
+    return run_child(MODULE, run.job_path, training_environment(devices), poll, 0, words, devices)
 
 
 class _KilledError(Exception):
@@ -112,3 +114,41 @@ def test_a_run_on_a_card_goes_on_where_it_was_killed(wide_base: Path, tmp_path: 
 
     assert _result(killed)["num_steps"] == _result(untouched)["num_steps"]
     assert losses[1] == pytest.approx(losses[0], rel=5e-3)
+
+
+def test_a_card_needs_the_memory_that_was_estimated(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """Four layers of Llama-3.2-1B, 8,192 tokens at once: no more than the estimate, and no less than half of it."""
+    base = write_tiny_base(tmp_path / "base", hidden=2048, inner=8192, layers=4, heads=32, positions=2048)
+    fields = {**_RECIPE, "max_length": 2048, "max_tokens_per_batch": 8192, "per_device_train_batch_size": 256}
+    run = prepared(base, tmp_path, 400, DeviceChoice.CUDA, max_steps=3, bnb_4bit_compute_dtype="auto", **fields)
+    assert _train(run) == ExitCode.DONE, (run.job.run_dir / "child.log").read_text()[-2000:]
+    steps = list(steps_of(run.job.run_dir / FILE))
+    peak, estimate = steps[-1]["peak_memory_mb"], run.preflight["memory_mb"]["total"]
+    record_property("peak_mb", round(peak))
+    record_property("estimate_mb", round(estimate))
+    record_property("tokens_per_second", round(steps[-1]["tokens_per_second"]))
+
+    assert estimate / 2 < peak < 1.25 * estimate
+
+
+def test_two_cards_train_the_adapter_of_one(
+    wide_base: Path, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """The same losses to rounding; skipped where there is one card."""
+    import torch
+
+    if torch.cuda.device_count() < 2:
+        pytest.skip("this machine has one CUDA device")
+    fields = {**_RECIPE, "gradient_accumulation_steps": 2, "bnb_4bit_compute_dtype": "float32"}
+    runs = [
+        prepared(wide_base, tmp_path / str(number), 32, DeviceChoice.CUDA, devices=number, **fields)
+        for number in (1, 2)
+    ]
+    for run in runs:
+        assert _train(run) == ExitCode.DONE, (run.job.run_dir / "child.log").read_text()[-2000:]
+    one, two = ([step["loss"] for step in steps_of(run.job.run_dir / FILE)] for run in runs)
+    record_property("losses", f"{one[0]:.4f} to {one[-1]:.4f}, {two[0]:.4f} to {two[-1]:.4f}")
+
+    assert two == pytest.approx(one, rel=1e-2)

@@ -100,7 +100,7 @@ def test_a_second_holder_is_refused_with_advice(tmp_path: Path) -> None:
         assert _said(holder) == "held"
         with (
             pytest.raises(
-                RefusedError, match=r"cpu\.lock: another run trains on this device\. Wait for it to end, or stop it"
+                RefusedError, match=r"cpu\.lock: process \d+ \(.*\) holds this device\. Wait for it to end, or stop it"
             ),
             exclusive(lock, 0.6),
         ):

@@ -91,7 +91,8 @@ def test_a_job_that_is_refused_says_why(lock: Path) -> None:
             reasons.append(json.loads(failure.read_text())["reason"])
 
     assert _run(job, poll) == ExitCode.REFUSED
-    assert reasons[-1] == f"{lock}: another run trains on this device. Wait for it to end, or stop it."
+    holder = f"process {os.getpid()} (a run)"
+    assert reasons[-1] == f"{lock}: {holder} holds this device. Wait for it to end, or stop it."
     assert training_children() == []
 
 

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.settings import PRESETS
+from mens_pipeline.training.activations import layer_bytes
 from mens_pipeline.training.chat import IM_END, IM_START
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.examples import Example, Examples, NotShown
+from mens_pipeline.training.kernels import kernel_notes, kernels_found
 from mens_pipeline.training.plan import Plan
 from mens_pipeline.training.preflight import (
     MemoryEstimate,
@@ -22,6 +25,8 @@ from mens_pipeline.training.preflight import (
     installed_memory_gb,
     preflight_document,
 )
+from mens_pipeline.training.presets import load_named
+from mens_pipeline.training.qlora import keep_adapter_in_float32, lora_config
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.training.small_folder import Encoder, described_base, write_folder
 
@@ -38,7 +43,7 @@ def _examples(number: int, *completion: int, **counts: Any) -> Examples:
 def test_memory_is_estimated_from_sizes() -> None:
     """The base in 4.5 bits but for its embeddings, the adapter with its optimiser, activations and logits."""
     base = described_base(num_layers=3, hidden_size=64, vocab_size=1000, num_values=1_064_000)
-    memory = estimate_memory(base, Recipe(lora_r=8), tokens_at_once=512, computed_on=("cpu", "float32"))
+    memory = estimate_memory(base, Recipe(lora_r=8), tokens_at_once=512, computed_on=("cpu", "float32"), layer=0)
 
     assert memory.base == pytest.approx((1_000_000 * (4.5 / 8 + 4) + 64_000 * 4) / _MEGA)
     assert memory.adapter == pytest.approx(3 * 7 * 3 * 64 * 8 * 16 / _MEGA)
@@ -50,8 +55,8 @@ def test_memory_is_estimated_from_sizes() -> None:
 def test_memory_grows_with_what_needs_it() -> None:
     """Rank, tokens and the width of values; logits are never of more than a few thousand positions."""
     base = described_base(num_layers=3, hidden_size=64, vocab_size=1000, num_values=1_064_000)
-    small = estimate_memory(base, Recipe(lora_r=8), 4096, ("cpu", "bfloat16"))
-    large = estimate_memory(base, Recipe(lora_r=16), 8192, ("cpu", "float32"))
+    small = estimate_memory(base, Recipe(lora_r=8), 4096, ("cpu", "bfloat16"), 0)
+    large = estimate_memory(base, Recipe(lora_r=16), 8192, ("cpu", "float32"), 0)
 
     assert large.adapter == 2 * small.adapter
     assert large.activations == 4 * small.activations
@@ -63,10 +68,104 @@ def test_memory_grows_with_what_needs_it() -> None:
 def test_a_card_keeps_the_input_of_each_layer_alone() -> None:
     """All else is computed again, a layer at a time, so that many layers need little more than one."""
     base = described_base(num_layers=32, hidden_size=64, vocab_size=1000, num_values=1_064_000)
-    kept, again = (estimate_memory(base, Recipe(), 4096, (device, "bfloat16")) for device in ("cpu", "cuda"))
+    kept, again = (estimate_memory(base, Recipe(), 4096, (device, "bfloat16"), 64 * 34) for device in ("cpu", "cuda"))
 
     assert again.activations == pytest.approx(4096 * 64 * (2 * 32 + 34) / _MEGA)
     assert again.activations < kept.activations / 10
+    assert again.logits == pytest.approx(4096 * 1000 * 2 / _MEGA)
+
+
+_SHAPES: dict[str, dict[str, Any]] = {
+    "SmolLM2-135M": {
+        "model_type": "llama",
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+    },
+    "Llama-3.2-1B": {
+        "model_type": "llama",
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+    },
+    "Qwen3-4B": {
+        "model_type": "qwen3",
+        "hidden_size": 2560,
+        "intermediate_size": 9728,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+    },
+    "Qwen3.5-4B, linear": {"layer_types": ["linear_attention"]},
+    "Qwen3.5-4B, full": {"layer_types": ["full_attention"]},
+}
+_QWEN35 = {
+    "model_type": "qwen3_5_text",
+    "hidden_size": 2560,
+    "intermediate_size": 9216,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "linear_num_value_heads": 32,
+    "linear_num_key_heads": 16,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+}
+
+
+@pytest.mark.parametrize("name", [name for name, preset in load_named(PRESETS).items() if preset.min_vram_gb])
+def test_every_preset_fits_the_card_that_it_is_picked_for(name: str) -> None:
+    """With Qwen3.5-4B and without its kernels: its largest micro-batch, with the margin that preflight asks for."""
+    preset = load_named(PRESETS)[name]
+    assert preset.min_vram_gb is not None
+    base = described_base(num_layers=32, hidden_size=2560, vocab_size=248_320, num_values=4_205_000_000)
+    recipe = Recipe.model_validate(preset.values)
+    layer = layer_bytes(_QWEN35 | {"layer_types": ["linear_attention", "full_attention"]}, has_kernels=False)
+    assert recipe.max_tokens_per_batch is not None
+    memory = estimate_memory(base, recipe, recipe.max_tokens_per_batch, ("cuda", "bfloat16"), layer)
+
+    assert recipe.max_length >= 2048
+    assert memory.total < 0.85 * 1024 * preset.min_vram_gb
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", _SHAPES)
+def test_a_layer_keeps_what_is_estimated(name: str) -> None:
+    """Within a fifth of what autograd saves of a token, on one layer of real width with an adapter, under autocast."""
+    shape = {**_QWEN35, **_SHAPES[name]} if "layer_types" in _SHAPES[name] else _SHAPES[name]
+    measured = _saved_bytes(shape, num_tokens=256)
+
+    assert layer_bytes(shape, has_kernels=False) == pytest.approx(measured, rel=0.2)
+
+
+def _saved_bytes(shape: dict[str, Any], num_tokens: int) -> float:
+    """Bytes of a token that one layer saves for its gradients, weights left out."""
+    import torch
+    from peft import get_peft_model
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.for_model(**shape, vocab_size=256, num_hidden_layers=1, use_cache=False)
+    plain = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    model = get_peft_model(plain, lora_config(Recipe(lora_r=4, lora_alpha=8), plain)).train()
+    keep_adapter_in_float32(model)
+    own = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
+    saved: dict[int, Any] = {}  # the storages, so that none is given to another tensor
+
+    def pack(tensor: Any) -> Any:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            saved[storage.data_ptr()] = storage
+        return tensor
+
+    states = torch.randn(1, num_tokens, shape["hidden_size"], dtype=torch.bfloat16, requires_grad=True)
+    places = torch.arange(num_tokens)[None]
+    body = model.get_base_model().model
+    rotary = body.rotary_emb(states, places)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t), torch.autocast("cpu", dtype=torch.bfloat16):
+        body.layers[0](states, position_embeddings=rotary, attention_mask=None, position_ids=places)
+    return float(sum(storage.nbytes() for storage in saved.values())) / num_tokens
 
 
 def test_a_model_that_scales_its_logits_does_not_train_on_a_processor(tmp_path: Path) -> None:
@@ -181,3 +280,21 @@ def test_a_card_that_may_be_too_small_is_noted(needed_mb: float, num_notes: int)
     notes = _document(Device("cuda", "card", 8.0, has_bfloat16=True), MemoryEstimate(needed_mb, 0.0, 0.0, 0.0))["notes"]
 
     assert notes == ["about 7100 MB needed, the device has 8192 MB"][:num_notes]
+
+
+def test_what_makes_a_card_fast_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of linear attention where a base has it, and the C compiler that Triton calls; only what is missing."""
+    hybrid = {"text_config": {"layer_types": ["linear_attention", "full_attention"]}}
+    nothing = {"flash_linear_attention": False, "causal_conv1d": False, "c_compiler": False}
+    monkeypatch.setenv("CC", "/nowhere/cc")
+
+    assert [note.split(":")[0] for note in kernel_notes(hybrid, nothing)] == [
+        "no C compiler",
+        "flash-linear-attention is not installed",
+        "causal-conv1d is not installed",
+    ]
+    assert len(kernel_notes({"layer_types": None}, nothing)) == 1
+    assert kernel_notes(hybrid, dict.fromkeys(nothing, True)) == []
+    assert not kernels_found()["c_compiler"]
+    monkeypatch.setenv("CC", "/bin/sh")
+    assert kernels_found()["c_compiler"]

@@ -13,13 +13,26 @@ LAYERS = 2
 HEADS = 4
 
 
-def write_tiny_base(folder: Path, tokenizer: "Tokenizer | None" = None, hidden: int = HIDDEN) -> Path:
+def write_tiny_base(  # noqa: PLR0913 - the sizes of a model
+    folder: Path,
+    tokenizer: "Tokenizer | None" = None,
+    hidden: int = HIDDEN,
+    *,
+    inner: int | None = None,
+    layers: int = LAYERS,
+    heads: int = HEADS,
+    positions: int = 512,
+) -> Path:
     """A Llama of random weights, the same each time, as a Hugging Face folder.
 
     Args:
         folder: Where it goes.
         tokenizer: One that knows the control tokens of ChatML; None for one of single bytes.
         hidden: Width.
+        inner: Of the network behind the attention; None for twice the width.
+        layers: How many.
+        heads: Of the attention.
+        positions: At most.
     """
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -31,11 +44,11 @@ def write_tiny_base(folder: Path, tokenizer: "Tokenizer | None" = None, hidden: 
     config = LlamaConfig(
         vocab_size=len(wrapped),
         hidden_size=hidden,
-        intermediate_size=2 * hidden,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
+        intermediate_size=inner or 2 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
         num_key_value_heads=2,
-        max_position_embeddings=512,
+        max_position_embeddings=positions,
         tie_word_embeddings=True,
         eos_token_id=wrapped.eos_token_id,
         pad_token_id=wrapped.pad_token_id,

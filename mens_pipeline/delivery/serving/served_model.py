@@ -1,34 +1,34 @@
 """What is served: the champion, the adapter of a run, or a merged model; looked at before anything is loaded."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.delivery.chat_form import system_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.generation import JudgedModel
 from mens_pipeline.evaluation.history import champion_of
-from mens_pipeline.evaluation.prepare import WEIGHTS, adapter_digest, computed_in, judged_model, manifest_of
+from mens_pipeline.evaluation.prepare import (
+    WEIGHTS,
+    adapter_digest,
+    computed_in,
+    fits_dense,
+    judged_model,
+    manifest_of,
+)
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.training.base_model import configuration_of, described
-from mens_pipeline.training.chat import IM_END, IM_START, TEMPLATE
+from mens_pipeline.training.chat import IM_END, IM_START, opening_of, template_behind
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.preflight import check_tokenizer
-from mens_pipeline.training.tokenizer_file import FileTokenizer
+from mens_pipeline.training.tokenizer_file import FileTokenizer, template_in
 
 ALIAS: Final = "mens"
 """The name that whatever is served answers to, so that clients need not follow the adapter of the night."""
 
 _SHOWN: Final = 12
-_LONGEST: Final = 10_000_000
-"""Bytes of a template, or of what a tokenizer says besides."""
-
-_FILE_TEMPLATE: Final = "chat_template.jinja"
-_FILE_TOKENIZER: Final = "tokenizer_config.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,10 @@ def merged_model(folder: Path, device: Device) -> ServedModel:
     path = folder.resolve()
     base = described(path.name, None, path, "folder", None)
     _check_control_tokens(path)
-    template = _template_of(path)
-    system_prompt = SYSTEM_PROMPT if template == TEMPLATE else system_of(template or "")
+    template = template_in(path)
+    dtype = computed_in(device) if fits_dense(device, base.num_values, computed_in(device)) else "bfloat16"
+    is_plain = template == template_behind(opening_of(template))
+    system_prompt = SYSTEM_PROMPT if is_plain else system_of(template or "")
     if system_prompt is None:
         advice = "Serve a model that `mens merge` wrote; this server shows every model the form that ours learn."
         raise RefusedError(f"{path}: its chat template is not the one that this project trains with. {advice}")
@@ -141,9 +143,9 @@ def merged_model(folder: Path, device: Device) -> ServedModel:
             adapter_path=None,
             quantization="none",
             double_quant=False,
-            trained_in=computed_in(device),
+            trained_in=dtype,
             device=device.kind,
-            compute_dtype=computed_in(device),
+            compute_dtype=dtype,
         ),
         system_prompt=system_prompt,
         max_context=_max_context(path),
@@ -165,30 +167,3 @@ def _max_context(path: Path) -> int:
         advice = "Choose a model of another family."
         raise RefusedError(f"{path}: config.json does not say how long its context is. {advice}")
     return int(length)
-
-
-def _template_of(path: Path) -> str | None:
-    """The chat template beside a model, wherever transformers looks for it."""
-    file = path / _FILE_TEMPLATE
-    if file.is_file():
-        return _text_of(file)
-    template = _options_of(path / _FILE_TOKENIZER).get("chat_template") if (path / _FILE_TOKENIZER).is_file() else None
-    return template if isinstance(template, str) else None
-
-
-def _options_of(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(_text_of(path))
-    except (ValueError, RecursionError) as error:
-        raise RefusedError(f"{path}: no JSON ({error}). Write the model again.") from error
-    if not isinstance(document, dict):
-        raise RefusedError(f"{path}: a {type(document).__name__}, no object. Write the model again.")
-    return document
-
-
-def _text_of(path: Path) -> str:
-    """What a file says that anybody may have written."""
-    try:
-        return read_regular(path, _LONGEST).decode("utf-8")
-    except (OSError, ValueError) as error:
-        raise RefusedError(f"{path}: cannot be read ({error}). Write the model again.") from error

@@ -35,8 +35,13 @@ class TrainConfig(dg.Config):
     preset: str = Field(default="auto", description="A recipe of config/presets.yaml; `auto` picks by memory.")
     domain: str | None = Field(default=None, description="Which rows; config/domains.yaml.")
     overrides: dict[str, str] = Field(default={}, description="Fields of the recipe.")
+    devices: int | None = Field(default=None, description="GPUs that share each step; else what the preset says.")
     force_train: bool = Field(default=False, description="Train although nothing has changed.")
     native_train: bool = Field(default=True, description="There is one trainer; false is a refusal.")
+
+    def flags(self) -> dict[str, str]:
+        """Fields of the recipe, as a person writes them."""
+        return self.overrides if self.devices is None else {**self.overrides, "devices": str(self.devices)}
 
 
 @dg.asset(
@@ -57,7 +62,7 @@ def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.Materi
     settings = load_settings()
     config = TrainConfig(**config_of(context, "qlora_adapter"))
     recipe = resolve_choices(
-        settings, compute.resolve(), preset=config.preset, domain=config.domain, overrides=config.overrides
+        settings, compute.resolve(), preset=config.preset, domain=config.domain, overrides=config.flags()
     ).resolved.recipe
     name = recipe.model_name_or_path or _default_model(compute)
     base = find_base_model(name, recipe.model_revision, settings.cache_root / "base_models", context.log.info)
@@ -106,7 +111,7 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
         run,
         resolved,
         store.open(),
-        lambda r: trainer.run(context, r),
+        lambda r: trainer.run(context, r, num_processes=run.job.recipe.devices),
         artifact_commit(settings),
         settings.backend,
         anew=config.force_train,
@@ -177,7 +182,7 @@ def _prepared(
         device,
         preset=config.preset,
         domain=config.domain,
-        overrides=config.overrides,
+        overrides=config.flags(),
         benchmark_min_pass_rate=config_of(context, "benchmark_gate").get("benchmark_min_pass_rate"),
     ).resolved
     run = prepare_run(

@@ -31,19 +31,22 @@ class Trainer(dg.ConfigurableResource[None]):
     grace_seconds: int = 120
     report_seconds: float = 5.0
 
-    def run(self, context: dg.AssetExecutionContext, prepared: Prepared, module: str = MODULE) -> int:
+    def run(
+        self, context: dg.AssetExecutionContext, prepared: Prepared, module: str = MODULE, num_processes: int = 1
+    ) -> int:
         """Train, showing progress as observations of the asset.
 
         Args:
             context: Of the asset.
             prepared: What to train.
             module: What runs in the process.
+            num_processes: How many train together, one a device.
 
         Returns:
             The exit code of the process.
         """
         watch = _Watcher(context, self.report_seconds).watch
-        return run_in_child(context, module, prepared.job_path, self.grace_seconds, watch)
+        return run_in_child(context, module, prepared.job_path, self.grace_seconds, watch, num_processes)
 
 
 class _Watcher:

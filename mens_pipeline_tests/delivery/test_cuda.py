@@ -1,0 +1,55 @@
+"""Judging and merging on a GPU; skipped where there is none."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.delivery.merge_job import MODULE
+from mens_pipeline.delivery.merge_prompts import prompts_of
+from mens_pipeline.delivery.merge_source import merge_source
+from mens_pipeline.delivery.merged_model import build_merged_model, prepare_merge, report_in
+from mens_pipeline.evaluation import prepare
+from mens_pipeline.evaluation.generation import Decoding
+from mens_pipeline.evaluation.prepare import Conditions
+from mens_pipeline.settings import training_environment
+from mens_pipeline.training.devices import DeviceChoice, resolve_device
+from mens_pipeline.training.launch import run_child
+from mens_pipeline_tests.delivery.delivered import HELDOUT
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("is_small", [False, True], ids=["dense", "in four bits"])
+def test_what_a_card_judged_is_what_is_handed_on(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
+    *,
+    is_small: bool,
+) -> None:
+    """Merged as it was judged, dense or, where that would not fit, in four bits; the proof holds."""
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("this machine has no CUDA device")
+    trained: Path = request.getfixturevalue("trained")  # takes a minute to make
+    if is_small:
+        monkeypatch.setattr(prepare, "fits_dense", lambda *_: False)
+    store = ArtifactStore(tmp_path / "store")
+    source = merge_source(trained, store)
+    conditions = Conditions(Decoding(max_new_tokens=64), resolve_device(DeviceChoice.CUDA), tmp_path / "lock")
+    prompts = prompts_of(source, trained.parent / HELDOUT, store, lambda _text: True, 4)
+    prepared = prepare_merge(source, prompts, conditions, None, store.root / "work")
+
+    def launch(job_path: Path) -> int:
+        return run_child(MODULE, job_path, training_environment(), lambda: None, 20, job_path.with_name("child.log"))
+
+    report = report_in(build_merged_model(prepared, store, launch)[0].path)
+    record_property("led_agreement", f"{report.agreement.led_agreement:.4f}")
+    record_property("token_agreement", f"{report.agreement.token_agreement:.4f}")
+
+    assert prepared.job.reference.held == ("nf4" if is_small else "dense")
+    assert report.passed, report.reasons

@@ -1,0 +1,35 @@
+"""A plugin of pytest: `pytest -m gpu` writes what came out into the page about the GPU."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mens_pipeline_tests.bench.page import PAGE, TESTS, outcome_table, write_part
+
+_MARK = "gpu"
+_SHOWN = ("passed", "failed", "error", "skipped")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a test of this plugin name another page."""
+    parser.addoption("--gpu-page", type=Path, default=PAGE, help="where `pytest -m gpu` writes its page")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Write the page, if the tests of a GPU were asked for."""
+    if config.getoption("markexpr") != _MARK:
+        return
+    page: Path = config.getoption("gpu_page")
+    write_part(page, TESTS, outcome_table(_outcomes(terminalreporter.stats)))
+    terminalreporter.write_line(f"written to {page}; attach it to an issue")
+
+
+def _outcomes(stats: dict[str, list[Any]]) -> Iterator[tuple[str, str, float, str]]:
+    for outcome in _SHOWN:
+        for report in stats.get(outcome, ()):
+            figures = ", ".join(f"{name} {value}" for name, value in report.user_properties)
+            reason = str(report.longrepr[2]) if outcome == "skipped" else str(report.longrepr or "").splitlines()[-1:]
+            told = figures or (reason if isinstance(reason, str) else " ".join(reason))
+            yield report.nodeid.rsplit("::", 1)[-1], outcome, report.duration, told.replace("|", "/")

@@ -1,0 +1,81 @@
+"""A step of training and a token of an answer stay as few operations as they are: on a GPU their launches rule."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mens_pipeline.evaluation.decode import Row, Vocabulary, decode
+from mens_pipeline.evaluation.generation import Decoding
+from mens_pipeline.training.examples import make_examples
+from mens_pipeline_tests.delivery.vision_base import write_vision_base
+from mens_pipeline_tests.evaluation.hybrid import hybrid_model
+from mens_pipeline_tests.training.operations import count_operations
+from mens_pipeline_tests.training.runs import pairs, prepared
+
+pytestmark = [
+    pytest.mark.usefixtures("own_signals"),
+    pytest.mark.filterwarnings("ignore"),  # the libraries warn of their own changes to come
+]
+
+
+def _trainer(base: Path, folder: Path) -> tuple[Any, dict[str, Any]]:
+    """A trainer as on a GPU but for what only a GPU can: the library's loss, activations computed again."""
+    from mens_pipeline.training import train as module  # noqa: PLC0415 - loads the deep learning stack
+    from mens_pipeline.training.progress import Progress, StopRequest  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.schedule import Schedule  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.step_plan import take_up  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.telemetry_log import SilentLog  # noqa: PLC0415 - likewise
+
+    run = prepared(base, folder, lora_dropout=0.01)  # with dropout, no fused adapters of a CPU
+    tokenizer = module.tokenizer_of(base)
+    examples = make_examples(pairs(16), run.job.recipe, tokenizer, run.job.system_prompt)
+    plan = module.plan_of(examples.train, run.job.recipe)
+    steps = take_up(folder, Schedule(plan.num_steps, 0, "linear"), [1] * plan.num_steps, None)
+    trainer = module._trainer(run.job, tokenizer, examples.train, plan, Progress(SilentLog(), StopRequest(), steps))  # noqa: SLF001 - what is tested
+    trainer.model.train()
+    trainer.model.gradient_checkpointing_enable({"use_reentrant": False})
+    return trainer, next(iter(trainer.get_train_dataloader()))
+
+
+def test_the_loss_of_a_card_is_that_of_a_processor(tiny_base: Path, tmp_path: Path) -> None:
+    """The library's own loss, with weights of rows and without looking at what lies on the device."""
+    import torch
+
+    trainer, batch = _trainer(tiny_base, tmp_path)
+    trainer.model.eval()
+    batch["weights"] = torch.tensor([1.0, 2.0, 0.5, 1.0])
+    with torch.no_grad():
+        ours = trainer.compute_loss(trainer.model, batch, num_items_in_batch=100)
+        trainer.scores_labels_alone = False
+        theirs = trainer.compute_loss(trainer.model, batch, num_items_in_batch=100)
+
+    torch.testing.assert_close(theirs, ours, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "most"), [("llama", 950), ("hybrid", 3_000)])
+def test_a_step_of_training_launches_no_more_than_it_did(tiny_base: Path, tmp_path: Path, kind: str, most: int) -> None:
+    """One micro-batch, forward twice and backward; two layers of Llama, or four of Qwen3.5 without its kernels."""
+    base = tiny_base if kind == "llama" else write_vision_base(tmp_path / "vision")
+    trainer, batch = _trainer(base, tmp_path)
+    trainer.scores_labels_alone = False
+
+    number = count_operations(lambda: trainer.compute_loss(trainer.model, batch, num_items_in_batch=100).backward())
+
+    assert most / 2 < number <= most
+
+
+@pytest.mark.parametrize(("temperature", "most"), [(0.0, 330), (0.8, 410)])
+def test_a_token_of_an_answer_launches_no_more_than_it_did(temperature: float, most: int) -> None:
+    """Of eight answers together, by a model of four layers; drawing tokens is a small part of it."""
+    model = hybrid_model()
+    rows = [Row(str(number), 0, tuple(range(number + 1, number + 9))) for number in range(8)]
+
+    def answer(num_tokens: int) -> int:
+        fresh = [Row(row.name, row.sample, row.prompt) for row in rows]
+        decoding = Decoding(max_new_tokens=num_tokens, temperature=temperature)
+        return count_operations(lambda: decode(model, fresh, Vocabulary(frozenset(), 0), decoding, lambda _row: None))
+
+    each = (answer(12) - answer(4)) / 8
+
+    assert most / 2 < each <= most
