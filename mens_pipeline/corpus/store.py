@@ -151,12 +151,13 @@ class ArtifactStore:
         self.point("latest", artifact)
         return artifact, found is not None
 
-    def point(self, name: str, artifact: Artifact) -> None:
+    def point(self, name: str, artifact: Artifact, note: str = "") -> None:
         """Let a pointer name an artifact.
 
         Args:
             name: The pointer: `latest`.
             artifact: What it names from now on.
+            note: A second line of the pointer, for whoever reads the file.
 
         Raises:
             ConfigurationError: The store cannot be written.
@@ -164,7 +165,10 @@ class ArtifactStore:
         pointer = self.root / artifact.kind / name
         temporary = pointer.with_name(f".{name}.{os.getpid()}")
         try:
-            temporary.write_text(artifact.key + "\n", encoding="utf-8")
+            with temporary.open("w", encoding="utf-8") as content:
+                content.write(f"{artifact.key}\n{note}".rstrip("\n") + "\n")
+                content.flush()
+                os.fsync(content.fileno())
             temporary.replace(pointer)
         except OSError as error:
             raise self._unwritable(error) from error
@@ -179,7 +183,7 @@ class ArtifactStore:
             name: The pointer.
         """
         pointer = self.root / kind / name
-        return pointer.read_text(encoding="utf-8").strip() if pointer.is_file() else None
+        return pointer.read_text(encoding="utf-8").partition("\n")[0].strip() if pointer.is_file() else None
 
 
 @dataclass
