@@ -37,6 +37,7 @@ class HistoryEvent(BaseModel):
     previous: str | None = Field(description="The champion before.")
     adapter_sha256: str = Field(description="Of the weights of the champion from now on.")
     withdrawn_sha256: str | None = Field(default=None, description="Of the weights that a rollback took out of use.")
+    override_sha256: str | None = Field(default=None, description="Of the signed record that was used, if one was.")
     reason: str = Field(description="Why, for people.")
     after_sha256: str | None = Field(
         default=None,

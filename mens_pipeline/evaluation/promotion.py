@@ -1,7 +1,7 @@
 """From a verdict to the champion: refused unless the verdict passed, and is about this very adapter, here and now."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from mens_pipeline.evaluation.history import (
     HistoryEvent,
     champion_of,
     changing,
+    history_of,
     record,
     rival_of,
     usable_before,
@@ -118,7 +119,7 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
     with changing(store):
         reasons = [*objections(gate, run, store, present, is_overridden=override is not None)]
         if override is not None:
-            reasons += _objections_to_override(override, gate, run)
+            reasons += _objections_to_override(override, gate, run, history_of(store))
         if reasons:
             raise RefusedError(f"{run}: not promoted. {' '.join(reasons)}")
         receipt = receipt_in(gate.path)
@@ -134,6 +135,7 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
             key=champion.key,
             previous=before.key if before is not None else None,
             adapter_sha256=adapter_sha256,
+            override_sha256=key_of(override.model_dump()) if override is not None else None,
             reason=override.reason if override is not None else f"the gate passed: {_evidence(receipt)}",
         )
         record(store, event, champion)
@@ -302,11 +304,19 @@ def _not_reproduced(receipt: Receipt, gate: Artifact) -> Iterator[str]:
         yield "The documents give another verdict than the receipt; run the gate again."
 
 
-def _objections_to_override(override: Override, gate: Artifact, run: Path) -> Iterator[str]:
+def _objections_to_override(
+    override: Override, gate: Artifact, run: Path, history: Sequence[HistoryEvent]
+) -> Iterator[str]:
+    """Why a signed record does not count; it is used once, and knew of every withdrawal of its adapter."""
     if override.adapter_sha256 != adapter_digest(run):
         yield "The override is for another adapter; sign one for this."
     if override.receipt_sha256 != digest_of(gate.path / RECEIPT):
         yield "The override is for another verdict; sign one for this."
+    if any(event.override_sha256 == key_of(override.model_dump()) for event in history):
+        yield "The override was used already; sign another one."
+    withdrawals = (e.timestamp_unix for e in history if e.withdrawn_sha256 == override.adapter_sha256)
+    if override.timestamp_unix < max(withdrawals, default=0):
+        yield "The override was signed before a rollback took the adapter out of use; sign another one."
 
 
 def _refuse_changed(champion: Artifact) -> None:
