@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from mens_pipeline.training.job import COMPLETE
+from mens_pipeline.training.job import mark_complete
 from mens_pipeline.training.step_plan import StepPlan
 from mens_pipeline.training.telemetry_log import TelemetryLog
 
@@ -129,7 +129,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Mark the checkpoint as whole."""
-        (Path(str(args.output_dir)) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
+        mark_complete(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}")
 
     def _take_time(self) -> None:
         """Count the time since it was taken last."""
