@@ -4,13 +4,15 @@ A folder without a manifest, or with that of another one, is as good as absent. 
 beside the folders, replaced atomically.
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +22,9 @@ from mens_pipeline.errors import ConfigurationError
 
 MANIFEST: Final = "manifest.json"
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
+_YOUNG_SECONDS: Final = 60.0
+"""Age from which on a draft that nobody holds is one of a process that was killed."""
+
 _CACHE_TAG: Final = "CACHEDIR.TAG"
 _TAG_TEXT: Final = (
     "Signature: 8a477f597d28d172789f06886806bc55\n# Outputs of mens-pipeline; not a source of anything.\n"
@@ -84,7 +89,8 @@ class ArtifactStore:
         try:
             manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
             is_its_own = manifest["kind"] == kind and key_of(manifest["inputs"]) == key
-        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            is_its_own &= all(isinstance(output["sha256"], str) for output in manifest["outputs"].values())
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return None
         return Artifact(kind, key, path, manifest) if is_its_own else None
 
@@ -107,9 +113,13 @@ class ArtifactStore:
             draft = Draft(target.with_name(f".draft-{key}-{os.getpid()}"))
             shutil.rmtree(draft.path, ignore_errors=True)  # of a process with the same id that was killed
             draft.path.mkdir()
+            handle = os.open(draft.path, os.O_RDONLY)
         except OSError as error:
             raise self._unwritable(error) from error
         try:
+            with suppress(OSError):  # on a file system without locks no draft is ever taken for abandoned
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            _remove_abandoned(target.parent)
             yield draft
             draft.finish({"kind": kind, "key": key, "inputs": dict(inputs)})
             shutil.rmtree(target, ignore_errors=True)  # what an interrupted run left, or the same bytes
@@ -119,6 +129,7 @@ class ArtifactStore:
                 raise
             raise self._unwritable(error) from error
         finally:
+            os.close(handle)
             shutil.rmtree(draft.path, ignore_errors=True)
 
     def _unwritable(self, error: OSError) -> ConfigurationError:
@@ -236,6 +247,19 @@ def digest_of(path: Path) -> str:
     """
     with path.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the drafts of processes that were killed: a process holds a lock on its draft for as long as it lives."""
+    for path in folder.glob(".draft-*-*[0-9]"):
+        with suppress(OSError):  # held, gone meanwhile, or not ours
+            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if time.time() - os.fstat(handle).st_mtime > _YOUNG_SECONDS:
+                    shutil.rmtree(path)
+            finally:
+                os.close(handle)
 
 
 def _described(path: Path) -> dict[str, Any]:

@@ -45,6 +45,8 @@ from mens_pipeline.training.telemetry_log import FILE
 
 _ADVICE: Final = "Judge the run again."
 
+_OF_GATE: Final = (RECEIPT, RESULTS, PAGE)
+
 _FLAGS: Final = {
     "max_new_tokens": "max_new_tokens (--max-tokens)",
     "num_samples": "num_samples (--samples)",
@@ -200,7 +202,7 @@ def objections(
         present: What holds now.
         is_overridden: Whether neither a failing verdict nor a held-out set that cannot be told is a reason.
     """
-    changed = gate.changed()
+    changed = (*gate.changed(), *(name for name in _OF_GATE if name not in gate.manifest["outputs"]))
     if changed:
         yield f"Tampered with since it was written: {', '.join(changed)}; run the gate again."
         return
@@ -347,7 +349,7 @@ def _stored(gate: Artifact, receipt: Receipt, run: Path, store: ArtifactStore, o
         # The telemetry is kept for people; no verdict is about it.
         shutil.copy2(run / FILE, folder / FILE)
         _copy(run / MANIFEST, folder, receipt.sources[MANIFEST])
-        for name in (RECEIPT, RESULTS, PAGE):
+        for name in _OF_GATE:
             _copy(gate.path / name, folder, gate.manifest["outputs"][name]["sha256"])
         if override is not None:
             (folder / OVERRIDE).write_text(override.model_dump_json(indent=2) + "\n", encoding="utf-8")

@@ -14,16 +14,17 @@ from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline.errors import MensError
+from mens_pipeline.errors import MensError, RefusedError
 from mens_pipeline.evaluation.benchmark_gate import KIND as GATE
 from mens_pipeline.evaluation.benchmark_gate import PAGE
 from mens_pipeline.evaluation.history import champion_key, champion_of
+from mens_pipeline.evaluation.promotion import objections
 from mens_pipeline.evaluation.receipt import RECEIPT
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import FILE, remember
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.training.manifest import MANIFEST
-from mens_pipeline_tests.evaluation.runs import HELDOUT, evaluated, trained, training_manifest
+from mens_pipeline_tests.evaluation.runs import HELDOUT, PRESENT, evaluated, trained, training_manifest
 
 
 @dataclass(frozen=True)
@@ -208,3 +209,19 @@ def test_thresholds_of_the_environment_are_told_wherever_the_verdict_is(run: _Ru
     for text in (history, (champion.path / PAGE).read_text()):
         assert "bootstrap (min_parse_rate 0.7 by VOX_EVAL_MIN_PARSE_RATE" in text
         assert "min_coverage 0.05 by VOX_EVAL_MIN_COVERAGE" in text
+
+
+def test_a_verdict_whose_manifest_names_no_documents_is_none(run: _Run) -> None:
+    """Neither by the command nor in the graph, which looks up no folder of a run."""
+    gate = run.store.get(GATE, json.loads((run.folder / FILE).read_text())[GATE])
+    assert gate is not None
+    (gate.path / "manifest.json").write_text(json.dumps({**gate.manifest, "outputs": {}}))
+    result = _invoke("promote", run)
+    emptied = run.store.get(GATE, gate.key)
+    assert emptied is not None
+
+    assert isinstance(result.exception, RefusedError)
+    assert "gate_receipt.json: changed since it was written" in str(result.exception)
+    assert list(objections(emptied, run.folder, run.store, PRESENT)) == [
+        "Tampered with since it was written: gate_receipt.json, eval_results.json, report.html; run the gate again."
+    ]
