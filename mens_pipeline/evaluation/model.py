@@ -7,6 +7,7 @@ them, so that every token costs one plain matrix product; the numbers are those 
 from typing import TYPE_CHECKING, Final
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.adapter_config import read_adapter_config
 from mens_pipeline.evaluation.generation import JudgedModel
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ def load_judged(job: JudgedModel) -> "PreTrainedModel":
         job: Which base, which adapter, how it was quantised, what is computed in.
 
     Raises:
-        RefusedError: The adapter does not fit the base.
+        RefusedError: The adapter is not what training writes, or does not fit the base.
     """
+    if job.adapter_path is not None:
+        read_adapter_config(job.adapter_path)
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
