@@ -122,7 +122,7 @@ def test_a_full_table_is_told_once() -> None:
     told: list[str] = []
     others: list[Any] = []
     loop = asyncio.new_event_loop()
-    loop.default_exception_handler = others.append  # type: ignore[method-assign]
+    loop.default_exception_handler = others.append  # type: ignore[assignment, method-assign]
     handle = telling_once(told.append)
     for _ in range(1_000):
         handle(
