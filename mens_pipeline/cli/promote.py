@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mens_pipeline.cli.terminal import say
+from mens_pipeline.cli.terminal import say, tell
 from mens_pipeline.errors import ConfigurationError, RefusedError
 
 if TYPE_CHECKING:
@@ -65,8 +65,9 @@ def promote(
     before = f", before it {done.previous[:12]}" if done.previous and done.changed else ""
     note = "" if done.changed else " already"
     say(f"champion{note}: {done.champion.key[:12]} in {done.champion.path}{before}")
-    if done.changed:
-        report_champion(done, store, settings.dagster_home)
+    if done.changed and (problem := report_champion(done, store, settings.dagster_home)):
+        advice = "The champion is in use all the same; docs/operations.md says how a home is repaired."
+        tell(f"warning: {settings.dagster_home} does not show the change ({problem[:300]}). {advice}")
 
 
 def override(

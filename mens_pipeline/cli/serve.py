@@ -48,10 +48,11 @@ def serve(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Serve a model over HTTP, in the shapes of OpenAI and Ollama.
 
-    Paths: /v1/chat/completions, /v1/models, /api/generate, /api/chat, /api/tags, /api/version, and for those who look
-    after it /health and /ready. The model is told what it was told in training, unless a request says otherwise, and
-    answers as it was judged, always with the most likely token, unless a request asks for a temperature. It is called
-    `mens` whatever its own name is.
+    Paths: /v1/chat/completions, /v1/completions, /v1/models, /api/generate, /api/chat, /api/tags, /api/show,
+    /api/version, and for those who look after it /health and /ready. The model is told what it was told in training,
+    unless a request says otherwise, and answers as it was judged, always with the most likely token, unless a request
+    asks for a temperature. It is called `mens` whatever its own name is. What a request asks for beyond what there is
+    room for, and settings that change nothing here, are named in the header X-Mens-Warning of the answer.
 
     With --best-of, or `best_of` in a request of OpenAI's shape, the answer is chosen by the parser, the examples that
     the request states, what most answers return, and how likely the model holds it. Requests for several answers or a

@@ -10,6 +10,7 @@ import typer
 
 from mens_pipeline.cli.check import MAX_BYTES, MISUSE, REFUSED, ModeOption
 from mens_pipeline.cli.diagnostic_text import render
+from mens_pipeline.cli.terminal import tell
 from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.corpus.sources import vox_files
 from mens_pipeline.language.front_end import analyze_bytes
@@ -61,6 +62,8 @@ def run_files(  # noqa: PLR0913 - each option is a parameter
         raise typer.BadParameter(f"no .vox files below {', '.join(map(str, files))}.")
     features = Features(check_contracts=contracts, database=database)
     with Sandbox(1, features=features, seed=seed) as sandbox:
+        if open_ways := [f"{what} ({why})" for what, why in sandbox.kept_out().items() if why]:
+            tell(f"warning: the system does not keep these programs from: {', '.join(open_ways)}")
         tested = list(_tested(paths, mode, sandbox))
     (_print_json if as_json else _print_text)(tested)
     raise typer.Exit(_exit_code([file.report for file in tested]))

@@ -3,24 +3,41 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from mens_pipeline.corpus.yaml_file import load_model
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.language.suggestions import did_you_mean
 
 FILE_NAME: Final = "examples.ssot.v1.yaml"
 _EXAMPLES: Final = "examples"
 """Where upstream keeps the file; its roots are relative to the folder above."""
 
+_DECIDES: Final = "negative_roots"
+_MARK: Final = "negativ"
+_KEYS: Final = frozenset({_DECIDES, "schema_version", "golden_roots", "sandbox_roots", "doc_roots"})
+
 
 class _Roots(BaseModel):
-    """The file. Its roots of golden programs, sandboxes and pages decide nothing: all else trains."""
+    """The file. Its roots of golden programs, sandboxes and pages decide nothing: all else trains.
+
+    Other keys may stand there, but none that may be meant for the one that decides: excluded folders would train.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     negative_roots: tuple[str, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_near_miss(cls, values: Any) -> Any:
+        for key in values if isinstance(values, dict) else ():
+            name = str(key)
+            if name not in _KEYS and (_MARK in name.lower() or did_you_mean(name, [_DECIDES])):
+                raise ValueError(f"{name}: nothing reads this. Did you mean `{_DECIDES}`?")
+        return values
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -22,6 +23,9 @@ from mens_pipeline.errors import ConfigurationError
 
 MANIFEST: Final = "manifest.json"
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
+_YOUNG_SECONDS: Final = 60.0
+"""Age from which on a draft that nobody holds is one of a process that was killed."""
+
 _CACHE_TAG: Final = "CACHEDIR.TAG"
 _LOCK: Final = ".publishing"
 _SOUND: Final[set[tuple[Path, str]]] = set()
@@ -160,7 +164,8 @@ class ArtifactStore:
         try:
             manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
             is_its_own = manifest["kind"] == kind and key_of(manifest["inputs"]) == key
-        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            is_its_own &= all(isinstance(output["sha256"], str) for output in manifest["outputs"].values())
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return None
         return Artifact(kind, key, path, manifest) if is_its_own else None
 
@@ -196,9 +201,13 @@ class ArtifactStore:
             (self.root / _CACHE_TAG).write_text(_TAG_TEXT, encoding="utf-8")
             draft = Draft(target.with_name(f".draft-{key}-{uuid4().hex}"))
             draft.path.mkdir()
+            handle = os.open(draft.path, os.O_RDONLY)
         except OSError as error:
             raise self._unwritable(error) from error
         try:
+            with suppress(OSError):  # on a file system without locks no draft is ever taken for abandoned
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            _remove_abandoned(target.parent)
             yield draft
             refs = [{"kind": parent.kind, "key": parent.key} for parent in parents]
             manifest = draft.finish({"kind": kind, "key": key, "inputs": dict(inputs), "parents": refs})
@@ -213,6 +222,7 @@ class ArtifactStore:
                 raise
             raise self._unwritable(error) from error
         finally:
+            os.close(handle)
             shutil.rmtree(draft.path, ignore_errors=True)
 
     def _unwritable(self, error: OSError) -> ConfigurationError:
@@ -255,12 +265,13 @@ class ArtifactStore:
         self.point("latest", found)
         return found, True
 
-    def point(self, name: str, artifact: Artifact) -> None:
+    def point(self, name: str, artifact: Artifact, note: str = "") -> None:
         """Let a pointer name an artifact.
 
         Args:
             name: The pointer: `latest`.
             artifact: What it names from now on.
+            note: A second line of the pointer, for whoever reads the file.
 
         Raises:
             ConfigurationError: The store cannot be written.
@@ -268,7 +279,10 @@ class ArtifactStore:
         pointer = self.root / artifact.kind / name
         temporary = pointer.with_name(f".{name}.{os.getpid()}")
         try:
-            temporary.write_text(artifact.key + "\n", encoding="utf-8")
+            with temporary.open("w", encoding="utf-8") as content:
+                content.write(f"{artifact.key}\n{note}".rstrip("\n") + "\n")
+                content.flush()
+                os.fsync(content.fileno())
             temporary.replace(pointer)
         except OSError as error:
             raise self._unwritable(error) from error
@@ -283,7 +297,7 @@ class ArtifactStore:
             name: The pointer.
         """
         pointer = self.root / kind / name
-        return pointer.read_text(encoding="utf-8").strip() if pointer.is_file() else None
+        return pointer.read_text(encoding="utf-8").partition("\n")[0].strip() if pointer.is_file() else None
 
 
 @dataclass
@@ -353,6 +367,19 @@ def digest_of(path: Path) -> str:
     """
     with path.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the drafts of processes that were killed: a process holds a lock on its draft for as long as it lives."""
+    for path in folder.glob(".draft-*-*[0-9]"):
+        with suppress(OSError):  # held, gone meanwhile, or not ours
+            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if time.time() - os.fstat(handle).st_mtime > _YOUNG_SECONDS:
+                    shutil.rmtree(path)
+            finally:
+                os.close(handle)
 
 
 def _described(path: Path) -> dict[str, Any]:

@@ -4,19 +4,17 @@ PEFT takes an adapter with layers that the base lacks, and one that lacks layers
 is another model than the one that was trained.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.adapter_config import read_adapter_config
 from mens_pipeline.evaluation.prepare import WEIGHTS
 from mens_pipeline.training.base_model import recorded_base
 from mens_pipeline.training.safetensors_header import Shape, shapes_in
 
-CONFIG: Final = "adapter_config.json"
-_LORA: Final = "LORA"
 _MATRIX: Final = re.compile(r"base_model\.model\.(?P<layer>.+)\.lora_(?P<half>[AB])\.weight")
 _SHOWN: Final = 3
 _ADVICE: Final = "Name the run that it was trained in."
@@ -30,35 +28,19 @@ def refuse_misfit(adapter: Path, manifest: dict[str, Any]) -> None:
         manifest: The training manifest, which names the base.
 
     Raises:
-        RefusedError: It is no LoRA adapter, the base is gone, another one or leads to one, or its matrices do not fit.
+        RefusedError: The base is gone, another one or leads to one, or the adapter is not what training writes, or
+            does not fit it.
     """
-    config = _config_of(adapter)
     base = manifest["base_model"]
     path = recorded_base(base)
+    config = read_adapter_config(adapter)
     weights = adapter / WEIGHTS
     shapes = {name: shape for file in sorted(path.glob("*.safetensors")) for name, shape in shapes_in(file).items()}
-    reasons = list(_objections(shapes_in(weights), shapes, config["r"]))
+    reasons = list(_objections(shapes_in(weights), shapes, config.r))
     if reasons:
         shown = "; ".join(reasons[:_SHOWN])
         more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
         raise RefusedError(f"{weights}: does not fit {base['name']}: {shown}{more}. {_ADVICE}")
-
-
-def _config_of(adapter: Path) -> dict[str, Any]:
-    """What an adapter says of itself, if it is what `mens train` makes."""
-    path = adapter / CONFIG
-    try:
-        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        found = error.strerror if isinstance(error, OSError) else "no JSON"
-        raise RefusedError(f"{path}: {found}. {_ADVICE}") from error
-    if not isinstance(config, dict) or not isinstance(config.get("r"), int):
-        raise RefusedError(f"{path}: does not say of what rank the adapter is. {_ADVICE}")
-    kind = config.get("peft_type")
-    if kind != _LORA:
-        advice = "Only LoRA adapters are merged; serve it beside its base with PEFT."
-        raise RefusedError(f"{path}: peft_type is {kind}, expected {_LORA}. {advice}")
-    return config
 
 
 def _objections(adapter: dict[str, Shape], base: dict[str, Shape], rank: int) -> Iterator[str]:

@@ -11,12 +11,11 @@ from typing import Final
 from pydantic import SecretStr
 
 from mens_pipeline.corpus.store import digest_of
-from mens_pipeline.delivery.adapter_fit import CONFIG
 from mens_pipeline.delivery.adapter_names import name_as_published
 from mens_pipeline.delivery.card import card_of_source
 from mens_pipeline.delivery.merge_source import MergeSource
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.evaluation.prepare import WEIGHTS
+from mens_pipeline.evaluation.prepare import CONFIGURATION, WEIGHTS
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.training.base_model import recorded_base
 from mens_pipeline.training.job import ADAPTER
@@ -107,7 +106,7 @@ def plan_push(source: MergeSource, repo: str, revision: str, data_licence: str |
     shutil.copy2(promoted.path / RESULTS, staging / RESULTS)
     name_as_published(staging / WEIGHTS, recorded_base(source.manifest["base_model"]))
     (staging / CARD).write_text(card_of_source(source, "adapter", data_licence), encoding="utf-8")
-    _name_base(staging / CONFIG, base_name(source.manifest))
+    _name_base(staging / CONFIGURATION, base_name(source.manifest))
     verdict = source.verdict_sha256 or "none"
     message = f"{source.manifest['name']}: adapter {source.adapter_sha256[:12]}, verdict {verdict[:12]}"
     return PushPlan(repo, revision, tuple(_planned(staging)), message)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from mens_pipeline.corpus.store import MANIFEST, ArtifactStore
 from mens_pipeline.delivery.retention import Item, Plan, RetentionPolicy, Stored, plan_retention
 from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
-from mens_pipeline.evaluation.history import CHAMPION, changing, history_of
+from mens_pipeline.evaluation.history import CHAMPION, champion_key, changing, history_of
 
 _WORK: Final = re.compile(r"\.(work|draft)-.+")
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
@@ -36,11 +36,13 @@ def prune(
 
     Raises:
         SourceNotFoundError: There is no store.
+        RefusedError: The history of champions is damaged, so nobody knows what it names.
         ConfigurationError: A folder cannot be removed; those before it are gone.
     """
     if not store.root.is_dir():
         raise SourceNotFoundError(f"{store.root}: no such folder. Set MENS_STORE_ROOT to the store.")
     with changing(store):
+        champion_key(store)
         plan = plan_retention(read_store(store), policy, now)
         show(plan)
         if apply:

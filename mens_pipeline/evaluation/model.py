@@ -8,6 +8,7 @@ small for that holds the four-bit weights themselves, with the adapter beside th
 from typing import TYPE_CHECKING, Final
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.adapter_config import read_adapter_config
 from mens_pipeline.evaluation.generation import JudgedModel
 from mens_pipeline.training.qlora import load_base
 from mens_pipeline.training.recipe import Recipe
@@ -26,8 +27,10 @@ def load_judged(job: JudgedModel) -> "PreTrainedModel":
         job: Which base, which adapter, how it was quantised, how it is held, what is computed in.
 
     Raises:
-        RefusedError: The adapter does not fit the base.
+        RefusedError: The adapter is not what training writes, or does not fit the base.
     """
+    if job.adapter_path is not None:
+        read_adapter_config(job.adapter_path)
     import torch
     from peft import PeftModel
 

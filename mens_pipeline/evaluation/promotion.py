@@ -1,7 +1,7 @@
 """From a verdict to the champion: refused unless the verdict passed, and is about this very adapter, here and now."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from mens_pipeline.evaluation.history import (
     HistoryEvent,
     champion_of,
     changing,
+    history_of,
     record,
     rival_of,
     usable_before,
@@ -42,7 +43,9 @@ from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.telemetry_log import FILE
 
-_KEPT: Final = (MANIFEST, FILE)
+_ADVICE: Final = "Judge the run again."
+
+_OF_GATE: Final = (RECEIPT, RESULTS, PAGE)
 
 _FLAGS: Final = {
     "max_new_tokens": "max_new_tokens (--max-tokens)",
@@ -118,14 +121,15 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
     with changing(store):
         reasons = [*objections(gate, run, store, present, is_overridden=override is not None)]
         if override is not None:
-            reasons += _objections_to_override(override, gate, run)
+            reasons += _objections_to_override(override, gate, run, history_of(store))
         if reasons:
             raise RefusedError(f"{run}: not promoted. {' '.join(reasons)}")
-        adapter_sha256 = adapter_digest(run)
+        receipt = receipt_in(gate.path)
+        adapter_sha256 = _judged_adapter(receipt)
         before = champion_of(store)
         if before is not None and before.manifest["inputs"]["adapter_sha256"] == adapter_sha256:
             return Promotion(before, before.key, changed=False)
-        champion = _stored(gate, run, store, override)
+        champion = _stored(gate, receipt, run, store, override)
         _refuse_changed(champion)
         event = HistoryEvent(
             timestamp_unix=now,
@@ -133,15 +137,20 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
             key=champion.key,
             previous=before.key if before is not None else None,
             adapter_sha256=adapter_sha256,
-            reason=override.reason if override is not None else f"the gate passed: {_evidence(gate)}",
+            override_sha256=key_of(override.model_dump()) if override is not None else None,
+            reason=override.reason if override is not None else f"the gate passed: {_evidence(receipt)}",
         )
         record(store, event, champion)
         return Promotion(champion, event.previous, changed=True)
 
 
-def _evidence(gate: Artifact) -> str:
+def _judged_adapter(receipt: Receipt) -> str:
+    assert receipt.subject is not None, "or there was an objection"  # noqa: S101 - our own impossibility
+    return receipt.subject.adapter_sha256
+
+
+def _evidence(receipt: Receipt) -> str:
     """By what policy, at which try, with what parse rate an adapter was judged."""
-    receipt = receipt_in(gate.path)
     return f"policy {receipt.policy}, {receipt.tried}, {gate_of(receipt, GateName.PARSE_RATE).message}"
 
 
@@ -193,7 +202,7 @@ def objections(
         present: What holds now.
         is_overridden: Whether neither a failing verdict nor a held-out set that cannot be told is a reason.
     """
-    changed = gate.changed()
+    changed = (*gate.changed(), *(name for name in _OF_GATE if name not in gate.manifest["outputs"]))
     if changed:
         yield f"Tampered with since it was written: {', '.join(changed)}; run the gate again."
         return
@@ -297,11 +306,19 @@ def _not_reproduced(receipt: Receipt, gate: Artifact) -> Iterator[str]:
         yield "The documents give another verdict than the receipt; run the gate again."
 
 
-def _objections_to_override(override: Override, gate: Artifact, run: Path) -> Iterator[str]:
+def _objections_to_override(
+    override: Override, gate: Artifact, run: Path, history: Sequence[HistoryEvent]
+) -> Iterator[str]:
+    """Why a signed record does not count; it is used once, and knew of every withdrawal of its adapter."""
     if override.adapter_sha256 != adapter_digest(run):
         yield "The override is for another adapter; sign one for this."
     if override.receipt_sha256 != digest_of(gate.path / RECEIPT):
         yield "The override is for another verdict; sign one for this."
+    if any(event.override_sha256 == key_of(override.model_dump()) for event in history):
+        yield "The override was used already; sign another one."
+    withdrawals = (e.timestamp_unix for e in history if e.withdrawn_sha256 == override.adapter_sha256)
+    if override.timestamp_unix < max(withdrawals, default=0):
+        yield "The override was signed before a rollback took the adapter out of use; sign another one."
 
 
 def _refuse_changed(champion: Artifact) -> None:
@@ -313,22 +330,36 @@ def _refuse_changed(champion: Artifact) -> None:
         raise RefusedError(f"champion {champion.key[:12]}: changed since it was promoted: {what}. {advice}")
 
 
-def _stored(gate: Artifact, run: Path, store: ArtifactStore, override: Override | None) -> Artifact:
-    """The adapter with all that speaks for it, complete in one folder."""
-    inputs = {"adapter_sha256": adapter_digest(run), "receipt_sha256": digest_of(gate.path / RECEIPT)}
+def _stored(gate: Artifact, receipt: Receipt, run: Path, store: ArtifactStore, override: Override | None) -> Artifact:
+    """The adapter with all that speaks for it, complete in one folder.
+
+    What was looked at in the folder of the run may be another thing by now, so it is the copies that are hashed.
+    """
+    inputs = {
+        "adapter_sha256": _judged_adapter(receipt),
+        "receipt_sha256": gate.manifest["outputs"][RECEIPT]["sha256"],
+    }
     if override is not None:
         inputs["override_sha256"] = key_of(override.model_dump())
 
     def write(folder: Path) -> dict[str, Any]:
         shutil.copytree(run / ADAPTER, folder / ADAPTER, symlinks=True)
         if adapter_digest(folder) != inputs["adapter_sha256"]:
-            raise RefusedError(f"{run / ADAPTER}: changed while it was copied. Judge the run again.")
-        for name in _KEPT:
-            shutil.copy2(run / name, folder / name)
-        for name in (RECEIPT, RESULTS, PAGE):
-            shutil.copy2(gate.path / name, folder / name)
+            raise RefusedError(f"{run / ADAPTER}: changed while it was copied. {_ADVICE}")
+        # The telemetry is kept for people; no verdict is about it.
+        shutil.copy2(run / FILE, folder / FILE)
+        _copy(run / MANIFEST, folder, receipt.sources[MANIFEST])
+        for name in _OF_GATE:
+            _copy(gate.path / name, folder, gate.manifest["outputs"][name]["sha256"])
         if override is not None:
             (folder / OVERRIDE).write_text(override.model_dump_json(indent=2) + "\n", encoding="utf-8")
         return {}
 
     return store.built(KIND, inputs, write, (gate, *store.holding(run)))[0]
+
+
+def _copy(source: Path, folder: Path, sha256: str | None) -> None:
+    """Copy a file into a folder, and see that the copy is what was judged."""
+    copy = Path(shutil.copy2(source, folder / source.name))
+    if digest_of(copy) != sha256:
+        raise RefusedError(f"{source}: changed while it was copied. {_ADVICE}")

@@ -53,7 +53,7 @@ def remembered(run_dir: Path, kind: str, document: str, store: ArtifactStore, ad
     copy = run_dir / document
     if found is None or not copy.is_file():
         raise RefusedError(f"{copy}: not there, or not in {store.root}. {advice}")
-    if digest_of(copy) != found.manifest["outputs"][document]["sha256"]:
+    if digest_of(copy) != found.manifest["outputs"].get(document, {}).get("sha256"):
         raise RefusedError(f"{copy}: changed since it was written. {advice}")
     return found
 

@@ -46,24 +46,30 @@ def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, A
     }
 
 
-def report_champion(promotion: Promotion, store: ArtifactStore, home: Path) -> None:
+def report_champion(promotion: Promotion, store: ArtifactStore, home: Path) -> str:
     """Tell the Dagster instance of a change that no run made, if there is one; sensors then see it as well.
+
+    The champion was changed already, so nothing is raised, whatever is wrong with the instance.
 
     Args:
         promotion: What a person did.
         store: Where promoted adapters are kept.
         home: `DAGSTER_HOME`.
 
-    Raises:
-        ConfigurationError: The Dagster instance cannot be opened.
+    Returns:
+        Why it could not be told; empty when it was, or when there is none.
     """
     if not (home / "dagster.yaml").is_file():
-        return
+        return ""
     event = dg.AssetMaterialization(
         KIND,
         description="Changed by hand.",
         metadata={**champion_metadata(promotion, store), **reference(promotion.champion.ref())},
         tags={"dagster/data_version": promotion.champion.key},
     )
-    with open_instance(home) as instance:
-        instance.report_runless_asset_event(event)
+    try:
+        with open_instance(home) as instance:
+            instance.report_runless_asset_event(event)
+    except Exception as error:  # noqa: BLE001 - of Dagster, SQLAlchemy, alembic or a database driver
+        return f"{type(error).__name__}: {error}"
+    return ""

@@ -1,6 +1,8 @@
 """The Dagster instance on this machine."""
 
-from collections.abc import Mapping
+import fcntl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +12,7 @@ from dagster._core.instance.ref import InstanceRef
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import PROJECT_ROOT
 
+_LOCK: Final = ".opening.lock"
 _HEADLESS: Final[Mapping[str, Any]] = {"concurrency": {"pools": {"granularity": "run"}}}
 """Of runs without a server: none takes a slot of a pool. A process that is killed keeps its slot until a daemon frees
 it, and there may be none; the lock of the device lets one process at it all the same, and goes with its holder."""
@@ -35,6 +38,28 @@ def open_instance(home: Path, *, is_headless: bool = False) -> dg.DagsterInstanc
         raise ConfigurationError(f"{home}: {error.strerror}. Set DAGSTER_HOME to a folder you may write.") from error
     try:
         reference = InstanceRef.from_dir(str(home.resolve()), overrides=_HEADLESS if is_headless else {})
-        return dg.DagsterInstance.from_ref(reference)
+        with _alone(home):
+            return _opened(reference)
     except dg.DagsterInvalidConfigError as error:
         raise ConfigurationError(f"{config}: {error}. Correct the file.") from error
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """Let no other process of ours open the home meanwhile.
+
+    Dagster makes its databases when they are first opened; of three processes that do so at once, one fails, and the
+    version table of the database is left with two heads, so that every later command fails as well.
+    """
+    with (home / _LOCK).open("a", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _opened(reference: InstanceRef) -> dg.DagsterInstance:
+    """The instance, with its databases made."""
+    instance = dg.DagsterInstance.from_ref(reference)
+    instance.get_runs_count()
+    instance.event_log_storage.get_maximum_record_id()
+    instance.all_instigator_state()
+    return instance

@@ -36,7 +36,7 @@ def main(module: str, num_processes: int, job_path: Path, parent: int) -> ExitCo
         with holding(job), TemporaryDirectory(prefix="mens-agent-") as logs:
             return _launched(num_processes, command, logs)
     except MensError as error:
-        return fail(job, error)
+        return fail(job, str(error))
 
 
 def _launched(num_processes: int, command: list[str], logs: str) -> ExitCode:

@@ -5,20 +5,24 @@ it reports what happens there as well.
 """
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from dagster_pipes import PipesEnvVarParamsLoader, open_dagster_pipes
 
+from mens_pipeline.corpus.full_disk import is_full
 from mens_pipeline.errors import MensError
 from mens_pipeline.training.guards import die_with_parent, exclusive
-from mens_pipeline.training.job import FAILURE, ExitCode, as_document
+from mens_pipeline.training.job import CHECKPOINTS, COMPLETE, FAILURE, ExitCode, as_document
 from mens_pipeline.training.launch import own_environment
 from mens_pipeline.training.team import Team, own_team
+
+_NO_ROOM: Final = ("No space left on device", "File too large", "unexpected pos ", "PytorchStreamWriter failed")
 
 Listener = Callable[[dict[str, Any]], None]
 """Takes what happens, one event at a time."""
@@ -61,7 +65,16 @@ def run_job(job: Job, parent: int, work: Callable[[Listener], bool]) -> ExitCode
         with _listener(team) as listen, held:
             return ExitCode.DONE if work(listen) else ExitCode.INTERRUPTED
     except MensError as error:
-        return fail(job, error)
+        return fail(job, str(error))
+    except Exception as error:
+        if not found_no_room(error):
+            raise
+        advice = "Make room, and run the same again: it goes on from its newest checkpoint."
+        reason = f"{job.run_dir}: no space left on its disk ({error}). {advice}"
+        for checkpoint in (job.run_dir / CHECKPOINTS).glob("checkpoint-*"):
+            if not (checkpoint / COMPLETE).exists():
+                shutil.rmtree(checkpoint, ignore_errors=True)  # half of it is of no use, and takes the last room
+        return fail(job, reason)
 
 
 @contextmanager
@@ -79,15 +92,26 @@ def holding(job: Job) -> Iterator[None]:
         yield
 
 
-def fail(job: Job, error: MensError) -> ExitCode:
+def fail(job: Job, reason: str) -> ExitCode:
     """Leave word of why a job was refused.
 
     Args:
         job: Where it worked.
-        error: Why.
+        reason: Why.
     """
-    (job.run_dir / FAILURE).write_text(as_document({"reason": str(error)}), encoding="utf-8")
+    (job.run_dir / FAILURE).write_text(as_document({"reason": reason}), encoding="utf-8")
     return ExitCode.REFUSED
+
+
+def found_no_room(error: Exception) -> bool:
+    """Whether something failed because the disk is full, in whatever words a library says so.
+
+    Args:
+        error: What was raised: the system names the reason, safetensors quotes it, torch tells where its file ends.
+    """
+    if isinstance(error, OSError):
+        return is_full(error)
+    return any(words in str(error) for words in _NO_ROOM)
 
 
 def leave(code: ExitCode) -> None:

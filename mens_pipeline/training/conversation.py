@@ -27,16 +27,19 @@ class Turn:
 
 
 def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]:
-    """The ids of a conversation, up to where the next answer begins.
+    """The ids of a conversation, up to where the next answer begins, or goes on.
 
     Args:
         tokenizer: Of the model; it knows the control tokens of ChatML.
-        turns: In order; the last one is not the model's.
+        turns: In order; a last one that is the model's is the beginning of its answer.
     """
     control, opening = control_tokens(tokenizer), opening_for(tokenizer)
     ids: list[int] = []
     text = ""
-    for turn in turns:
+    *earlier, last = turns
+    if last.role != "assistant":
+        earlier = [*turns]
+    for turn in earlier:
         if turn.role == "assistant":
             # As in training, where no token spans the border between a prompt and its completion.
             ids += tokenizer.encode(text + opening, add_special_tokens=False)
@@ -44,4 +47,17 @@ def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]
             text = "\n"
         else:
             text += f"{IM_START}{turn.role}\n{escape(turn.text, control)}{IM_END}\n"
-    return (*ids, *tokenizer.encode(text + opening, add_special_tokens=False))
+    ids += tokenizer.encode(text + opening, add_special_tokens=False)
+    if last.role == "assistant":
+        ids += tokenizer.encode(escape(last.text, control), add_special_tokens=False)
+    return tuple(ids)
+
+
+def encode_text(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
+    """The ids of a text that goes on, without any conversation around it.
+
+    Args:
+        tokenizer: Of the model.
+        text: The text; control tokens in it are broken.
+    """
+    return tuple(tokenizer.encode(escape(text, control_tokens(tokenizer)), add_special_tokens=False))

@@ -1,10 +1,9 @@
 """What becomes of a run when its process has ended."""
 
-import json
 from typing import Any
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.job import RESULT
+from mens_pipeline.training.job import RESULT, result_of
 from mens_pipeline.training.launch import refuse_failure
 from mens_pipeline.training.manifest import training_manifest, write_manifest
 from mens_pipeline.training.prepare import PreparedRun
@@ -28,9 +27,9 @@ def finish_run(
     """
     run_dir = run.job.run_dir
     refuse_failure(run_dir, code, "training")
-    if not (run_dir / RESULT).is_file():
+    result = result_of(run_dir)
+    if result is None:
         raise RefusedError(f"{run_dir}: the training process left no {RESULT}. Run the same again.")
-    result = json.loads((run_dir / RESULT).read_text(encoding="utf-8"))
     manifest = training_manifest(run, resolved, result, vcs_sha, backend)
     write_manifest(run_dir, manifest)
     return manifest

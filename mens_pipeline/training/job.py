@@ -1,12 +1,14 @@
 """What a training process is told, and what it leaves behind."""
 
 import json
+import os
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mens_pipeline.corpus.jsonl import replacing
 from mens_pipeline.training.recipe import Recipe
 
 MODULE: Final = "mens_pipeline.training.child"
@@ -56,14 +58,73 @@ class TrainingJob(BaseModel):
     lock_seconds: float = Field(default=120.0, ge=0, description="How long another holder may take to end.")
 
 
+def write_result(run_dir: Path, result: dict[str, Any]) -> None:
+    """Write what a training process left; the file is there whole or not at all, also after a power cut.
+
+    Args:
+        run_dir: The folder of the run.
+        result: In JSON types.
+
+    Raises:
+        ConfigurationError: The disk is full.
+    """
+    with replacing(run_dir / RESULT) as target:
+        target.write(as_document(result).encode())
+        target.flush()
+        os.fsync(target.fileno())
+
+
+def result_of(run_dir: Path) -> dict[str, Any] | None:
+    """What a training process left; None when it left none, or one that was cut off, as earlier versions could.
+
+    Args:
+        run_dir: The folder of the run.
+    """
+    try:
+        result = json.loads((run_dir / RESULT).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return result if isinstance(result, dict) else None
+
+
+def mark_complete(checkpoint: Path) -> None:
+    """Note that a checkpoint was written to its end, with the size of each of its files, once all are on the disk.
+
+    Args:
+        checkpoint: Its folder.
+    """
+    sizes = {}
+    for path in sorted(checkpoint.rglob("*")):
+        if path.is_file() and path.name != COMPLETE:
+            with path.open("rb") as content:
+                os.fsync(content.fileno())
+            sizes[path.relative_to(checkpoint).as_posix()] = path.stat().st_size
+    with (checkpoint / COMPLETE).open("w", encoding="utf-8") as mark:
+        mark.write(as_document(sizes))
+        mark.flush()
+        os.fsync(mark.fileno())
+
+
 def newest_checkpoint(run_dir: Path) -> Path | None:
     """The newest complete checkpoint of a run, if there is one.
 
     Args:
         run_dir: The folder of the run.
     """
-    complete = [path.parent for path in (run_dir / CHECKPOINTS).glob(f"checkpoint-*/{COMPLETE}")]
+    complete = [path.parent for path in (run_dir / CHECKPOINTS).glob(f"checkpoint-*/{COMPLETE}") if _is_whole(path)]
     return max(complete, key=lambda path: int(path.name.rsplit("-", 1)[1]), default=None)
+
+
+def _is_whole(mark: Path) -> bool:
+    """Whether the files of a checkpoint are as large as they were; a power cut may leave empty ones."""
+    text = mark.read_text(encoding="utf-8", errors="replace")
+    if not text:
+        return True  # of an earlier version
+    try:
+        sizes = json.loads(text)
+        return all((mark.parent / name).stat().st_size == size for name, size in sizes.items())
+    except (ValueError, AttributeError, OSError):
+        return False
 
 
 def as_document(values: dict[str, Any]) -> str:

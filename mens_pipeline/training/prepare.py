@@ -17,7 +17,7 @@ from mens_pipeline.training.chat import IM_END, IM_START
 from mens_pipeline.training.contract import contract_of
 from mens_pipeline.training.devices import Device, refuse_missing_devices
 from mens_pipeline.training.examples import make_examples
-from mens_pipeline.training.job import JOB, RESULT, TrainingJob
+from mens_pipeline.training.job import JOB, TrainingJob, result_of
 from mens_pipeline.training.kernels import kernel_notes, kernels_found
 from mens_pipeline.training.plan import plan_run
 from mens_pipeline.training.preflight import (
@@ -137,7 +137,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     if is_trial:
         return PreparedRun(job, run_dir / JOB, base, preflight, contract, is_done=False)
     job_path = lay_out(run_dir, job, {"digest": digest, **contract}, preflight, is_new=is_new)
-    return PreparedRun(job, job_path, base, preflight, contract, (run_dir / RESULT).is_file())
+    return PreparedRun(job, job_path, base, preflight, contract, result_of(run_dir) is not None)
 
 
 def _chosen(resolved: ResolvedRecipe) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from mens_pipeline.training.job import COMPLETE
+from mens_pipeline.training.job import mark_complete
 from mens_pipeline.training.step_plan import StepPlan
 from mens_pipeline.training.team import Team
 from mens_pipeline.training.telemetry_log import TelemetryLog
@@ -137,7 +137,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         """Mark the checkpoint as whole, once every process has written its part."""
         self._team.wait()
         if self._team.is_first:
-            (Path(str(args.output_dir)) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
+            mark_complete(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}")
 
     def _agree(self, device: str) -> None:
         """Let all processes stop together, count together, and go by the clock of the first one."""

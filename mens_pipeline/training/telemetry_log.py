@@ -3,9 +3,11 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
+
+from mens_pipeline.errors import RefusedError
 
 FILE: Final = "telemetry.jsonl"
 
@@ -85,6 +87,9 @@ def steps_of(path: Path) -> Iterator[dict[str, Any]]:
 
     Args:
         path: A log; a last line that is not whole is passed over.
+
+    Raises:
+        RefusedError: Another line is no event.
     """
     steps: dict[int, dict[str, Any]] = {}
     for event in _events(path):
@@ -135,6 +140,18 @@ def _whole(path: Path) -> int:
     return path.read_bytes().rfind(b"\n") + 1
 
 
-def _events(path: Path) -> Iterable[dict[str, Any]]:
-    with path.open(encoding="utf-8") as lines:
-        yield from (json.loads(line) for line in lines if line.endswith("\n"))
+def _events(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.endswith("\n"):
+                yield _event(line, f"{path}:{number}")
+
+
+def _event(line: str, place: str) -> dict[str, Any]:
+    try:
+        event: dict[str, Any] = json.loads(line)
+        event["event"], event["payload"]
+    except (ValueError, TypeError, LookupError) as error:
+        advice = "Take the line out, or begin the run anew with --force-restart."
+        raise RefusedError(f"{place}: no event of a training. {advice}") from error
+    return event

@@ -17,7 +17,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.chat import IM_END, opening_for, template_behind
 from mens_pipeline.training.cpu_kernels import fuse_adapters, use_causal_products
 from mens_pipeline.training.examples import Example, make_examples
-from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, RESULT, TrainingJob, as_document, newest_checkpoint
+from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, TrainingJob, newest_checkpoint, write_result
 from mens_pipeline.training.launch import own_environment
 from mens_pipeline.training.plan import Plan, plan_run, step_tokens
 from mens_pipeline.training.progress import Progress, StopRequest
@@ -94,7 +94,7 @@ def train(
         "seconds": progress.seconds,
         **totals_of(job.run_dir / FILE),
     }
-    (job.run_dir / RESULT).write_text(as_document(result), encoding="utf-8")
+    write_result(job.run_dir, result)
     log.write("train_complete", result)
     return True
 
@@ -271,6 +271,8 @@ def _save(job: TrainingJob, trainer: PlannedTrainer, tokenizer: Any) -> None:
     folder = job.run_dir / ADAPTER
     for config in trainer.model.peft_config.values():
         config.base_model_name_or_path, config.revision = job.base_name, job.base_revision
+        # The library keeps a set, which it writes in another order each time.
+        config.target_modules = sorted(config.target_modules)
     trainer.model.save_pretrained(folder, save_embedding_layers=False)
     tokenizer.chat_template = template_behind(opening_for(tokenizer))
     tokenizer.save_pretrained(folder)

@@ -3,7 +3,9 @@
 import json
 import re
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,14 +14,17 @@ from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline.errors import MensError
+from mens_pipeline.errors import MensError, RefusedError
 from mens_pipeline.evaluation.benchmark_gate import KIND as GATE
-from mens_pipeline.evaluation.history import champion_key
+from mens_pipeline.evaluation.benchmark_gate import PAGE
+from mens_pipeline.evaluation.history import champion_key, champion_of
+from mens_pipeline.evaluation.promotion import objections
 from mens_pipeline.evaluation.receipt import RECEIPT
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import FILE, remember
+from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.training.manifest import MANIFEST
-from mens_pipeline_tests.evaluation.runs import HELDOUT, evaluated, trained, training_manifest
+from mens_pipeline_tests.evaluation.runs import HELDOUT, PRESENT, evaluated, trained, training_manifest
 
 
 @dataclass(frozen=True)
@@ -173,3 +178,50 @@ def test_an_older_verdict_does_not_outlive_a_newer_evaluation(run: _Run) -> None
 
     assert "It was evaluated again since the verdict; run the gate again" in _refusal(_invoke("promote", run))
     assert champion_key(run.store) is None
+
+
+def test_a_home_of_dagster_that_is_broken_changes_no_exit_code(
+    run: _Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The adapter is promoted, and a warning says that Dagster does not show it: code 1 means refused."""
+    home = tmp_path / "home"
+    with open_instance(home):
+        pass
+    with closing(sqlite3.connect(home / "history" / "runs.db")) as database:
+        database.execute("INSERT INTO alembic_version VALUES ('567bc23fd1ac')")
+        database.commit()
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    result = _invoke("promote", run)
+
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("champion: ")
+    assert re.search("warning: .* does not show the change .*The champion is in use all the same", result.stderr)
+    assert champion_key(run.store) is not None
+
+
+def test_thresholds_of_the_environment_are_told_wherever_the_verdict_is(run: _Run) -> None:
+    """In the history and on the report page: who lowered one cannot hide it behind the name of the policy."""
+    assert _invoke("promote", run).exit_code == 0
+    champion = champion_of(run.store)
+    assert champion is not None
+    history = CliRunner().invoke(app, ["promote", "--history"]).stdout
+
+    for text in (history, (champion.path / PAGE).read_text()):
+        assert "bootstrap (min_parse_rate 0.7 by VOX_EVAL_MIN_PARSE_RATE" in text
+        assert "min_coverage 0.05 by VOX_EVAL_MIN_COVERAGE" in text
+
+
+def test_a_verdict_whose_manifest_names_no_documents_is_none(run: _Run) -> None:
+    """Neither by the command nor in the graph, which looks up no folder of a run."""
+    gate = run.store.get(GATE, json.loads((run.folder / FILE).read_text())[GATE])
+    assert gate is not None
+    (gate.path / "manifest.json").write_text(json.dumps({**gate.manifest, "outputs": {}}))
+    result = _invoke("promote", run)
+    emptied = run.store.get(GATE, gate.key)
+    assert emptied is not None
+
+    assert isinstance(result.exception, RefusedError)
+    assert "gate_receipt.json: changed since it was written" in str(result.exception)
+    assert list(objections(emptied, run.folder, run.store, PRESENT)) == [
+        "Tampered with since it was written: gate_receipt.json, eval_results.json, report.html; run the gate again."
+    ]

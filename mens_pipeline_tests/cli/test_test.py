@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app, main
+from mens_pipeline.language.interpreter import Sandbox
 
 _GOOD = "fn double(n: int) to int { return n * 2 }\n@test fn doubles() { assert(double(2) is 4) }\n"
 _BAD = """fn half(n: int) to int { return n / 2 }
@@ -155,3 +156,15 @@ def test_misuse_exits_2_with_advice(
 
     assert exit_info.value.code == 2
     assert advice in capsys.readouterr().err
+
+
+def test_what_the_system_does_not_keep_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start, with the reason; where everything is kept out, there is nothing to say."""
+    kept = {"files": "", "system calls": "Invalid argument"}
+    monkeypatch.setattr(Sandbox, "kept_out", lambda _sandbox: kept)
+    path = tmp_path / "a.vox"
+    path.write_text("@test fn t() { assert(true) }")
+    result = _test(path)
+
+    told = "warning: the system does not keep these programs from: system calls (Invalid argument)\n"
+    assert result.stderr == f"{told}1/1 tests passed (100.0 %)\n"

@@ -58,3 +58,12 @@ def test_a_roots_file_that_does_not_fit_is_an_error(tmp_path: Path, content: byt
 
     with pytest.raises(ConfigurationError, match="Correct the file"):
         find_source_roots(tmp_path)
+
+
+@pytest.mark.parametrize("key", ["negative", "negatives", "negative_root", "Negative_Roots", "negatve_roots"])
+def test_a_key_that_may_be_meant_for_negative_roots_is_an_error(tmp_path: Path, key: str) -> None:
+    """The folders that it names would train."""
+    (tmp_path / _FILE).write_text(f"{key}: [negative]\n")
+
+    with pytest.raises(ConfigurationError, match=f"{key}: nothing reads this. Did you mean `negative_roots`"):
+        find_source_roots(tmp_path)

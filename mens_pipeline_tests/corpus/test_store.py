@@ -1,5 +1,7 @@
 """The store: content-addressed, whole or absent."""
 
+import fcntl
+import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -304,3 +306,39 @@ def test_what_is_taken_up_is_as_new(store: ArtifactStore) -> None:
     store.built("corpus", _INPUTS, lambda _folder: {})
 
     assert (made.path / MANIFEST).stat().st_mtime > 1
+
+
+def test_drafts_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    """By whoever writes the same kind next; not those that are being written, that are young, or that are links."""
+    store = ArtifactStore(tmp_path)
+    folder = tmp_path / "corpus"
+    names = [f".draft-{name * 64}-1" for name in "abc"]
+    for name in names:
+        (folder / name / "deep").mkdir(parents=True)
+        (folder / name / "deep" / "rows.txt").write_text("half")
+    for name in names[:2]:
+        os.utime(folder / name, (0, 0))
+    (folder / ".draft-link-1").symlink_to(tmp_path)
+    held = os.open(folder / names[1], os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with store.writing("corpus", _INPUTS) as draft:
+        os.utime(draft.path, (0, 0))
+        with store.writing("corpus", {"other": 1}):
+            assert draft.path.is_dir()
+    os.close(held)
+
+    assert sorted(path.name for path in folder.glob(".draft-*")) == [*names[1:], ".draft-link-1"]
+    assert tmp_path.is_dir()
+
+
+@pytest.mark.parametrize("outputs", [None, [], {"rows.txt": 1}, {"rows.txt": {}}, {"rows.txt": {"sha256": 1}}])
+def test_a_manifest_without_digests_makes_no_artifact(tmp_path: Path, outputs: object) -> None:
+    """It would say that nothing was changed."""
+    store = ArtifactStore(tmp_path)
+    with store.writing("corpus", _INPUTS) as draft:
+        (draft.path / "rows.txt").write_text("whole")
+    found = store.find("corpus", _INPUTS)
+    assert found is not None
+    (found.path / "manifest.json").write_text(json.dumps({**found.manifest, "outputs": outputs}))
+
+    assert store.find("corpus", _INPUTS) is None

@@ -1,5 +1,6 @@
 """Which adapter is merged, and what is refused by name."""
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -43,10 +44,12 @@ def test_a_run_that_was_promoted_is_known_again(trained: Path, tmp_path: Path) -
     run, store = promoted_run(trained, tmp_path)
     log = store.root / PROMOTED / HISTORY
     event = json.loads(log.read_text())
+    after = hashlib.sha256(log.read_bytes().rstrip(b"\n")).hexdigest()
 
     assert merge_source(run, store).promoted is not None
     withdrawn = {**event, "action": "rollback", "adapter_sha256": "0" * 64, "withdrawn_sha256": adapter_digest(run)}
-    log.write_text(f"{json.dumps(event)}\n{json.dumps(withdrawn)}\n")
+    with log.open("a", encoding="utf-8") as history:
+        history.write(f"{json.dumps({**withdrawn, 'after_sha256': after})}\n")
     assert merge_source(run, store).promoted is None
 
 

@@ -341,6 +341,47 @@ def test_a_signed_record_holds_for_one_adapter_and_one_verdict(
         promote(gate, run, store, PRESENT, now=NOW, override=record)
 
 
+@pytest.mark.threat("M22")
+@pytest.mark.parametrize(
+    ("used_before", "message"),
+    [
+        (True, r"The override was used already; sign another one\. The override was signed before a rollback took"),
+        (
+            False,
+            r"not promoted\. The override was signed before a rollback took the adapter out of use; sign another one",
+        ),
+    ],
+)
+def test_a_signed_record_from_before_a_rollback_opens_nothing(
+    tmp_path: Path, store: ArtifactStore, *, used_before: bool, message: str
+) -> None:
+    """Whoever signed it did not know what the adapter was withdrawn for."""
+    promoted(trained(tmp_path / "first", "1"), store)
+    run = trained(tmp_path / "second", "2")
+    gate = verdict_of(run, store)
+    record = _override(run, gate)
+    promote(gate, run, store, PRESENT, now=NOW, override=record if used_before else None)
+    roll_back(store, now=NOW + 60, reason="it answers nonsense")
+    gate = verdict_of(run, store)
+    record = record if used_before else _override(run, gate)
+
+    with pytest.raises(RefusedError, match=message):
+        promote(gate, run, store, PRESENT, now=NOW + 61, override=record)
+    signed_since = _override(run, gate).model_copy(update={"timestamp_unix": NOW + 60})
+    assert promote(gate, run, store, PRESENT, now=NOW + 61, override=signed_since).changed
+
+
+@pytest.mark.threat("M22")
+def test_a_signed_record_is_used_once(run: Path, store: ArtifactStore) -> None:
+    """A second time it would say what somebody thought another day."""
+    gate = verdict_of(run, store, num_good=20)
+    record = _override(run, gate)
+    promote(gate, run, store, PRESENT, now=NOW, override=record)
+
+    with pytest.raises(RefusedError, match="The override was used already; sign another one"):
+        promote(gate, run, store, PRESENT, now=NOW, override=record)
+
+
 def test_a_signed_record_does_not_mend_a_foreign_verdict(run: Path, store: ArtifactStore) -> None:
     """It takes the place of a passing gate and of nothing else."""
     gate = verdict_of(run, store, num_good=20)

@@ -1,13 +1,21 @@
 """By what an adapter must have been judged to be promoted, and what the history keeps of it."""
 
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation import promotion
+from mens_pipeline.evaluation.benchmark_gate import PAGE
 from mens_pipeline.evaluation.generation import Decoding
-from mens_pipeline.evaluation.history import history_of
+from mens_pipeline.evaluation.history import champion_key, history_of
+from mens_pipeline.evaluation.prepare import WEIGHTS
+from mens_pipeline.training.job import ADAPTER
+from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline_tests.evaluation.runs import (
     NOW,
     PRESENT,
@@ -61,3 +69,37 @@ def test_the_history_says_by_what_an_adapter_was_judged(run: Path, store: Artifa
 
     assert event.reason.startswith("the gate passed: policy ci, first evaluation on this exam, parse rate on held-out ")
     assert "40/40 (100.0 %" in event.reason
+
+
+def _write_weights(_gate: Artifact, run: Path) -> None:
+    (run / ADAPTER / WEIGHTS).write_text("weights that nobody judged")
+
+
+def _write_manifest(_gate: Artifact, run: Path) -> None:
+    manifest = json.loads((run / MANIFEST).read_text())
+    (run / MANIFEST).write_text(json.dumps({**manifest, "base_model": {"path": "elsewhere"}}))
+
+
+def _write_page(gate: Artifact, _run: Path) -> None:
+    (gate.path / PAGE).write_text("<p>All is well.</p>")
+
+
+@pytest.mark.threat("M20")
+@pytest.mark.parametrize("write", [_write_weights, _write_manifest, _write_page])
+def test_what_changes_between_check_and_copy_is_not_promoted(
+    run: Path, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch, write: Callable[[Artifact, Path], None]
+) -> None:
+    """A training run or a copy that still writes: it is the copy that is compared with the verdict."""
+    gate = verdict_of(run, store)
+    objections = promotion.objections
+
+    def and_then_written(*arguments: Any, **options: Any) -> Iterator[str]:
+        yield from objections(*arguments, **options)
+        write(gate, run)
+
+    monkeypatch.setattr(promotion, "objections", and_then_written)
+
+    with pytest.raises(RefusedError, match=r"changed while it was copied\. Judge the run again"):
+        promote(gate, run, store, PRESENT, now=NOW)
+    assert champion_key(store) is None
+    assert not list((store.root / "promoted_adapter").glob("?*/adapter"))

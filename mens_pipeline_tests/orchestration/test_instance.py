@@ -1,8 +1,10 @@
 """The Dagster instance: what dagster.yaml says, and where it writes."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import dagster as dg
@@ -99,6 +101,31 @@ def test_the_tests_write_nothing_into_the_home_of_the_user(tmp_path: Path) -> No
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def _open_at_once(home: Path, ready: Barrier) -> None:
+    ready.wait()
+    with open_instance(home) as instance:
+        instance.get_runs_count()
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_an_empty_home_may_be_opened_by_several_at_once(tmp_path: Path, attempt: int) -> None:
+    """A `mens run`, a promotion and a nightly job, before anything is there; none fails, and the home is whole."""
+    home = tmp_path / str(attempt)
+    context = multiprocessing.get_context("fork")
+    ready = context.Barrier(5)
+    processes = [context.Process(target=_open_at_once, args=(home, ready)) for _ in range(5)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    engine = sa.create_engine(f"sqlite:///{home / 'history' / 'runs.db'}", poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        heads = connection.exec_driver_sql("SELECT count(*) FROM alembic_version").scalar_one()
+
+    assert [process.exitcode for process in processes] == [0] * 5
+    assert heads == 1
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from mens_pipeline.evaluation.prepare import judged_model
 from mens_pipeline.training.base_model import WHEEL, described, digest_of_folder, find_base_model
 from mens_pipeline.training.chat import IM_END, IM_START, TEMPLATE, control_tokens, encode, escape
 from mens_pipeline.training.devices import Device
-from mens_pipeline.training.job import ADAPTER, newest_checkpoint
+from mens_pipeline.training.job import ADAPTER, mark_complete, newest_checkpoint
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.tokenizer_file import FileTokenizer
@@ -136,9 +136,11 @@ def test_a_checkpoint_with_a_pickle_runs_nothing(checkpoint: PreparedRun, tmp_pa
     for name in names:
         before = (folder / name).read_bytes()
         (folder / name).write_bytes(_bomb(tmp_path / "mark"))
+        mark_complete(folder)
         with pytest.raises(pickle.UnpicklingError, match=r"(?i)weights.only"):
             _train(checkpoint)
         (folder / name).write_bytes(before)
+        mark_complete(folder)
     _train(checkpoint)
 
     assert not (tmp_path / "mark").exists()

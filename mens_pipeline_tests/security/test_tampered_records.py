@@ -14,7 +14,7 @@ from mens_pipeline.corpus.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.benchmark_gate import KIND as GATE
-from mens_pipeline.evaluation.history import champion_key, champion_of
+from mens_pipeline.evaluation.history import CHAMPION, HISTORY, champion_key, champion_of
 from mens_pipeline.evaluation.override import Override, read_override, signed
 from mens_pipeline.evaluation.prepare import CONFIGURATION, WEIGHTS, adapter_digest
 from mens_pipeline.evaluation.promotion import roll_back
@@ -259,7 +259,8 @@ def test_a_champion_laid_out_beforehand_is_not_used(run: Path, store: ArtifactSt
     """The key of a promotion can be foreseen; the folder that waits under it is looked at."""
     gate = _verdict(run, store)
     champion = promote(gate, run, store, PRESENT, now=NOW).champion
-    (store.root / champion.kind / "champion").unlink()
+    for name in (CHAMPION, HISTORY):
+        (store.root / champion.kind / name).unlink()
     (champion.path / ADAPTER / "planted.json").write_text("{}")
 
     with pytest.raises(RefusedError, match="changed since it was promoted"):

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.settings import training_environment
+from mens_pipeline.training.child_process import found_no_room
 from mens_pipeline.training.guards import exclusive
-from mens_pipeline.training.job import FAILURE, MODULE, ExitCode, TrainingJob, newest_checkpoint
+from mens_pipeline.training.job import FAILURE, MODULE, ExitCode, TrainingJob, mark_complete, newest_checkpoint
 from mens_pipeline.training.launch import run_child
 from mens_pipeline.training.recipe import Recipe
+from mens_pipeline_tests.corpus.full_disk import full_after
 from mens_pipeline_tests.training.processes import training_children
 
 _STUBBORN = """
@@ -187,3 +189,38 @@ def test_only_whole_checkpoints_count(tmp_path: Path) -> None:
             (folder / "complete").touch()
 
     assert newest_checkpoint(tmp_path) == tmp_path / "checkpoints" / "checkpoint-10"
+
+
+def test_a_checkpoint_that_lost_a_file_gives_way_to_an_older_one(tmp_path: Path) -> None:
+    """After a power cut its mark may be there, and what it marks be empty; so may the mark itself be cut off."""
+    folders = [tmp_path / "checkpoints" / f"checkpoint-{number}" for number in (9, 10, 11)]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "optimizer.pt").write_bytes(b"moments")
+        mark_complete(folder)
+    assert newest_checkpoint(tmp_path) == folders[2]
+    (folders[2] / "optimizer.pt").write_bytes(b"")
+    assert newest_checkpoint(tmp_path) == folders[1]
+    (folders[1] / "complete").write_text('{"optimizer.pt"')
+
+    assert newest_checkpoint(tmp_path) == folders[0]
+
+
+def test_a_full_disk_is_told_as_one(tmp_path: Path) -> None:
+    """Whoever writes: the system says so, torch tells where its file ends, safetensors quotes the system."""
+    import torch
+    from safetensors.torch import save_file  # noqa: PLC0415 - loads with torch alone
+
+    values = {"moments": torch.zeros(100_000)}
+    found: list[Exception] = []
+    for write in (
+        lambda: torch.save(values, tmp_path / "optimizer.pt"),
+        lambda: save_file(values, tmp_path / "adapter_model.safetensors"),
+        lambda: (tmp_path / "result.json").write_bytes(bytes(100_000)),
+    ):
+        with full_after(50_000), pytest.raises(Exception) as failed:  # noqa: PT011 - of three libraries
+            write()
+        found.append(failed.value)
+
+    assert [found_no_room(error) for error in found] == [True] * 3, found
+    assert not found_no_room(RuntimeError("CUDA out of memory"))

@@ -7,7 +7,7 @@ import pytest
 
 from mens_pipeline.corpus.jsonl import write_jsonl
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.job import CONTRACT, PREFLIGHT, RESULT, TrainingJob
+from mens_pipeline.training.job import CONTRACT, PREFLIGHT, RESULT, TrainingJob, result_of, write_result
 from mens_pipeline_tests.training.runs import pairs, prepared
 from mens_pipeline_tests.training.small_folder import Encoder, write_folder
 
@@ -40,6 +40,18 @@ def test_a_run_with_a_result_is_done(base: Path, tmp_path: Path) -> None:
     (run_dir / RESULT).write_text("{}")
 
     assert prepared(base, tmp_path).is_done
+
+
+@pytest.mark.parametrize("left", ["", '{"num_steps"', "[]"])
+def test_a_result_that_was_cut_off_is_none(base: Path, tmp_path: Path, left: str) -> None:
+    """The run goes on from its newest checkpoint, and writes it again."""
+    run_dir = prepared(base, tmp_path).job.run_dir
+    (run_dir / RESULT).write_text(left)
+
+    assert not prepared(base, tmp_path).is_done
+    write_result(run_dir, {"num_steps": 3})
+    assert prepared(base, tmp_path).is_done
+    assert result_of(run_dir) == {"num_steps": 3}
 
 
 @pytest.mark.seed_row(38)

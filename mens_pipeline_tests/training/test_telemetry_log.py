@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.telemetry_log import Follower, TelemetryLog, seconds_trained, steps_of, totals_of
 
 
@@ -53,6 +54,16 @@ def test_half_a_line_does_not_spoil_the_next_one(tmp_path: Path) -> None:
     _log(path).write("step", {"step": 2})
 
     assert [step["step"] for step in steps_of(path)] == [1, 2]
+
+
+@pytest.mark.parametrize("line", ["\0\0\0\n", "[]\n", '{"event": "step"}\n', '"step"\n'])
+def test_a_line_that_is_no_event_is_named(tmp_path: Path, line: str) -> None:
+    """What a power cut or an edit left in the middle: with its place, and what to do."""
+    path = tmp_path / "log"
+    path.write_text(_line(1, seconds=1.0) + line + _line(2, seconds=2.0))
+    for read in (lambda: list(steps_of(path)), lambda: seconds_trained(path)):
+        with pytest.raises(RefusedError, match=r"log:2: no event of a training\. Take the line out, or begin the run"):
+            read()
 
 
 def test_a_follower_hears_what_is_added(tmp_path: Path) -> None:

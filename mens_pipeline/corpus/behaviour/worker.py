@@ -52,20 +52,20 @@ def behaviour_from(record: dict[str, Any]) -> Behaviour | NoBehaviour:
     return Behaviour(examples, hidden, record["tests"], record["num_mutants"], record["num_killed"])
 
 
-def main(memory_bytes: int, requests: BinaryIO, answers: BinaryIO, give_up: Callable[[int], None] = confine) -> None:
+def main(memory_bytes: int, requests: BinaryIO, answers: BinaryIO, give_up: Callable[[int], object] = confine) -> None:
     """Warm up, give everything up, answer.
 
     Args:
         memory_bytes: Address space that remains.
         requests: A request a line.
         answers: Takes an answer a line.
-        give_up: Confines this process.
+        give_up: Confines this process, and says what is kept from it.
     """
     responder = Responder()
     warm = responder.respond({"kind": "observe", "source": _WARM_UP, "function": "f", "given": "", "seed": ""})
     responder.respond({"kind": "status", "tasks": [[_WARM_UP, warm["tests"], "f"]]})
-    give_up(memory_bytes)
-    serve(requests, answers, responder.respond)
+    kept = give_up(memory_bytes)
+    serve(requests, answers, responder.respond, kept)
 
 
 def _observed(request: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ regular expression can take for ever and a counted value can still be large: a w
 it says nothing in time, and is replaced. So no program can stop or harm the stage that looks at it.
 """
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,13 +18,9 @@ from mens_pipeline.corpus.behaviour.observe import Behaviour, NoBehaviour
 from mens_pipeline.corpus.behaviour.screening import TaskFunction, TaskStatus
 from mens_pipeline.corpus.behaviour.worker import behaviour_from
 from mens_pipeline.language.interpreter import Limits
-from mens_pipeline.language.interpreter.worker_process import WorkerProcess, WorkerStoppedError
+from mens_pipeline.language.interpreter.worker_process import WorkerProcess, WorkerStoppedError, worker_command
 
-_START: Final = """import sys
-from mens_pipeline.corpus.behaviour.worker import main
-main(int(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)"""
-
-WORKER_COMMAND: Final = (sys.executable, "-B", "-P", "-s", "-c", _START)
+WORKER_COMMAND: Final = worker_command("mens_pipeline.corpus.behaviour.worker")
 
 _LIMITS: Final = Limits()
 """Of which the memory counts."""

@@ -31,6 +31,7 @@ class Asked:
         max_new_tokens: Tokens of an answer at most.
         stop: Texts that end an answer, and are no part of it.
         syntax: Whether the parser steers it.
+        warnings: What of the request was not done as it was asked for, in words.
     """
 
     request: str
@@ -43,6 +44,7 @@ class Asked:
     max_new_tokens: int
     stop: tuple[str, ...]
     syntax: Syntax
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -10,20 +10,29 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from mens_pipeline.delivery.serving import openai_shape
+from mens_pipeline.delivery.serving import completion_shape, openai_shape
 from mens_pipeline.delivery.serving.access_log import AccessLog
 from mens_pipeline.delivery.serving.answering import Answering, Asked
 from mens_pipeline.delivery.serving.asking import Asker, Defaults
 from mens_pipeline.delivery.serving.body import read_body
+from mens_pipeline.delivery.serving.completion_shape import CompletionAnswer, CompletionRequest
 from mens_pipeline.delivery.serving.engine import Engine, Limits, State
 from mens_pipeline.delivery.serving.guard import Access, Guard
-from mens_pipeline.delivery.serving.ollama_shape import GenerateRequest, OllamaAnswer, OllamaChatRequest, tag
+from mens_pipeline.delivery.serving.ollama_shape import (
+    GenerateRequest,
+    OllamaAnswer,
+    OllamaChatRequest,
+    ShowRequest,
+    shown,
+    tag,
+)
 from mens_pipeline.delivery.serving.openai_shape import ChatAnswer, ChatRequest, model_card
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 from mens_pipeline.delivery.serving.served_model import ServedModel
 from mens_pipeline.evaluation.selection import Selector
 from mens_pipeline.training.chat import Tokenizer
 
+_WARNING: Final = "X-Mens-Warning"
 _Begin = Callable[[Asked], Answering]
 
 _LAST_SECONDS: Final = 5.0
@@ -79,8 +88,8 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
 class _Stream(StreamingResponse):
     """A response that gives its answers up however it ends, even before its first byte."""
 
-    def __init__(self, content: AsyncIterator[bytes], answering: Answering, media_type: str) -> None:
-        super().__init__(content, headers=_NOT_BUFFERED, media_type=media_type)
+    def __init__(self, content: AsyncIterator[bytes], answering: Answering, asked: Asked, media_type: str) -> None:
+        super().__init__(content, headers={**_NOT_BUFFERED, **_warned(asked)}, media_type=media_type)
         self._answering = answering
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,8 +127,18 @@ def _add_openai(app: FastAPI, served: ServedModel, asker: Asker, limits: Limits,
         asked = await asker.asked(body.wish)
         answer, answering = ChatAnswer(served, asked), begin(asked)
         if body.stream:
-            return _Stream(answer.stream(answering, has_usage=body.has_usage), answering, "text/event-stream")
-        return JSONResponse(answer.whole(await answering.complete(request)))
+            return _Stream(answer.stream(answering, has_usage=body.has_usage), answering, asked, "text/event-stream")
+        return JSONResponse(answer.whole(await answering.complete(request)), headers=_warned(asked))
+
+    @app.post(completion_shape.PATH)
+    async def complete(request: Request) -> Response:
+        body = await read_body(request, CompletionRequest, limits.max_request_bytes)
+        asked = await asker.asked(body.wish)
+        answer, answering = CompletionAnswer(served, asked), begin(asked)
+        if body.stream:
+            stream = answer.stream(answering, has_usage=body.has_usage)
+            return _Stream(stream, answering, asked, "text/event-stream")
+        return JSONResponse(answer.whole(await answering.complete(request)), headers=_warned(asked))
 
 
 def _add_ollama(app: FastAPI, served: ServedModel, asker: Asker, limits: Limits, begin: _Begin) -> None:
@@ -130,9 +149,9 @@ def _add_ollama(app: FastAPI, served: ServedModel, asker: Asker, limits: Limits,
         answer = OllamaAnswer(served, asked, is_chat=isinstance(body, OllamaChatRequest))
         answering = begin(asked)
         if body.is_streamed:
-            return _Stream(answer.stream(answering), answering, "application/x-ndjson")
+            return _Stream(answer.stream(answering), answering, asked, "application/x-ndjson")
         (outcome,) = await answering.complete(request)
-        return JSONResponse(answer.whole(outcome))
+        return JSONResponse(answer.whole(outcome), headers=_warned(asked))
 
     @app.post("/api/generate")
     async def generate(request: Request) -> Response:
@@ -146,6 +165,11 @@ def _add_ollama(app: FastAPI, served: ServedModel, asker: Asker, limits: Limits,
     async def tags() -> dict[str, Any]:
         return {"models": [tag(served, name, num_bytes) for name in served.names]}
 
+    @app.post("/api/show")
+    async def show(request: Request) -> dict[str, Any]:
+        asker.check_name((await read_body(request, ShowRequest, limits.max_request_bytes)).model)
+        return shown(served, num_bytes)
+
     @app.get("/api/version")
     async def own_version() -> dict[str, str]:
         return {"version": version("mens-pipeline")}
@@ -154,6 +178,11 @@ def _add_ollama(app: FastAPI, served: ServedModel, asker: Asker, limits: Limits,
     @app.post("/api/embed")
     async def embeddings() -> None:
         raise RequestRefusedError(501, "This server writes programs. Ask another one for embeddings.")
+
+
+def _warned(asked: Asked) -> dict[str, str]:
+    """The header that says what was not done as it was asked for; figures and names of ours alone stand in it."""
+    return {_WARNING: "; ".join(asked.warnings)} if asked.warnings else {}
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -1,7 +1,7 @@
 """From what a request says to what the model is asked: ids that fit into its context, and how it may answer."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, TypeVar
 
@@ -14,7 +14,7 @@ from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 from mens_pipeline.delivery.serving.served_model import ServedModel
 from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.training.chat import Tokenizer
-from mens_pipeline.training.conversation import Turn, encode_turns
+from mens_pipeline.training.conversation import Turn, encode_text, encode_turns
 
 _SEED_BITS: Final = 63
 _CANDIDATE_TEMPERATURE: Final = 0.8
@@ -45,6 +45,8 @@ class Wish:
         syntax: Whether the parser steers them; None for what the server does by default.
         best_of: Answers of which one is chosen; None for what the server does by default.
         token_field: What the request calls `max_tokens`, for messages.
+        text: What goes on as it stands, in place of a conversation.
+        ignored: Fields of the request that nothing heeds.
     """
 
     model: str
@@ -58,6 +60,13 @@ class Wish:
     syntax: Syntax | None = None
     best_of: int | None = None
     token_field: str = "max_tokens"  # noqa: S105 - the name of a field
+    text: str | None = None
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether an answer begins in the middle of a text of the client."""
+        return self.text is not None or self.turns[-1].role == "assistant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +112,16 @@ class Asker:
             RequestRefusedError: It is another model, the prompt is too long, or more is wanted than there may be.
         """
         self._check(wish)
-        turns = tuple(wish.turns)
-        if turns[0].role != "system":
-            turns = (Turn("system", self._served.system_prompt), *turns)
-        prompt = await run_in_threadpool(encode_turns, self._tokenizer, turns)
+        if wish.text is not None:
+            prompt = await run_in_threadpool(encode_text, self._tokenizer, wish.text)
+        else:
+            turns = tuple(wish.turns)
+            if turns[0].role != "system":
+                turns = (Turn("system", self._served.system_prompt), *turns)
+            prompt = await run_in_threadpool(encode_turns, self._tokenizer, turns)
         best_of = self._best_of(wish)
         temperature, top_p = (_CANDIDATE_TEMPERATURE, _CANDIDATE_TOP_P) if best_of > 1 else (0.0, 1.0)
+        room = self._room(wish, len(prompt))
         return Asked(
             request=turns[-1].text,
             prompt=prompt,
@@ -117,9 +130,11 @@ class Asker:
             temperature=temperature if wish.temperature is None else wish.temperature,
             top_p=top_p if wish.top_p is None else wish.top_p,
             seed=secrets.randbits(_SEED_BITS) if wish.seed is None else wish.seed,
-            max_new_tokens=self._room(wish, len(prompt)),
+            max_new_tokens=room,
             stop=wish.stop,
-            syntax=self._defaults.syntax if wish.syntax is None else wish.syntax,
+            # The parser reads an answer from its beginning, which the client has.
+            syntax=Syntax.FREE if wish.goes_on else self._defaults.syntax if wish.syntax is None else wish.syntax,
+            warnings=tuple(self._warnings(wish, room)),
         )
 
     def check_name(self, name: str) -> None:
@@ -155,7 +170,9 @@ class Asker:
         if wish.num_answers > self._limits.max_concurrent:
             message = f"n: {wish.num_answers} answers are more than the {self._limits.max_concurrent} written at once."
             raise RequestRefusedError(400, message, param="n", code="invalid_value")
-
+        if wish.goes_on and wish.syntax not in {None, Syntax.FREE}:
+            message = "decoding: the parser steers no answer that goes on from a text of yours. Leave it out."
+            raise RequestRefusedError(400, message, param="decoding", code="invalid_value")
         if len(wish.stop) > MOST_STOPS:
             message = f"stop: {len(wish.stop)} texts are more than the {MOST_STOPS} that are looked for."
             raise RequestRefusedError(400, message, param="stop", code="invalid_value")
@@ -166,15 +183,13 @@ class Asker:
         if num_prompt >= context:
             message = f"The prompt has {num_prompt} tokens, the context of the model is {context}. Send a shorter one."
             raise RequestRefusedError(400, message, param="messages", code="context_length_exceeded")
-        if wish.max_tokens is None:
-            return min(most, context - num_prompt)
-        if wish.max_tokens > most:
-            message = f"{wish.token_field}: {wish.max_tokens} is more than the {most} tokens of an answer here."
-            raise RequestRefusedError(400, message, param=wish.token_field, code="invalid_value")
-        if num_prompt + wish.max_tokens > context:
-            message = (
-                f"The prompt has {num_prompt} tokens and {wish.max_tokens} are asked for, "
-                f"the context of the model is {context}. Ask for {context - num_prompt} or fewer."
-            )
-            raise RequestRefusedError(400, message, param=wish.token_field, code="context_length_exceeded")
-        return wish.max_tokens
+        return min(most if wish.max_tokens is None else wish.max_tokens, most, context - num_prompt)
+
+    def _warnings(self, wish: Wish, room: int) -> Iterator[str]:
+        """What of a request is not done as it was asked for."""
+        if wish.max_tokens is not None and wish.max_tokens > room:
+            yield f"{wish.token_field} {wish.max_tokens} is more than there is room for; it is {room}"
+        if wish.goes_on and self._defaults.syntax is not Syntax.FREE:
+            yield "the parser steers no answer that goes on from a text of yours"
+        if wish.ignored:
+            yield f"ignored: {', '.join(wish.ignored)}"

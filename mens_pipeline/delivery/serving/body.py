@@ -56,16 +56,22 @@ async def read_body(request: Request, model: type[Model], max_bytes: int) -> Mod
         raise _misfit(error) from error
 
 
-def without_idle(values: Any, idle: dict[str, tuple[Any, ...]]) -> Any:
+def without_idle(values: Any, idle: dict[str, tuple[Any, ...]], harmless: frozenset[str] | None = None) -> Any:
     """A document without the fields that ask for nothing: absent, or at the value that changes nothing.
 
     Args:
         values: What came in.
         idle: Field -> the values that change nothing.
+        harmless: Fields that are taken away whatever they say, and named in the field `ignored`; None for none, and no
+            such field.
     """
     if not isinstance(values, dict):
         return values
-    return {name: value for name, value in values.items() if not _is_idle(value, idle.get(name))}
+    kept = {name: value for name, value in values.items() if not _is_idle(value, idle.get(name))}
+    if harmless is None:
+        return kept
+    ignored = tuple(sorted(harmless & {name for name, value in kept.items() if value is not None}))
+    return {**{name: value for name, value in kept.items() if name not in harmless}, "ignored": ignored}
 
 
 def _is_idle(value: Any, idle: tuple[Any, ...] | None) -> bool:

@@ -6,14 +6,16 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from mens_pipeline.delivery.serving.answering import Answering, Asked, Outcome
 from mens_pipeline.delivery.serving.asking import Listing, Wish
 from mens_pipeline.delivery.serving.body import without_idle
+from mens_pipeline.delivery.serving.openai_shape import mistakes_of_turns
 from mens_pipeline.delivery.serving.refusal import OLLAMA_PATHS, RequestRefusedError
 from mens_pipeline.delivery.serving.reply import Ended, Piece
 from mens_pipeline.delivery.serving.served_model import ServedModel
+from mens_pipeline.training.chat import TEMPLATE
 from mens_pipeline.training.conversation import Turn
 
 _STRICT: Final = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -30,6 +32,25 @@ _IDLE: Final[dict[str, tuple[Any, ...]]] = {
 }
 """Parameters that are not supported, at the values that ask for nothing."""
 
+_IGNORED: Final = frozenset(
+    {
+        *("f16_kv", "frequency_penalty", "logits_all", "low_vram", "main_gpu", "min_p", "mirostat", "mirostat_eta"),
+        *("mirostat_tau", "num_batch", "num_ctx", "num_gpu", "num_keep", "num_thread", "numa", "penalize_newline"),
+        *(
+            "presence_penalty",
+            "repeat_last_n",
+            "repeat_penalty",
+            "tfs_z",
+            "top_k",
+            "typical_p",
+            "use_mlock",
+            "use_mmap",
+        ),
+        "vocab_only",
+    }
+)
+"""Options of a machine, or of a way to draw tokens that is not supported; editors send them along."""
+
 
 class _Options(BaseModel):
     model_config = _STRICT
@@ -39,6 +60,12 @@ class _Options(BaseModel):
     seed: int | None = None
     num_predict: int | None = Field(default=None, description="Below 0: as many as there may be.")
     stop: str | Listing[str] | None = None
+    ignored: tuple[str, ...] = Field(default=(), description="Options that were taken away; never what a client sends.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _asks_for_nothing_else(cls, values: Any) -> Any:
+        return without_idle(values, {}, _IGNORED)
 
 
 class _Request(BaseModel):
@@ -73,6 +100,7 @@ class _Request(BaseModel):
             max_tokens=None if most is None or most < 1 else most,
             stop=tuple(text for text in stop if text),
             token_field="num_predict",  # noqa: S106 - the name of a field
+            ignored=tuple(f"options.{name}" for name in options.ignored),
         )
 
 
@@ -108,16 +136,23 @@ class OllamaChatRequest(_Request):
 
     @model_validator(mode="after")
     def _holds_together(self) -> "OllamaChatRequest":
-        if self.messages[-1].role != "user":
-            raise ValueError(f"messages: the last one is of role {self.messages[-1].role}; it must be of role user")
-        if any(message.role == "system" for message in self.messages[1:]):
-            raise ValueError("messages: a message of role system may only come first")
+        mistakes = mistakes_of_turns([Turn(message.role, message.content) for message in self.messages])
+        if mistakes:
+            raise ValueError("; ".join(mistakes))
         return self
 
     @property
     def wish(self) -> Wish:
         """What is asked for."""
         return self._wish(tuple(Turn(message.role, message.content) for message in self.messages))
+
+
+class ShowRequest(BaseModel):
+    """What is asked of a model: what it is."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    model: str = Field(validation_alias=AliasChoices("model", "name"))
 
 
 class OllamaAnswer:
@@ -200,6 +235,31 @@ def tag(served: ServedModel, name: str, num_bytes: int) -> dict[str, Any]:
             "parameter_size": f"{served.num_values / 1e6:.0f}M",
             "quantization_level": served.judged.quantization,
         },
+    }
+
+
+def shown(served: ServedModel, num_bytes: int) -> dict[str, Any]:
+    """What a model is.
+
+    Args:
+        served: The model.
+        num_bytes: Of its weights.
+    """
+    listed = tag(served, served.name, num_bytes)
+    family = served.architecture
+    return {
+        "modelfile": f"FROM {served.name}",
+        "parameters": "temperature 0",
+        "template": TEMPLATE,
+        "system": served.system_prompt,
+        "details": listed["details"],
+        "modified_at": listed["modified_at"],
+        "model_info": {
+            "general.architecture": family,
+            "general.parameter_count": served.num_values,
+            f"{family}.context_length": served.max_context,
+        },
+        "capabilities": ["completion"],
     }
 
 

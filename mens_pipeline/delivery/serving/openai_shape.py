@@ -20,7 +20,7 @@ from mens_pipeline.training.conversation import Turn
 
 PATH: Final = "/v1/chat/completions"
 
-_STRICT: Final = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+STRICT: Final = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 _IDLE: Final[dict[str, tuple[Any, ...]]] = {
     "audio": (None,),
     "frequency_penalty": (None, 0, 0.0),
@@ -29,13 +29,9 @@ _IDLE: Final[dict[str, tuple[Any, ...]]] = {
     "logit_bias": (None, {}),
     "logprobs": (None, False),
     "modalities": (None, ["text"]),
-    "parallel_tool_calls": (None, False, True),
     "prediction": (None,),
     "presence_penalty": (None, 0, 0.0),
-    "reasoning_effort": (None,),
     "response_format": (None, {"type": "text"}),
-    "service_tier": (None, "auto", "default"),
-    "store": (None, False),
     "stream_options": (None,),
     "tool_choice": (None, "none"),
     "tools": (None, []),
@@ -43,6 +39,14 @@ _IDLE: Final[dict[str, tuple[Any, ...]]] = {
     "web_search_options": (None,),
 }
 """Parameters that are not supported, at the values that ask for nothing; clients send them along."""
+
+IGNORED: Final = frozenset(
+    {
+        *("metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort"),
+        *("safety_identifier", "service_tier", "store", "user", "verbosity"),
+    }
+)
+"""Parameters that change nothing of an answer here, whatever they say; editors send them along."""
 
 _IDLE_IN_MESSAGES: Final[dict[str, tuple[Any, ...]]] = {
     "annotations": (None, []),
@@ -56,16 +60,16 @@ _IDLE_IN_MESSAGES: Final[dict[str, tuple[Any, ...]]] = {
 
 
 class _Text(BaseModel):
-    model_config = _STRICT
+    model_config = STRICT
 
     type: Literal["text"]
     text: str
 
 
 class _Message(BaseModel):
-    model_config = _STRICT
+    model_config = STRICT
 
-    role: Literal["system", "user", "assistant"]
+    role: Literal["system", "developer", "user", "assistant"]
     content: str | Listing[_Text]
 
     @model_validator(mode="before")
@@ -77,11 +81,13 @@ class _Message(BaseModel):
     def turn(self) -> Turn:
         """As the model is shown it."""
         text = self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
-        return Turn(self.role, text)
+        return Turn("system" if self.role == "developer" else self.role, text)
 
 
-class _StreamOptions(BaseModel):
-    model_config = _STRICT
+class StreamOptions(BaseModel):
+    """How an answer is streamed."""
+
+    model_config = STRICT
 
     include_usage: bool = False
 
@@ -94,7 +100,7 @@ class _StreamOptions(BaseModel):
 class ChatRequest(BaseModel):
     """A request for chat completions."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
     model: str
     messages: Listing[_Message] = Field(min_length=1)
@@ -106,32 +112,25 @@ class ChatRequest(BaseModel):
     seed: int | None = None
     stop: str | Listing[str] | None = None
     stream: bool | None = None
-    stream_options: _StreamOptions | None = None
-    user: str | None = Field(default=None, description="Who asks; does not matter here.")
-    metadata: dict[str, str] | None = Field(default=None, description="Likewise.")
+    stream_options: StreamOptions | None = None
     decoding: Literal["free", "constrained", "fallback"] | None = Field(
         default=None, description="Ours: whether the parser steers the answer."
     )
     best_of: int | None = Field(default=None, ge=1, description="Ours in chats: answers of which one is chosen.")
+    ignored: tuple[str, ...] = Field(default=(), description="Fields that were taken away; never what a client sends.")
 
     @model_validator(mode="before")
     @classmethod
     def _asks_for_nothing_else(cls, values: Any) -> Any:
-        return without_idle(values, _IDLE)
+        return without_idle(values, _IDLE, IGNORED)
 
     @model_validator(mode="after")
     def _holds_together(self) -> "ChatRequest":
-        mistakes = []
-        if self.messages[-1].role != "user":
-            mistakes.append(f"messages: the last one is of role {self.messages[-1].role}; it must be of role user")
-        if any(message.role == "system" for message in self.messages[1:]):
-            mistakes.append("messages: a message of role system may only come first")
+        mistakes = mistakes_of_stream_and_stops(self.stops, self.stream_options, is_streamed=bool(self.stream))
+        turns = [message.turn for message in self.messages]
+        mistakes += mistakes_of_turns(turns)
         if self.max_tokens is not None and self.max_completion_tokens is not None:
             mistakes.append("max_tokens and max_completion_tokens are one limit; leave one of them out")
-        if self.stream_options is not None and not self.stream:
-            mistakes.append("stream_options: only with stream")
-        if not all(self.stops) or len(self.stops) > MOST_STOPS:
-            mistakes.append(f"stop: at most {MOST_STOPS} texts, none of them empty")
         if mistakes:
             raise ValueError("; ".join(mistakes))
         return self
@@ -139,7 +138,7 @@ class ChatRequest(BaseModel):
     @property
     def stops(self) -> tuple[str, ...]:
         """Texts that end an answer."""
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+        return texts_of(self.stop)
 
     @property
     def has_usage(self) -> bool:
@@ -161,6 +160,7 @@ class ChatRequest(BaseModel):
             syntax=None if self.decoding is None else Syntax(self.decoding),
             best_of=self.best_of,
             token_field="max_completion_tokens" if self.max_completion_tokens else "max_tokens",
+            ignored=self.ignored,
         )
 
 
@@ -199,7 +199,7 @@ class ChatAnswer:
             for number, outcome in enumerate(outcomes)
         ]
         num_written = sum(outcome.ended.num_tokens for outcome in outcomes if outcome.ended)
-        return {**self._head, "object": "chat.completion", "choices": choices, "usage": self._usage(num_written)}
+        return {**self._head, "object": "chat.completion", "choices": choices, "usage": usage(self._asked, num_written)}
 
     async def stream(self, answering: Answering, *, has_usage: bool) -> AsyncIterator[bytes]:
         """The answer as events.
@@ -224,7 +224,7 @@ class ChatAnswer:
             return
         if has_usage:
             head = {**self._head, "object": "chat.completion.chunk"}
-            yield _event({**head, "choices": [], "usage": self._usage(num_written)})
+            yield _event({**head, "choices": [], "usage": usage(self._asked, num_written)})
         yield format_sse_event(data_str="[DONE]")
 
     def _chunk(self, number: int, delta: dict[str, str], ended: Ended | None, extra: dict[str, Any]) -> bytes:
@@ -232,13 +232,57 @@ class ChatAnswer:
         choice = {"index": number, "delta": delta, "logprobs": None, "finish_reason": reason, **_steered(ended)}
         return _event({**self._head, "object": "chat.completion.chunk", "choices": [choice], **extra})
 
-    def _usage(self, num_written: int) -> dict[str, int]:
-        num_prompt = len(self._asked.prompt)
-        return {
-            "prompt_tokens": num_prompt,
-            "completion_tokens": num_written,
-            "total_tokens": num_prompt + num_written,
-        }
+
+def usage(asked: Asked, num_written: int) -> dict[str, int]:
+    """What a request took.
+
+    Args:
+        asked: What was asked.
+        num_written: Tokens of all answers.
+    """
+    num_prompt = len(asked.prompt)
+    return {"prompt_tokens": num_prompt, "completion_tokens": num_written, "total_tokens": num_prompt + num_written}
+
+
+def texts_of(stop: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Texts that end an answer.
+
+    Args:
+        stop: As a request names them.
+    """
+    return (stop,) if isinstance(stop, str) else tuple(stop or ())
+
+
+def mistakes_of_turns(turns: Sequence[Turn]) -> list[str]:
+    """Why a conversation cannot be answered, a phrase each; a last message of the assistant is gone on with.
+
+    Args:
+        turns: The conversation, not empty.
+    """
+    mistakes = []
+    if turns[-1].role == "system":
+        mistakes.append("messages: the last one is of role system; it must be of role user, or assistant to go on with")
+    if any(turn.role == "system" for turn in turns[1:]):
+        mistakes.append("messages: a message of role system or developer may only come first")
+    return mistakes
+
+
+def mistakes_of_stream_and_stops(
+    stops: Sequence[str], options: StreamOptions | None, *, is_streamed: bool
+) -> list[str]:
+    """Mistakes that every request can make, a phrase each.
+
+    Args:
+        stops: Texts that end an answer.
+        options: How an answer is streamed.
+        is_streamed: Whether it is.
+    """
+    mistakes = []
+    if options is not None and not is_streamed:
+        mistakes.append("stream_options: only with stream")
+    if not all(stops) or len(stops) > MOST_STOPS:
+        mistakes.append(f"stop: at most {MOST_STOPS} texts, none of them empty")
+    return mistakes
 
 
 def _steered(ended: Ended | None) -> dict[str, str | int]:

@@ -7,6 +7,7 @@ from typing import Final
 from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.delivery.chat_form import system_of
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.adapter_config import read_adapter_config
 from mens_pipeline.evaluation.generation import JudgedModel
 from mens_pipeline.evaluation.history import champion_of
 from mens_pipeline.evaluation.prepare import (
@@ -94,10 +95,12 @@ def run_model(run: Path, device: Device) -> ServedModel:
         device: What it runs on.
 
     Raises:
-        RefusedError: The run is not complete, or its base is gone or is another one.
+        RefusedError: The run is not complete, its adapter is not what training writes, or its base is gone or is
+            another one.
     """
     manifest = manifest_of(run)
     judged = judged_model("adapter", run, device)
+    read_adapter_config(run / ADAPTER)
     _check_control_tokens(judged.base_path)
     base = manifest["base_model"]
     return ServedModel(

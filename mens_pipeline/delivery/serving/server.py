@@ -1,5 +1,6 @@
 """The server itself: an address, the signals that end it, and what it says."""
 
+import asyncio
 import ipaddress
 import os
 import socket
@@ -12,6 +13,7 @@ from pydantic import SecretStr
 
 from mens_pipeline.delivery.serving.application import application
 from mens_pipeline.delivery.serving.asking import Defaults
+from mens_pipeline.delivery.serving.connections import BoundedConnection, telling_once
 from mens_pipeline.delivery.serving.engine import Engine, Limits, State
 from mens_pipeline.delivery.serving.guard import LOCAL_NAMES, Access
 from mens_pipeline.delivery.serving.load import load
@@ -24,6 +26,8 @@ _GRACE_SECONDS: Final = 20.0
 
 _CLOSING_SECONDS: Final = 5
 _KEEP_ALIVE_SECONDS: Final = 30
+_BACKLOG: Final = 128
+"""Connections that the system holds for the server; also how often a full table is met in a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +125,18 @@ class ModelServer:
         config = uvicorn.Config(
             app,
             # What a client sends is read by the same code on every machine, whatever else is installed.
-            http="h11",
+            http=BoundedConnection,
             loop="asyncio",
             ws="none",
             log_level="warning",
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            backlog=_BACKLOG,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=int(_GRACE_SECONDS) + _CLOSING_SECONDS,
         )
-        self._server = _Server(config, self._engine)
+        self._server = _Server(config, self._engine, say)
 
     def run(self) -> None:
         """Serve until a signal ends it; answers in the making are written to their end first.
@@ -158,9 +163,15 @@ class ModelServer:
 class _Server(uvicorn.Server):
     """Ends its engine with itself, and takes a signal for a wish, not for a death."""
 
-    def __init__(self, config: uvicorn.Config, engine: Engine) -> None:
+    def __init__(self, config: uvicorn.Config, engine: Engine, say: Callable[[str], None]) -> None:
         super().__init__(config)
         self._engine = engine
+        self._say = say
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        asyncio.get_running_loop().set_exception_handler(telling_once(self._say))
+        await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: object) -> None:  # noqa: ARG002 - the form of a handler
         """Take a signal: the first ends the server, the second does so at once."""

@@ -1,6 +1,5 @@
 """Programs of strangers, run in processes of their own that are kept warm and replaced when they overrun."""
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,14 +12,10 @@ from mens_pipeline.language.interpreter.limits import Features, Limits
 from mens_pipeline.language.interpreter.results import ProgramReport
 from mens_pipeline.language.interpreter.running import DEFAULT_LIMITS, NO_FEATURES
 from mens_pipeline.language.interpreter.wire import Request
-from mens_pipeline.language.interpreter.worker_process import WorkerProcess
+from mens_pipeline.language.interpreter.worker_process import WorkerProcess, WorkerStoppedError, worker_command
 from mens_pipeline.language.parser.modules import Mode
 
-_START: Final = """import sys
-from mens_pipeline.language.interpreter.worker import main
-main(int(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)"""
-
-WORKER_COMMAND: Final = (sys.executable, "-B", "-P", "-s", "-c", _START)
+WORKER_COMMAND: Final = worker_command("mens_pipeline.language.interpreter.worker")
 
 
 class Sandbox:
@@ -66,6 +61,19 @@ class Sandbox:
         """End the workers."""
         for _ in range(self._num_workers):
             self._idle.get().end()
+
+    def kept_out(self) -> dict[str, str]:
+        """Say what the system keeps from programs here, as a worker found when it was confined.
+
+        Returns:
+            What is kept from them -> why it is not kept here; empty where it is.
+        """
+        with self._worker() as worker:
+            try:
+                kept: dict[str, str] = worker.exchange(None, self._limits.program_seconds)
+            except WorkerStoppedError as error:
+                return {"anything": error.message}
+            return kept
 
     def run(self, source: str, *, mode: Mode = Mode.SOURCE) -> ProgramReport:
         """Run the tests of a program.

@@ -2,13 +2,16 @@
 
 import json
 import os
+import resource
 import select
 import signal
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from time import monotonic
+from time import clock_gettime, monotonic
 from typing import Any, Final
 
 import mens_pipeline
@@ -20,6 +23,22 @@ _GRACE_SECONDS: Final = 2.0
 """Beyond the time of a program, for parsing, starting and answering."""
 
 _CHUNK: Final = 65_536
+
+_START: Final = """import sys
+from mens_pipeline.language.interpreter.containment import die_with_parent
+die_with_parent(int(sys.argv[2]))
+from {module} import main
+main(int(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)"""
+
+_SCHEDULED: Final = 2
+"""The clock of the CPU time of a process, as clock_getcpuclockid(3) makes it from a process id."""
+
+_SET_LIMIT_OF: Final[Callable[..., object] | None] = getattr(resource, "prlimit", None)
+"""Linux alone has it."""
+
+_STARTERS: Final[dict[int, ThreadPoolExecutor]] = {}
+"""Process -> its thread that starts workers: the kernel ends a worker with the thread that started it, so that must be
+one that lives as long as the process. A process that was forked needs one of its own."""
 
 
 class WorkerStoppedError(Exception):
@@ -36,6 +55,15 @@ class WorkerStoppedError(Exception):
         self.message = message
 
 
+def worker_command(module: str) -> tuple[str, ...]:
+    """Build the command of a worker that ends with this process.
+
+    Args:
+        module: Its dotted name; its `main` takes bytes of memory, requests and answers.
+    """
+    return (sys.executable, "-B", "-P", "-s", "-c", _START.format(module=module))
+
+
 class WorkerProcess:
     """A process that answers requests, and its replacement if it does not."""
 
@@ -43,10 +71,10 @@ class WorkerProcess:
         """Start it.
 
         Args:
-            command: Starts a worker; its address space is added as the last word.
+            command: Starts a worker; its address space and this process are added as the last words.
             limits: The memory it gets.
         """
-        self._command = (*command, str(limits.memory_bytes))
+        self._command = (*command, str(limits.memory_bytes), str(os.getpid()))
         self._process = self._started()
 
     def ask(self, request: Request) -> ProgramReport:
@@ -77,6 +105,7 @@ class WorkerProcess:
             WorkerStoppedError: It said nothing in time or died; another process has taken its place.
         """
         end = monotonic() + seconds + _GRACE_SECONDS
+        self._bound_time(seconds + _GRACE_SECONDS)
         try:
             self._send(json.dumps(request).encode() + b"\n", end)
             return json.loads(self._received(end))
@@ -102,7 +131,9 @@ class WorkerProcess:
 
     def _started(self) -> subprocess.Popen[bytes]:
         """A fresh process in a group of its own, with no more of this one than where the package lies."""
-        process = subprocess.Popen(  # noqa: S603 - our own module
+        starter = _STARTERS.setdefault(os.getpid(), ThreadPoolExecutor(1, "starts workers"))
+        process = starter.submit(
+            subprocess.Popen,
             self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -110,10 +141,22 @@ class WorkerProcess:
             cwd="/",
             env={"PYTHONPATH": str(Path(mens_pipeline.__file__).parents[1]), "PYTHONHASHSEED": "0"},
             start_new_session=True,
-        )
+        ).result()
         assert process.stdin is not None  # noqa: S101 - asked for
         os.set_blocking(process.stdin.fileno(), False)
         return process
+
+    def _bound_time(self, seconds: float) -> None:
+        """Let the kernel end the worker after so much more CPU time, should this process be held up meanwhile."""
+        pid = self._process.pid
+        if _SET_LIMIT_OF is None:
+            return
+        try:
+            used = clock_gettime((~pid << 3) | _SCHEDULED)
+            hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+            _SET_LIMIT_OF(pid, resource.RLIMIT_CPU, (int(used + max(0.0, seconds)) + 2, hard))
+        except OSError:
+            return  # it has died, which whoever asks it will find
 
     def _send(self, data: bytes, end: float) -> None:
         assert self._process.stdin is not None  # noqa: S101 - asked for when it was started

@@ -1,11 +1,10 @@
 """What becomes of a run of the scratch lane when its process has ended: a manifest, and a card for people."""
 
-import json
 from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.vox_tokenizer import VOCABULARY
-from mens_pipeline.training.job import RESULT, as_document
+from mens_pipeline.training.job import RESULT, as_document, result_of
 from mens_pipeline.training.launch import refuse_failure
 from mens_pipeline.training.manifest import CARD, MANIFEST
 from mens_pipeline.training.scratch.job import MODEL
@@ -29,9 +28,9 @@ def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> dict
     """
     run_dir = run.job.run_dir
     refuse_failure(run_dir, code, "training")
-    if not (run_dir / RESULT).is_file():
+    result = result_of(run_dir)
+    if result is None:
         raise RefusedError(f"{run_dir}: the training process left no {RESULT}. Run the same again.")
-    result = json.loads((run_dir / RESULT).read_text(encoding="utf-8"))
     manifest = scratch_manifest(run, result, vcs_sha)
     (run_dir / MANIFEST).write_text(as_document(manifest), encoding="utf-8")
     (run_dir / MODEL / CARD).write_text(card_of(manifest), encoding="utf-8")

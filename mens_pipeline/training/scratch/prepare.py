@@ -12,7 +12,7 @@ from mens_pipeline.corpus.store import digest_of, key_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.training.devices import Device
-from mens_pipeline.training.job import JOB, RESULT
+from mens_pipeline.training.job import JOB, result_of
 from mens_pipeline.training.preflight import check_disk
 from mens_pipeline.training.run_dir import lay_out, refuse_another_run, refuse_links
 from mens_pipeline.training.scratch.data import JsonlDataLoader
@@ -141,4 +141,4 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
     if is_trial:
         return PreparedScratch(job, run_dir / JOB, preflight, contract, backend, is_done=False)
     job_path = lay_out(run_dir, job, {"digest": digest, **contract}, preflight, is_new=is_new)
-    return PreparedScratch(job, job_path, preflight, contract, backend, (run_dir / RESULT).is_file())
+    return PreparedScratch(job, job_path, preflight, contract, backend, result_of(run_dir) is not None)

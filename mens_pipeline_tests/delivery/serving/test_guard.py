@@ -97,13 +97,11 @@ def test_other_hosts_and_origins_are_refused_over_the_wire(server: Running) -> N
 def test_what_is_not_there_is_said_in_the_shape_of_the_path(server: Running) -> None:
     """No page of documentation, no list of paths that would load scripts from elsewhere."""
     with server.http() as client:
-        answers = {path: client.get(path) for path in ("/docs", "/openapi.json", "/v1/completions", "/api/show")}
+        answers = {path: client.get(path) for path in ("/docs", "/openapi.json", "/v1/responses", "/api/ps")}
 
     assert {answer.status_code for answer in answers.values()} == {404}
     assert answers["/docs"].json()["error"]["type"] == "not_found_error"
-    assert answers["/api/show"].json() == {
-        "error": "GET /api/show: Not Found. See `mens serve --help` for what there is."
-    }
+    assert answers["/api/ps"].json() == {"error": "GET /api/ps: Not Found. See `mens serve --help` for what there is."}
 
 
 @pytest.mark.threat("N6")

@@ -73,8 +73,9 @@ def test_tags_and_version_say_what_is_there(server: Running) -> None:
     ("path", "fields", "status", "message"),
     [
         ("/api/generate", {**_SHORT, "raw": True}, 400, "raw: not supported here, leave it out."),
-        ("/api/generate", {**_SHORT, "options": {"top_k": 4}}, 400, "options.top_k: not supported here, leave it out."),
-        ("/api/generate", {**_SHORT, "options": {"num_predict": 401}}, 400, "num_predict: 401 is more than the 400"),
+        ("/api/generate", {**_SHORT, "options": {"top_x": 4}}, 400, "options.top_x: not supported here, leave it out."),
+        ("/api/show", {"model": "llama3"}, 404, "The model `llama3` is not served here."),
+        ("/api/show", {}, 400, "model: Field required"),
         (
             "/api/generate",
             {**_SHORT, "options": {"stop": list("abcde")}},

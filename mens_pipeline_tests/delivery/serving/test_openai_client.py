@@ -182,15 +182,18 @@ def test_the_models_are_listed(server: Running) -> None:
         ({"temperature": "hot"}, "temperature", "temperature: Input should be a valid number"),
         ({"top_p": 0}, "top_p", "top_p: Input should be greater than 0"),
         ({"max_tokens": 0}, "max_tokens", "max_tokens: .* greater than or equal to 1"),
-        ({"max_tokens": 401}, "max_tokens", "max_tokens: 401 is more than the 400 tokens of an answer here"),
         ({"max_completion_tokens": 5}, None, "max_tokens and max_completion_tokens are one limit"),
         ({"n": 5}, "n", "n: 5 answers are more than the 4 written at once"),
         ({"stop": ["a", ""]}, None, "stop: at most 4 texts, none of them empty"),
         ({"stream_options": {"include_usage": True}}, None, "stream_options: only with stream"),
         ({"messages": []}, "messages", "messages: List should have at least 1 item"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role", "role: Input should be 'system', 'user'"),
-        ({"messages": [*_ASK, {"role": "assistant", "content": "x"}]}, None, "the last one is of role assistant"),
-        ({"messages": [*_ASK, {"role": "system", "content": "x"}, *_ASK]}, None, "role system may only come first"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role", "role: Input should be 'system', 'dev"),
+        ({"messages": [{"role": "developer", "content": "x"}]}, None, "the last one is of role system"),
+        (
+            {"messages": [*_ASK, {"role": "system", "content": "x"}, *_ASK]},
+            None,
+            "role system or developer may only come first",
+        ),
     ],
 )
 def test_what_is_not_supported_is_refused_by_name(
@@ -213,11 +216,9 @@ def test_another_model_is_refused(server: Running) -> None:
 
 
 def test_a_prompt_beyond_the_context_is_refused_with_the_figures(server: Running) -> None:
-    """The prompt alone, or with the answer that is asked for."""
+    """The prompt alone; an answer takes what the prompt leaves."""
     with pytest.raises(openai.BadRequestError, match=r"The prompt has \d+ tokens, the context of the model is 512"):
         _chat(server, messages=[{"role": "user", "content": "x" * 600}])
-    with pytest.raises(openai.BadRequestError, match=r"has 4\d\d tokens and 200 are .* is 512\. Ask for \d\d or"):
-        _chat(server, messages=[{"role": "user", "content": "x" * 350}], max_tokens=200)
 
 
 def test_an_answer_never_leaves_the_context(server: Running) -> None:

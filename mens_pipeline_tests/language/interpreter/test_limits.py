@@ -10,6 +10,7 @@ from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline_tests.language.interpreter.verdicts import only_result, result_of_body, verdict
 
 _HUGE = 2**62
+_SLOW = "[!-\U0010ffff]" * 500
 _SMALL = Limits(max_steps=50_000, test_seconds=2.0)
 
 _BODIES = {
@@ -47,6 +48,7 @@ _BODIES = {
         'let re = std.regex.compile("(a+)+$").unwrap() assert(re.matches("a".repeat(40) + "b"))',
         LimitKind.TIME,
     ),
+    "slow pattern": (f'let re = std.regex.compile("{_SLOW}")', LimitKind.TIME),
 }
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -159,22 +160,37 @@ def test_serving_in_this_process() -> None:
     lines = b"".join(json.dumps(asdict(line)).encode() + b"\n" for line in (request, hidden))
     answers = io.BytesIO()
     given_up: list[int] = []
-    main(5, io.BytesIO(lines), answers, given_up.append)
+
+    def give_up(memory: int) -> dict[str, str]:
+        given_up.append(memory)
+        return {"files": ""}
+
+    main(5, io.BytesIO(b"null\n" + lines), answers, give_up)
+    kept, *reports = answers.getvalue().splitlines()
 
     assert given_up == [5]
+    assert json.loads(kept) == {"files": ""}
     assert request_of(json.loads(lines.splitlines()[0])) == request
-    assert [report_of(json.loads(line)).passed for line in answers.getvalue().splitlines()] == [True, True]
+    assert [report_of(json.loads(line)).passed for line in reports] == [True, True]
 
 
 def test_what_is_given_up() -> None:
     """Memory, the size of files, core dumps, open files; and events are judged."""
     limits: list[tuple[int, tuple[int, int]]] = []
     hooks: list[object] = []
-    confine(7, lambda which, bounds: limits.append((which, bounds)), hooks.append)
 
+    def kept(reason: str) -> dict[str, str]:
+        return confine(
+            7, lambda which, bounds: limits.append((which, bounds)), hooks.append, lambda: {"system calls": reason}
+        )
+
+    assert kept("") == {"memory": "", "files": "", "processes": "", "system calls": ""}
     assert limits[0] == (resource.RLIMIT_AS, (7, 7))
-    assert {which for which, bounds in limits if bounds == (0, 0)} >= {resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE}
+    nothing = {resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC}
+    assert {which for which, bounds in limits if bounds == (0, 0)} == nothing
     assert hooks == [refuse]
+    by_root = "root is not bound by RLIMIT_NPROC" if os.geteuid() == 0 else ""
+    assert kept("no seccomp") == {"memory": "", "files": "", "processes": by_root, "system calls": "no seccomp"}
 
 
 @pytest.mark.threat("P1")
@@ -198,21 +214,22 @@ confine(int(sys.argv[1]))
 def attempt(action):
     try:
         action()
-    except (OSError, MemoryError) as error:
+    except (OSError, MemoryError, ValueError) as error:
         return type(error).__name__
     return "done"
 print(attempt(socket.socket), attempt(lambda: open("/etc/hostname")), attempt(lambda: subprocess.run(["true"])),
-      attempt(lambda: bytearray(1 << 30)), resource.getrlimit(resource.RLIMIT_NOFILE))
+      attempt(lambda: bytearray(1 << 30)), attempt(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))))
 """
 
 
 @pytest.mark.threat("P1")
 def test_a_confined_process_can_reach_nothing() -> None:
-    """No socket, no file, no process, no more memory; not even for Python code."""
+    """No socket, no file, no process, no more memory, no limit raised; not even for Python code."""
     command = [sys.executable, "-c", _BREAKOUT, str(512 * 1024 * 1024)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
 
-    assert done.stdout.split() == ["PermissionError", "PermissionError", "PermissionError", "MemoryError", "(0,", "0)"]
+    refused = "PermissionError"
+    assert done.stdout.split() == [refused, refused, refused, "MemoryError", "ValueError"]
 
 
 def test_the_bounds_of_this_process_are_untouched(sandbox: Sandbox) -> None:

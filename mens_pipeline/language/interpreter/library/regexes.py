@@ -1,9 +1,9 @@
 r"""Regular expressions in the syntax of the Rust crate, run by Python's engine (F8).
 
-Python's engine can take exponential time; the wall time of the test bounds it. What of Rust's syntax Python has no word
-for is an `Error`, and no match by accident: operations on classes, classes by name such as `[[:alpha:]]`, Unicode
-properties (`\p{...}`, `\P{...}`), code points in braces (`\x{...}`, `\u{...}`), starts and ends of words (`\<`, `\>`,
-`\b{...}`).
+Python's engine can take exponential time to search, and long to compile; the wall time of the test bounds both. What
+of Rust's syntax Python has no word for is an `Error`, and no match by accident: operations on classes, classes by name
+such as `[[:alpha:]]`, Unicode properties (`\p{...}`, `\P{...}`), code points in braces (`\x{...}`, `\u{...}`), starts
+and ends of words (`\<`, `\>`, `\b{...}`).
 """
 
 import re
@@ -40,17 +40,19 @@ class _PatternError(ValueError):
     """A pattern that the Rust crate does not know."""
 
 
-def compile_pattern(_machine: Machine, pattern: Value) -> Variant:
+def compile_pattern(machine: Machine, pattern: Value) -> Variant:
     """`std.regex.compile`: a Result.
 
     Args:
+        machine: Bounds its time.
         pattern: A str.
     """
     text = a_text(pattern, "a pattern")
     if len(text) > _LONGEST_PATTERN:
         return error(f"regex: a pattern of more than {_LONGEST_PATTERN} characters")
     try:
-        return ok(Regex(re.compile(_translated(text))))
+        with machine.interruptible():
+            return ok(Regex(re.compile(_translated(text))))
     except (ValueError, re.error, OverflowError) as problem:
         return error(f"regex: {problem}")
 

@@ -1,0 +1,167 @@
+"""What OpenAI's text completions look like, coming in and going out: a text goes on as it stands."""
+
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+from fastapi.sse import format_sse_event
+from pydantic import BaseModel, Field, model_validator
+
+from mens_pipeline.delivery.serving.answering import Answering, Asked, Outcome
+from mens_pipeline.delivery.serving.asking import Listing, Wish
+from mens_pipeline.delivery.serving.body import without_idle
+from mens_pipeline.delivery.serving.openai_shape import (
+    IGNORED,
+    STRICT,
+    StreamOptions,
+    mistakes_of_stream_and_stops,
+    texts_of,
+    usage,
+)
+from mens_pipeline.delivery.serving.refusal import RequestRefusedError
+from mens_pipeline.delivery.serving.reply import Ended, Piece
+from mens_pipeline.delivery.serving.served_model import ServedModel
+
+PATH: Final = "/v1/completions"
+
+_USUAL_TOKENS: Final = 16
+"""Of an answer where a request does not say; as OpenAI has it."""
+
+_IDLE: Final[dict[str, tuple[Any, ...]]] = {
+    "best_of": (None, 1),
+    "echo": (None, False),
+    "frequency_penalty": (None, 0, 0.0),
+    "logit_bias": (None, {}),
+    "logprobs": (None,),
+    "presence_penalty": (None, 0, 0.0),
+    "stream_options": (None,),
+    "suffix": (None, ""),
+}
+"""Parameters that are not supported, at the values that ask for nothing; clients send them along."""
+
+
+class CompletionRequest(BaseModel):
+    """A request for text completions."""
+
+    model_config = STRICT
+
+    model: str
+    prompt: str | Listing[str] = Field(description="One text, by itself or alone in a list.")
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    n: int | None = Field(default=None, ge=1)
+    seed: int | None = None
+    stop: str | Listing[str] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    user: str | None = Field(default=None, description="Who asks; does not matter here.")
+    ignored: tuple[str, ...] = Field(default=(), description="Fields that were taken away; never what a client sends.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _asks_for_nothing_else(cls, values: Any) -> Any:
+        return without_idle(values, _IDLE, IGNORED)
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> "CompletionRequest":
+        mistakes = mistakes_of_stream_and_stops(self.stops, self.stream_options, is_streamed=bool(self.stream))
+        if isinstance(self.prompt, list) and len(self.prompt) != 1:
+            mistakes.append(f"prompt: {len(self.prompt)} texts; send one a request")
+        if not self.text:
+            mistakes.append("prompt: empty; there is nothing to go on from")
+        if mistakes:
+            raise ValueError("; ".join(mistakes))
+        return self
+
+    @property
+    def text(self) -> str:
+        """What goes on."""
+        return self.prompt if isinstance(self.prompt, str) else "".join(self.prompt[:1])
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Texts that end an answer."""
+        return texts_of(self.stop)
+
+    @property
+    def has_usage(self) -> bool:
+        """Whether a stream ends with what it took."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+    @property
+    def wish(self) -> Wish:
+        """What is asked for."""
+        return Wish(
+            model=self.model,
+            turns=(),
+            text=self.text,
+            num_answers=self.n or 1,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            seed=self.seed,
+            max_tokens=self.max_tokens or _USUAL_TOKENS,
+            stop=self.stops,
+            ignored=self.ignored,
+        )
+
+
+class CompletionAnswer:
+    """The answer to one request."""
+
+    def __init__(self, served: ServedModel, asked: Asked) -> None:
+        """Give it a name.
+
+        Args:
+            served: What answers.
+            asked: What was asked.
+        """
+        self._asked = asked
+        self._head = {
+            "id": f"cmpl-{secrets.token_hex(12)}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": served.name,
+            "system_fingerprint": served.fingerprint,
+        }
+
+    def whole(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+        """The answer at once.
+
+        Args:
+            outcomes: Complete answers.
+        """
+        choices = [_choice(number, "".join(out.texts), out.ended) for number, out in enumerate(outcomes)]
+        num_written = sum(outcome.ended.num_tokens for outcome in outcomes if outcome.ended)
+        return {**self._head, "choices": choices, "usage": usage(self._asked, num_written)}
+
+    async def stream(self, answering: Answering, *, has_usage: bool) -> AsyncIterator[bytes]:
+        """The answer as events.
+
+        Args:
+            answering: The answers in the making.
+            has_usage: Whether the last event says what it took.
+        """
+        num_written = 0
+        try:
+            async for number, event in answering.events():
+                text, ended = (event.text, None) if isinstance(event, Piece) else ("", event)
+                num_written += ended.num_tokens if ended else 0
+                yield _event({**self._head, "choices": [_choice(number, text, ended)]})
+        except RequestRefusedError as error:
+            yield _event(error.document(PATH))
+            return
+        if has_usage:
+            yield _event({**self._head, "choices": [], "usage": usage(self._asked, num_written)})
+        yield format_sse_event(data_str="[DONE]")
+
+
+def _choice(number: int, text: str, ended: Ended | None) -> dict[str, Any]:
+    reason = ended.reason if ended else None
+    return {"index": number, "text": text, "logprobs": None, "finish_reason": reason}
+
+
+def _event(document: dict[str, Any]) -> bytes:
+    return format_sse_event(data_str=json.dumps(document, ensure_ascii=False))

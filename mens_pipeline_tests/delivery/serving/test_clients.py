@@ -1,0 +1,179 @@
+"""What editors and agents send along, beside what the clients of OpenAI and Ollama need."""
+
+import json
+from typing import Any
+
+import openai
+import pytest
+
+from mens_pipeline.evaluation.sampling import Syntax
+from mens_pipeline.training.chat import TEMPLATE
+from mens_pipeline.training.conversation import Turn, encode_text, encode_turns
+from mens_pipeline.training.tokenizer_file import FileTokenizer
+from mens_pipeline_tests.delivery.serving.running import Running
+
+_ASK: list[Any] = [{"role": "user", "content": "Write a function."}]
+_CHAT: dict[str, Any] = {"model": "mens", "messages": _ASK, "max_tokens": 20}
+
+
+def _post(server: Running, path: str, **fields: Any) -> tuple[dict[str, Any], str | None]:
+    """The answer, and the warning beside it."""
+    with server.http() as client:
+        answer = client.post(path, json=fields)
+    assert answer.status_code == 200, answer.text
+    return answer.json(), answer.headers.get("x-mens-warning")
+
+
+def _said(answer: dict[str, Any]) -> str:
+    content: str = answer["choices"][0]["message"]["content"]
+    return content
+
+
+def test_more_tokens_than_there_may_be_are_fewer(server: Running) -> None:
+    """Editors ask for 4,096 of any model; the answer has what there is, and the header says so."""
+    answer, warning = _post(server, "/v1/chat/completions", **{**_CHAT, "max_tokens": 4_096})
+    long = [{"role": "user", "content": "x" * 350}]
+    near_the_end, other = _post(server, "/v1/chat/completions", **{**_CHAT, "messages": long, "max_tokens": 200})
+    usage = near_the_end["usage"]
+
+    assert answer["usage"]["completion_tokens"] <= 400
+    assert warning == "max_tokens 4096 is more than there is room for; it is 400"
+    assert usage["total_tokens"] <= 512
+    assert other == f"max_tokens 200 is more than there is room for; it is {512 - usage['prompt_tokens']}"
+    ollama = {"model": "mens", "prompt": "x", "stream": False, "options": {"num_predict": 401}}
+    assert _post(server, "/api/generate", **ollama)[1] == "num_predict 401 is more than there is room for; it is 400"
+
+
+def test_what_changes_nothing_here_is_ignored_and_told(server: Running) -> None:
+    """The answer is the same; a stream says so as well."""
+    plain, nothing = _post(server, "/v1/chat/completions", **_CHAT)
+    extra = {"store": True, "reasoning_effort": "high", "verbosity": "low", "prompt_cache_key": "k", "user": None}
+    answer, warning = _post(server, "/v1/chat/completions", **_CHAT, **extra, ignored=["x\r\ny"])
+    with server.http() as client:
+        streamed = client.post("/v1/chat/completions", json={**_CHAT, **extra, "stream": True})
+
+    assert nothing is None
+    assert _said(answer) == _said(plain)
+    assert warning == "ignored: prompt_cache_key, reasoning_effort, store, verbosity"
+    assert streamed.headers["x-mens-warning"] == warning
+
+
+def test_options_of_ollama_that_change_nothing_here_are_ignored(server: Running) -> None:
+    """Whatever a client sets of the machine, or of another way to draw."""
+    asked = {"model": "mens", "prompt": "Write a function.", "stream": False}
+    plain, _ = _post(server, "/api/generate", **asked, options={"num_predict": 20})
+    options = {"num_predict": 20, "num_ctx": 8_192, "top_k": 40, "repeat_penalty": 1.1}
+    answer, warning = _post(server, "/api/generate", **asked, options=options)
+
+    assert answer["response"] == plain["response"]
+    assert warning == "ignored: options.num_ctx, options.repeat_penalty, options.top_k"
+
+
+def test_a_developer_is_the_system(server: Running) -> None:
+    """The newer word for it."""
+    answers = [
+        _said(
+            _post(
+                server, "/v1/chat/completions", **{**_CHAT, "messages": [{"role": role, "content": "Be brief."}, *_ASK]}
+            )[0]
+        )
+        for role in ("developer", "system")
+    ]
+
+    assert answers[0] == answers[1] != _said(_post(server, "/v1/chat/completions", **_CHAT)[0])
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/api/chat"])
+def test_a_last_message_of_the_assistant_is_gone_on_with(server: Running, path: str) -> None:
+    """To the token: what the model would have said next, and only that; the parser steers none of it."""
+    begun = {"role": "assistant", "content": "fn twice(n: int"}
+    asked = {"model": "mens", "messages": [*_ASK, begun], "stream": False}
+    limits = {"max_tokens": 20} if path.startswith("/v1") else {"options": {"num_predict": 20}}
+    answer, warning = _post(server, path, **asked, **limits)
+    tokenizer = FileTokenizer(server.served.judged.base_path)
+    turns = (Turn("system", server.served.system_prompt), Turn("user", _ASK[0]["content"]))
+    prompt = encode_turns(tokenizer, turns)
+    whole = encode_turns(tokenizer, (*turns, Turn("assistant", begun["content"])))
+    said = _said(answer) if path.startswith("/v1") else answer["message"]["content"]
+    num_prompt = answer["usage"]["prompt_tokens"] if path.startswith("/v1") else answer["prompt_eval_count"]
+
+    assert whole == (*prompt, *tokenizer.encode("fn twice(n: int", add_special_tokens=False))
+    assert num_prompt == len(whole)
+    assert said
+    assert not said.startswith("fn twice")
+    assert warning is None
+
+
+def test_an_answer_that_is_begun_is_not_steered(server: Running) -> None:
+    """The parser reads an answer from its beginning: who asks for it is told."""
+    messages = [*_ASK, {"role": "assistant", "content": "fn twice(n: int"}]
+    with pytest.raises(openai.BadRequestError, match="the parser steers no answer that goes on from a text of yours"):
+        server.openai().chat.completions.create(
+            model="mens", messages=messages, extra_body={"decoding": Syntax.CONSTRAINED}
+        )
+
+
+def test_a_text_goes_on_as_it_stands(server: Running) -> None:
+    """Without a conversation around it: whole, as a stream, and several at once."""
+    client = server.openai()
+    text = "fn twice(n: int) to int {"
+    whole = client.completions.create(model="mens", prompt=text, max_tokens=24)
+    pieces = list(
+        client.completions.create(
+            model="mens", prompt=[text], max_tokens=24, stream=True, stream_options={"include_usage": True}
+        )
+    )
+    tokenizer = FileTokenizer(server.served.judged.base_path)
+    several = client.completions.create(model="mens", prompt=text, n=3, temperature=1.0, seed=1)
+
+    assert whole.object == "text_completion"
+    assert whole.usage is not None
+    assert (
+        whole.usage.prompt_tokens
+        == len(encode_text(tokenizer, text))
+        == len(tokenizer.encode(text, add_special_tokens=False))
+    )
+    assert whole.choices[0].text == "".join(piece.choices[0].text for piece in pieces if piece.choices)
+    assert whole.choices[0].finish_reason == "length"
+    assert pieces[-1].usage == whole.usage
+    assert len({choice.text for choice in several.choices}) == 3
+    assert several.usage is not None
+    assert several.usage.completion_tokens <= 3 * 16
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"prompt": ""}, "prompt: empty; there is nothing to go on from"),
+        ({"prompt": ["a", "b"]}, "prompt: 2 texts; send one a request"),
+        ({"prompt": [1, 2]}, "prompt"),
+        ({"prompt": "a", "suffix": "b"}, "suffix: not supported here, leave it out"),
+        ({"prompt": "a", "stop": ["", "b"]}, "stop: at most 4 texts, none of them empty"),
+        ({"prompt": "a", "max_tokens": 0}, "max_tokens: "),
+    ],
+)
+def test_texts_that_cannot_go_on_are_refused(server: Running, fields: dict[str, Any], message: str) -> None:
+    """In a sentence."""
+    with pytest.raises(openai.BadRequestError, match=message):
+        server.openai().completions.create(model="mens", **fields)
+
+
+def test_a_text_that_takes_too_long_ends_with_an_error(busy: Running) -> None:
+    """As the last event of its stream."""
+    with busy.http() as client:
+        asked = {"model": "mens", "prompt": "Go on.", "max_tokens": 900_000, "stream": True}
+        events = client.post("/v1/completions", json=asked).text.strip().split("\n\n")
+
+    assert json.loads(events[-1].removeprefix("data: "))["error"]["code"] == "timeout"
+
+
+@pytest.mark.parametrize("field", ["model", "name"])
+def test_a_model_is_shown(server: Running, field: str) -> None:
+    """What clients of Ollama look up before they ask: length of the context, and what it can do."""
+    shown, _ = _post(server, "/api/show", **{field: "mens:latest", "verbose": False})
+    family = server.served.architecture
+
+    assert shown["capabilities"] == ["completion"]
+    assert shown["model_info"][f"{family}.context_length"] == server.served.max_context
+    assert (shown["template"], shown["system"]) == (TEMPLATE, server.served.system_prompt)
+    assert shown["details"]["family"] == family

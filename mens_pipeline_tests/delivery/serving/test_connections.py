@@ -1,0 +1,139 @@
+"""Connections that ask for nothing: closed in time, few at once, and no flood of lines when there are too many."""
+
+import asyncio
+import errno
+import os
+import resource
+import socket
+import time
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from mens_pipeline.delivery.serving.connections import BoundedConnection, most_connections, telling_once
+from mens_pipeline_tests.delivery.serving.running import TOKEN, Running
+
+_HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-A: "
+
+
+def _connected(server: Running) -> socket.socket:
+    host, port = server.url.removeprefix("http://").split(":")
+    found = socket.create_connection((host, int(port)), timeout=10)
+    found.settimeout(10)
+    return found
+
+
+def _answer(connection: socket.socket, end: bytes) -> bytes:
+    """Head and body, up to an end."""
+    received = b""
+    while not received.endswith(end):
+        part = connection.recv(10_000)
+        assert part, received
+        received += part
+    return received
+
+
+def _is_closed(connection: socket.socket, seconds: float = 0.0) -> bool:
+    connection.settimeout(seconds)
+    try:
+        return connection.recv(1_000) == b""
+    except (BlockingIOError, TimeoutError):
+        return False
+    except ConnectionError:
+        return True
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers must be there within a second."""
+    monkeypatch.setattr(BoundedConnection, "header_seconds", 1.0)
+
+
+@pytest.mark.threat("N8")
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("sent", [b"", _HEAD], ids=["nothing", "half a header"])
+def test_headers_that_do_not_come_end_the_connection(server: Running, sent: bytes) -> None:
+    """Also where a byte comes now and then."""
+    with _connected(server) as connection:
+        connection.sendall(sent)
+        begun = time.monotonic()
+        while not _is_closed(connection, 0.1):
+            assert time.monotonic() < begun + 5
+            if sent:
+                connection.sendall(b"a")
+    assert time.monotonic() - begun < 4
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_connection_that_asks_goes_on(server: Running) -> None:
+    """The deadline is that of headers: neither a slow body nor a pause between two requests ends it."""
+    head = f"Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+    with _connected(server) as connection:
+        connection.sendall(f"POST /api/chat HTTP/1.1\r\n{head}Content-Length: 2\r\n\r\n".encode())
+        time.sleep(1.5)
+        connection.sendall(b"{}")
+        assert b"400 Bad Request" in _answer(connection, b"}")
+        time.sleep(1.5)
+        connection.sendall(f"GET /v1/models HTTP/1.1\r\n{head}\r\n".encode())
+        assert b"200 OK" in _answer(connection, b"]}")
+
+
+@pytest.mark.threat("N8")
+def test_silent_connections_make_room(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred that say nothing keep nobody out, and no more than a few are held."""
+    monkeypatch.setattr(BoundedConnection, "most", 5)
+    with ExitStack() as stack:
+        silent = [stack.enter_context(_connected(server)) for _ in range(100)]
+        for connection in silent[-3:]:
+            connection.sendall(_HEAD)
+        with server.http() as client:
+            assert client.get("/health").status_code == 200
+        open_ones = [connection for connection in silent if not _is_closed(connection)]
+
+    assert len(open_ones) <= 5
+
+
+def test_where_all_are_busy_a_connection_is_refused(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a status that says to come back."""
+    monkeypatch.setattr(BoundedConnection, "most", 2)
+    post = f"POST /api/chat HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 9\r\n\r\n"
+    with _connected(server) as first, _connected(server) as second:
+        for connection in (first, second):
+            connection.sendall(post.encode())
+        time.sleep(0.5)
+        with _connected(server) as third:
+            answer = third.recv(1_000)
+
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b"Retry-After: 2" in answer
+
+
+def test_how_many_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer than files, whatever the limit is."""
+    found = []
+    for soft in (64, 200, 20_000, resource.RLIM_INFINITY):
+        monkeypatch.setattr(resource, "getrlimit", lambda _which, soft=soft: (soft, soft))
+        found.append(most_connections())
+
+    assert found == [16, 100, 1_000, 1_000]
+
+
+@pytest.mark.threat("N8")
+def test_a_full_table_is_told_once() -> None:
+    """Whatever else goes wrong in the loop is told as ever."""
+    told: list[str] = []
+    others: list[Any] = []
+    loop = asyncio.new_event_loop()
+    loop.default_exception_handler = others.append  # type: ignore[assignment, method-assign]
+    handle = telling_once(told.append)
+    for _ in range(1_000):
+        handle(
+            loop, {"message": "socket.accept() out of system resource", "exception": OSError(errno.EMFILE, "Too many")}
+        )
+    other = {"message": "else", "exception": OSError(errno.EPIPE, os.strerror(errno.EPIPE))}
+    handle(loop, other)
+    loop.close()
+
+    assert told == ["connections wait: Too many. Allow this process more open files (ulimit -n)."]
+    assert others == [other]

@@ -1,0 +1,155 @@
+"""What the history of champions bears, and what is refused because nobody could tell any more what was withdrawn."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.history import CHAMPION, HISTORY, KIND, champion_key, history_of
+from mens_pipeline.evaluation.promotion import roll_back
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, promote, promoted, trained, verdict_of
+
+
+@pytest.fixture
+def rolled_back(tmp_path: Path, store: ArtifactStore) -> Path:
+    """The folder of two champions, the second of which was withdrawn."""
+    for name in ("first", "second"):
+        promoted(trained(tmp_path / name, name), store)
+    roll_back(store, now=NOW, reason="it writes nonsense")
+    return store.root / KIND
+
+
+def _half_a_line(folder: Path) -> None:
+    with (folder / HISTORY).open("a", encoding="utf-8") as log:
+        log.write('{"timestamp_unix": 18000000')
+
+
+def _without_its_end(folder: Path) -> None:
+    log = folder / HISTORY
+    log.write_bytes(log.read_bytes().removesuffix(b"\n"))
+
+
+@pytest.mark.parametrize("cut", [_half_a_line, _without_its_end])
+def test_a_last_line_that_was_cut_off_is_borne(
+    rolled_back: Path, tmp_path: Path, store: ArtifactStore, cut: Callable[[Path], None]
+) -> None:
+    """The attempt that it tells of never came about; the next one takes its place."""
+    cut(rolled_back)
+    third = promoted(trained(tmp_path / "third", "third"), store)
+
+    assert [event.action for event in history_of(store)] == ["promote", "promote", "rollback", "promote"]
+    assert champion_key(store) == third
+    assert (rolled_back / HISTORY).read_text().count("\n") == 4
+
+
+def _cut_off_the_last_event(folder: Path) -> None:
+    log = folder / HISTORY
+    log.write_bytes(log.read_bytes()[:-30])
+
+
+def _lose_the_rollback(folder: Path) -> None:
+    log = folder / HISTORY
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:-1]))
+
+
+def _lose_the_first(folder: Path) -> None:
+    log = folder / HISTORY
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[1:]))
+
+
+def _empty(folder: Path) -> None:
+    (folder / HISTORY).write_text("")
+
+
+def _delete(folder: Path) -> None:
+    (folder / HISTORY).unlink()
+
+
+def _change(folder: Path) -> None:
+    log = folder / HISTORY
+    log.write_text(log.read_text().replace("the gate passed", "the gate slept", 1))
+
+
+def _spoil(folder: Path) -> None:
+    log = folder / HISTORY
+    log.write_text(log.read_text().replace('"promote"', '"demote"', 1))
+
+
+def _add_an_unchained_line(folder: Path) -> None:
+    log = folder / HISTORY
+    last = json.loads(log.read_text().splitlines()[-1])
+    del last["after_sha256"]
+    log.write_text(f"{log.read_text()}{json.dumps(last)}\n")
+
+
+def _lose_the_pointer(folder: Path) -> None:
+    (folder / CHAMPION).unlink()
+
+
+def _empty_the_pointer(folder: Path) -> None:
+    (folder / CHAMPION).write_text("")
+
+
+@pytest.mark.threat("M21")
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_cut_off_the_last_event, "the line by which [0-9a-f]{12} came into use is missing"),
+        (_lose_the_rollback, "the line by which [0-9a-f]{12} came into use is missing"),
+        (_lose_the_first, r"history\.jsonl:1: a line before this one was changed or is missing"),
+        (_empty, "nothing about [0-9a-f]{12}, which is in use"),
+        (_delete, "nothing about [0-9a-f]{12}, which is in use"),
+        (_change, r"history\.jsonl:2: a line before this one was changed or is missing"),
+        (
+            _spoil,
+            r"history\.jsonl:1: no event \(action: .*\)\. It alone says what was promoted and withdrawn: restore it",
+        ),
+        (_add_an_unchained_line, r"history\.jsonl:4: a line before this one was changed or is missing"),
+        (_lose_the_pointer, r"champion: no champion is named, although history\.jsonl tells of 3 changes"),
+        (_empty_the_pointer, r"champion: no champion is named, although history\.jsonl tells of 3 changes"),
+    ],
+)
+def test_a_damaged_history_stops_every_change(
+    rolled_back: Path, tmp_path: Path, store: ArtifactStore, damage: Callable[[Path], None], message: str
+) -> None:
+    """What was withdrawn is not promoted again, and nothing takes the place of a champion that is not known."""
+    gate = verdict_of(tmp_path / "second", store)
+    damage(rolled_back)
+    left = {path.name for path in rolled_back.iterdir()}
+
+    with pytest.raises(RefusedError, match=message) as refused:
+        promote(gate, tmp_path / "second", store, PRESENT, now=NOW)
+    with pytest.raises(RefusedError, match=message):
+        roll_back(store, now=NOW, reason="again")
+    assert "Delete the folder" not in str(refused.value)
+    assert {path.name for path in rolled_back.iterdir()} == left
+
+
+def test_a_pointer_that_was_mended_by_hand_is_taken(rolled_back: Path, store: ArtifactStore) -> None:
+    """A person writes the key that the message names, and nothing else."""
+    (rolled_back / CHAMPION).unlink()
+    with pytest.raises(RefusedError) as refused:
+        champion_key(store)
+    (named,) = re.findall("the last one was ([0-9a-f]{64})", str(refused.value))
+    (rolled_back / CHAMPION).write_text(f"{named}\n")
+
+    assert champion_key(store) == named
+
+
+def test_a_history_of_an_earlier_version_is_gone_on_with(
+    rolled_back: Path, tmp_path: Path, store: ArtifactStore
+) -> None:
+    """Its lines know of no line before them, and its pointer of none; from the next line on they do."""
+    events = [json.loads(line) for line in (rolled_back / HISTORY).read_text().splitlines()]
+    for event in events:
+        del event["after_sha256"]
+    (rolled_back / HISTORY).write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    (rolled_back / CHAMPION).write_text(f"{events[-1]['key']}\n")
+    third = promoted(trained(tmp_path / "third", "third"), store)
+
+    assert champion_key(store) == third
+    assert [event.after_sha256 is None for event in history_of(store)] == [True, True, True, False]
