@@ -48,13 +48,13 @@ class CheckedFile:
         path: As the user named it.
         data: Its content.
         analysis: What the front end says.
-        semantic: What is wrong with its names and types; empty if nobody asked.
+        semantic: What is wrong with its names and types; None if it is rejected, or nobody asked.
     """
 
     path: str
     data: bytes
     analysis: Analysis
-    semantic: tuple[Diagnostic, ...]
+    semantic: tuple[Diagnostic, ...] | None
 
     @property
     def source(self) -> str:
@@ -64,7 +64,7 @@ class CheckedFile:
     @property
     def is_right(self) -> bool:
         """Whether it is accepted and has no mistake in its names and types."""
-        return self.analysis.ok and all(one.severity is not Severity.ERROR for one in self.semantic)
+        return self.analysis.ok and all(one.severity is not Severity.ERROR for one in self.semantic or ())
 
 
 def check(
@@ -100,7 +100,7 @@ def check(
     if not paths:
         raise typer.BadParameter(f"no .vox files below {', '.join(map(str, files))}.")
     checked = (_check_file(path, mode, with_semantics=not syntax_only) for path in paths)
-    all_right = _print_json(checked, with_semantics=not syntax_only) if as_json else _print_text(checked)
+    all_right = _print_json(checked) if as_json else _print_text(checked)
     raise typer.Exit(0 if all_right else REFUSED)
 
 
@@ -128,15 +128,15 @@ def _check_file(path: Path, mode: ModeOption, *, with_semantics: bool) -> Checke
     chosen = mode_of(path.name) if mode is ModeOption.AUTO else Mode(mode)
     analysis = analyze_bytes(data, chosen)
     module = analysis.module if with_semantics else None
-    semantic = semantic_diagnostics(module, data.decode("utf-8")) if module is not None else ()
+    semantic = semantic_diagnostics(module, data.decode("utf-8")) if module is not None else None
     return CheckedFile("<stdin>" if path == _STDIN else str(path), data, analysis, semantic)
 
 
-def _print_json(checked: Iterable[CheckedFile], *, with_semantics: bool) -> bool:
+def _print_json(checked: Iterable[CheckedFile]) -> bool:
     records = []
     all_right = True
     for file in checked:
-        semantic = {"semantic": semantic_records(file.analysis, file.semantic)} if with_semantics else {}
+        semantic = {} if file.semantic is None else {"semantic": semantic_records(file.semantic)}
         records.append({"path": file.path, **verdict_record(file.analysis), **semantic})
         all_right = all_right and file.is_right
     rejected = sum(not record["ok"] for record in records)
@@ -147,7 +147,7 @@ def _print_json(checked: Iterable[CheckedFile], *, with_semantics: bool) -> bool
 def _print_text(checked: Iterable[CheckedFile]) -> bool:
     num_files = num_accepted = num_right = num_errors = num_warnings = 0
     for file in checked:
-        diagnostics = sorted((*file.analysis.diagnostics, *file.semantic), key=lambda one: one.start)
+        diagnostics = sorted((*file.analysis.diagnostics, *(file.semantic or ())), key=lambda one: one.start)
         source = SourceText(file.source)
         for diagnostic in diagnostics:
             typer.echo(render(file.path, source, diagnostic))

@@ -44,7 +44,8 @@ def check_stream(lines: BinaryIO, out: TextIO, default: Mode, *, with_semantics:
         lines: Holds JSON objects with `id`, `source` and perhaps `mode`; blank lines are passed over.
         out: Where the answers go; a malformed line is answered too, with a null `id` and an `error`.
         default: The mode of a request that names none.
-        with_semantics: Whether each verdict says what is wrong with names and types; it decides nothing.
+        with_semantics: Whether the answer to an accepted text says in `semantic` what is wrong with its names and
+            types; that decides nothing.
     """
     seen = rejected = malformed = 0
     for number, line in enumerate(bounded_lines(lines, MAX_REQUEST_BYTES), start=1):
@@ -77,9 +78,8 @@ def _answer(line: bytes, number: int, default: Mode, *, with_semantics: bool) ->
         return _malformed(identity, number, f"has mode {mode!r}; write source, script or ui")
     analysis = analyze(source, Mode(mode))
     answer = {"id": identity, **verdict_record(analysis)}
-    if with_semantics:
-        found = semantic_diagnostics(analysis.module, source) if analysis.module is not None else ()
-        answer["semantic"] = semantic_records(analysis, found)
+    if with_semantics and analysis.module is not None:
+        answer["semantic"] = semantic_records(semantic_diagnostics(analysis.module, source))
     return answer
 
 

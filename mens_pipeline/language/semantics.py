@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mens_pipeline.language.ast.declarations import Module
 from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity
-from mens_pipeline.language.front_end import DEEP_STACK, Analysis, analyze, collector_paused
+from mens_pipeline.language.front_end import DEEP_STACK, analyze, collector_paused
 from mens_pipeline.language.names.findings import Findings, Place
 from mens_pipeline.language.names.references import resolve
 from mens_pipeline.language.parser.modules import Mode
@@ -62,18 +62,15 @@ def resolves(source: str, mode: Mode = Mode.SOURCE) -> bool:
     return all(found.severity is not Severity.ERROR for found in semantic_diagnostics(module, source))
 
 
-def semantic_records(analysis: Analysis, found: Sequence[Diagnostic]) -> list[dict[str, Any]] | None:
-    """The findings of an analysed text in JSON types.
+def semantic_records(found: Sequence[Diagnostic]) -> list[dict[str, Any]]:
+    """Findings in JSON types.
 
     Args:
-        analysis: What the front end said.
-        found: What is wrong with its names and types.
+        found: What is wrong with the names and types of a program.
 
     Returns:
-        The records of `verdict_record`, each with its `severity`; None for what is rejected, which has no meaning.
+        Records as those of `verdict_record`, each with its `severity`.
     """
-    if analysis.module is None:
-        return None
     records = zip(found, diagnostic_records(found), strict=True)
     return [{"severity": str(one.severity), **record} for one, record in records]
 
