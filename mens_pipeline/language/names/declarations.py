@@ -120,8 +120,20 @@ def declared_in(module: Module) -> ModuleNames:
         _declare_type(declaration, names)
     for declaration in module.declarations:
         for binding in value_bindings(declaration):
-            names.values[binding.name] = binding
+            before = names.values.get(binding.name)
+            is_both = before is not None and is_page_and_place(before, binding)
+            names.values[binding.name] = Binding(binding.name, Kind.IMPORT, None) if is_both else binding
     return names
+
+
+def is_page_and_place(one: Binding, other: Binding) -> bool:
+    """Whether a component and a variant share a name, as pages and the variants of a `url` do; either may be meant.
+
+    Args:
+        one: A meaning of a name.
+        other: Another one.
+    """
+    return {one.kind, other.kind} == {Kind.VARIANT, Kind.INTERFACE}
 
 
 def imported_paths(declarations: Iterable[Declaration]) -> Iterator[ImportPath]:

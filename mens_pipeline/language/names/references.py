@@ -24,6 +24,7 @@ from mens_pipeline.language.names.declarations import (
     Kind,
     ModuleNames,
     declared_in,
+    is_page_and_place,
     reactive_bindings,
     value_bindings,
 )
@@ -75,7 +76,7 @@ def _refuse_duplicates(module: Module, findings: Findings) -> None:
 def _refuse_second_value(binding: Binding, values: dict[str, Binding], findings: Findings) -> None:
     """Two types may share a variant; the `main` that a script is made into may have any name beside it (M2)."""
     before = values.setdefault(binding.name, binding)
-    if before is binding or before.kind is binding.kind is Kind.VARIANT:
+    if before is binding or before.kind is binding.kind is Kind.VARIANT or is_page_and_place(before, binding):
         return
     node = cast("Node", binding.node)
     is_script = isinstance(node, Function) and findings.name_in(node, node.name).start == node.start

@@ -203,7 +203,7 @@ def _check_variant(
     checker: Checker, written: str, num_found: int, node: ConstructorPattern | IdentPattern, subject: Type
 ) -> tuple[Type, ...]:
     """The types of the fields of a variant as a pattern writes it."""
-    name = canonical(written)
+    name = written if written in checker.declared.names.variants else canonical(written)
     place = Place(node.start, node.start + len(written))
     variants = checker.declared.variants(subject)
     if variants is None:

@@ -84,10 +84,13 @@ class Coverage:
         if isinstance(pattern, LiteralPattern):
             return (type(pattern.value), pattern.value)
         if isinstance(pattern, IdentPattern):
-            return canonical(pattern.name)
+            return self._name(pattern)
         if isinstance(pattern, ConstructorPattern) and all(map(self._is_any, pattern.fields)):
-            return canonical(pattern.name)
+            return self._name(pattern)
         return None
+
+    def _name(self, pattern: ConstructorPattern | IdentPattern) -> str:
+        return pattern.name if pattern.name in self._declared.names.variants else canonical(pattern.name)
 
     def _missing(self, rows: list[tuple[Pattern, ...]], types: tuple[Type, ...]) -> tuple[str, ...] | None:
         """Patterns for values of some types that no row takes."""
@@ -125,7 +128,7 @@ class Coverage:
     def _told_by(self, rows: list[tuple[Pattern, ...]]) -> dict[str, tuple[Type, ...]] | None:
         """The variants of the type that alone has those of a column of unknown type."""
         for row in rows:
-            name = canonical(row[0].name) if isinstance(row[0], ConstructorPattern | IdentPattern) else ""
+            name = self._name(row[0]) if isinstance(row[0], ConstructorPattern | IdentPattern) else ""
             if isinstance(row[0], TuplePattern):
                 return {"": (UNKNOWN,) * len(row[0].elements)}
             if name in {"Some", "None"} and name not in self._declared.names.variants:
@@ -144,9 +147,9 @@ class Coverage:
             return (*[WildcardPattern(head.start, head.end)] * num_fields, *row[1:])
         if isinstance(head, TuplePattern):
             return (*head.elements, *row[1:]) if len(head.elements) == num_fields else None
-        if isinstance(head, ConstructorPattern) and canonical(head.name) == name and len(head.fields) == num_fields:
+        if isinstance(head, ConstructorPattern) and self._name(head) == name and len(head.fields) == num_fields:
             return (*head.fields, *row[1:])
-        is_bare = isinstance(head, IdentPattern) and canonical(head.name) == name
+        is_bare = isinstance(head, IdentPattern) and self._name(head) == name
         return row[1:] if is_bare and num_fields == 0 else None
 
 

@@ -9,7 +9,7 @@ from mens_pipeline.language.ast.functions import Function
 from mens_pipeline.language.ast.types import DecimalType, FunctionType, GenericType, NamedType, Param
 from mens_pipeline.language.ast.types import Type as Syntax
 from mens_pipeline.language.ast.ui import Fragment, ReactiveComponent, V0Component
-from mens_pipeline.language.names.built_ins import GENERIC_TYPES, PLAIN_TYPES
+from mens_pipeline.language.names.built_ins import GENERIC_TYPES, PLAIN_TYPES, VARIANTS
 from mens_pipeline.language.names.declarations import Binding, ModuleNames
 from mens_pipeline.language.names.references import ROW_FIELDS
 from mens_pipeline.language.types.signatures import built_in_type
@@ -126,13 +126,13 @@ class DeclaredTypes:
         return None
 
     def variant(self, name: str) -> Type:
-        """The type of a constructor, or of a variant without payload; unknown if several types have it.
+        """The type of a constructor, or of a variant without payload; unknown if several types have it (V10).
 
         Args:
             name: The variant.
         """
         owners = self.names.variants.get(name, [])
-        if len(owners) != 1:
+        if len(owners) != 1 or name in VARIANTS:
             return UNKNOWN
         owner, variant = owners[0]
         result = self._named(owner.name, (), as_variables=False)

@@ -76,6 +76,10 @@ UNIT: Final = Named("Unit")
 NUMBERS: Final = (INT, FLOAT)
 
 
+_MOST_FIELDS: Final = 4
+"""Of a record in a message."""
+
+
 def list_of(element: Type) -> Named:
     """`List[element]`.
 
@@ -116,7 +120,8 @@ def text_of(type_: Type) -> str:
     if isinstance(type_, Callable):
         return f"fn({_texts(type_.parameters)}) to {text_of(type_.result)}"
     if isinstance(type_, Record):
-        return "{ " + ", ".join(f"{name}: {text_of(value)}" for name, value in type_.fields) + " }"
+        shown = [f"{name}: {text_of(value)}" for name, value in type_.fields[:_MOST_FIELDS]]
+        return "{ " + ", ".join(shown + ["..."] * (len(type_.fields) > _MOST_FIELDS)) + " }"
     return type_.name if isinstance(type_, Variable) else type_.path
 
 

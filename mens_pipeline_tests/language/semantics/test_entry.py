@@ -1,13 +1,13 @@
 """The entry points: any accepted text is answered, in time, in order, without an exception."""
 
 import sys
-from time import perf_counter
+from time import perf_counter, process_time
 
 import pytest
 
 from mens_pipeline.language import Code, Mode, Severity, analyze
 from mens_pipeline.language.names.findings import MAX_FINDINGS
-from mens_pipeline.language.semantics import resolves, semantic_diagnostics
+from mens_pipeline.language.semantics import resolves, semantic_diagnostics, semantic_records
 from mens_pipeline_tests.language.examples import conformance_cases, reference_examples
 from mens_pipeline_tests.language.semantics.tables import diagnostics_of
 from mens_pipeline_tests.language.test_nesting import NESTED
@@ -39,6 +39,21 @@ def test_places_count_bytes_lines_and_characters() -> None:
 
     assert (found.start.offset, found.start.line, found.start.column) == (27, 2, 17)
     assert (found.end.offset, found.severity) == (28, Severity.ERROR)
+
+
+def test_records_are_those_of_the_verdict_with_a_severity() -> None:
+    """For machines."""
+    (record,) = semantic_records(diagnostics_of("fn f() { x }"))
+
+    assert record == {
+        "severity": "error",
+        "line": 1,
+        "column": 9,
+        "offset": 9,
+        "code": "unknown-name",
+        "message": "no name `x` is known here",
+        "advice": None,
+    }
 
 
 @pytest.mark.parametrize(
@@ -102,16 +117,17 @@ def test_time_grows_with_length_and_stays_below_twice_that_of_parsing() -> None:
         source = _program(size)
         parses, walks = [], []
         for _ in range(3):
-            begin = perf_counter()
+            begin = process_time()
             module = analyze(source).module
-            middle = perf_counter()
+            middle = process_time()
             assert module is not None
             assert semantic_diagnostics(module, source) == ()
             parses.append(middle - begin)
-            walks.append(perf_counter() - middle)
+            walks.append(process_time() - middle)
         seconds[size] = (min(parses), min(walks))
 
-    assert seconds[2000][1] < 2 * seconds[2000][0]
+    # What coverage traces takes longer.
+    assert seconds[2000][1] < (2 if sys.gettrace() is None else 4) * seconds[2000][0]
     assert seconds[2000][1] < 3 * 5 * seconds[400][1]
 
 

@@ -12,6 +12,11 @@ _POINT = "type P { x: int, name: str, note: Option[str] }\n"
 _NOTE = "@table type Note { title: str, stars: int }\n"
 
 _FIELDS = [
+    Row(
+        "fn f() { { a: 1, b: 2, c: 3, d: 4, e: 5 }.f }",
+        ("unknown-field f",),
+        "`{ a: int, b: int, c: int, d: int, ... }`",
+    ),
     Row(_POINT + "fn f(p: P) to int { return p.y }", ("unknown-field y",), "`P` has no field `y`"),
     Row(_POINT + "fn f(p: P) to str { return p.nam }", ("unknown-field nam",), "Did you mean `name`?"),
     Row("fn f() { { a: 1 }.b }", ("unknown-field b",), "`{ a: int }` has no field `b`"),
@@ -281,6 +286,16 @@ _MATCHES = [
     Row(_SHAPE + "fn f(s: S) { match s { Box(w, name) => name - 1 _ => 2 } }", ("type-mismatch name - 1",)),
 ]
 _RIGHT = [
+    Row("type R = | Ok(v: int) | Err(m: str)\nfn f(r: R) to int { return match r { Ok(v) => v Err(m) => len(m) } }"),
+    Row(
+        "type R = | Ok(v: int) | Error(m: str)\nfn f() to Result[int] { return Ok(1) }\nfn g()"
+        " to R { return Error('') }"
+    ),
+    Row(
+        "url Path { Home Task(id: int) }\ncomponent Home() { view: 1 }\nfragment F() { Home()"
+        " }\nfn f() to Path { return Home }"
+    ),
+    Row("component Task(n: int) { view: 1 }\nurl Path { Task(id: int) }\nfragment F() { [Task(n=1), Task(1)] }"),
     Row("fn f() { return }\nfn g(x) { -5 x? assert(true) assert(true, 'no') }\ncomponent C() { let a = 1 }"),
     Row("fn f() { let xs = [[1], ['a'], [None]] xs[0][0].q }"),
     Row("actor A { on go(n: int) { n } }\nfn f() { let a = spawn(A) a.go(1) a.go(2) }"),
