@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from mens_pipeline.language.ast.behaviour import Activity, Actor, Handler, Workflow
-from mens_pipeline.language.ast.data import Field, Table, TypeDef, Url, Variant
+from mens_pipeline.language.ast.data import Field, ImportPath, Table, TypeDef, Url, Variant
 from mens_pipeline.language.ast.functions import Function
 from mens_pipeline.language.ast.types import DecimalType, FunctionType, GenericType, NamedType, Param
 from mens_pipeline.language.ast.types import Type as Syntax
@@ -12,8 +12,8 @@ from mens_pipeline.language.ast.ui import Fragment, ReactiveComponent, V0Compone
 from mens_pipeline.language.names.built_ins import GENERIC_TYPES, PLAIN_TYPES, VARIANTS
 from mens_pipeline.language.names.declarations import Binding, ModuleNames
 from mens_pipeline.language.names.references import ROW_FIELDS
-from mens_pipeline.language.types.signatures import built_in_type
-from mens_pipeline.language.types.terms import DEC, UNIT, UNKNOWN, Callable, Named, Type, Variable
+from mens_pipeline.language.types.signatures import MEMBER_TYPES, built_in_type
+from mens_pipeline.language.types.terms import DEC, UNIT, UNKNOWN, Callable, Named, Namespace, Type, Variable
 
 _PLAIN: Final = frozenset(("int", "float", "str", "bool", "Unit", "Json", "Element"))
 _SPELLINGS: Final = {"list": "List", "map": "Map", "float64": "float", "unit": "Unit", "dec": "dec"}
@@ -69,7 +69,7 @@ class DeclaredTypes:
         return Named(name) if name in _PLAIN and not is_declared else UNKNOWN
 
     def binding(self, binding: Binding) -> Type:
-        """The type of a function, a constructor or what is built in.
+        """The type of a function, a constructor, an imported namespace or what is built in.
 
         Args:
             binding: Not a local name.
@@ -77,6 +77,9 @@ class DeclaredTypes:
         node = binding.node
         if node is None:
             return built_in_type(binding.name)
+        if isinstance(node, ImportPath):
+            path = ".".join(node.segments)
+            return Namespace(path) if path in MEMBER_TYPES else UNKNOWN
         if isinstance(node, Variant):
             return self.variant(binding.name)
         if isinstance(node, Function | Workflow | Activity):

@@ -5,6 +5,11 @@ from typing import NamedTuple
 from mens_pipeline.language import Diagnostic, Mode, analyze
 from mens_pipeline.language.semantics import semantic_diagnostics
 
+SHAPE = "type S = | Dot | Bar(n: int) | Box(w: int, name: str)\n"
+POINT = "type P { x: int, name: str, note: Option[str] }\n"
+NOTE = "@table type Note { title: str, stars: int }\n"
+"""Declarations that programs begin with."""
+
 
 class Row(NamedTuple):
     """A program and what must be found in it.

@@ -122,7 +122,7 @@ _RIGHT = [
     Row("fn f<T>(xs: List[T]) to List[T] { let y: List[T] = xs return y }"),
     Row("type S = | A | B(n: int)\ntype R = | A\nfn f(s) to int { return match s { A => 1 B(n) => n _ => 3 } }"),
     Row("import a.b.Kind\nfn f(k: Kind) { match k { Big => Big Small(n) => n Tiny => Tiny() } db.Other.all() }"),
-    Row("import std.log\nimport std.fs as files\nfn f() { log.info(files.x) }"),
+    Row("import std.log\nimport std.fs as files\nfn f() { log.info(files.read('x').unwrap()) }"),
     Row("import react Chart from 'x'\ncomponent C() { view: Chart(a=1) }"),
     Row("import rust:semver as semver\nfn f(v: semver) { semver.parse(v) }"),
     Row("import json\nfn f() { json.parse('') }"),
