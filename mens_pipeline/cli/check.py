@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -15,8 +15,10 @@ from mens_pipeline.cli.diagnostic_text import render
 from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.corpus.shares import share_text
 from mens_pipeline.corpus.sources import vox_files
+from mens_pipeline.language.diagnostics import Diagnostic, Severity
 from mens_pipeline.language.front_end import Analysis, analyze_bytes
 from mens_pipeline.language.parser.modules import Mode, mode_of
+from mens_pipeline.language.semantics import semantic_diagnostics, semantic_records
 from mens_pipeline.language.source_text import SourceText
 from mens_pipeline.language.verdict import verdict_record
 from mens_pipeline.language.visible_text import visible_text
@@ -46,11 +48,23 @@ class CheckedFile:
         path: As the user named it.
         data: Its content.
         analysis: What the front end says.
+        semantic: What is wrong with its names and types; None if it is rejected, or nobody asked.
     """
 
     path: str
     data: bytes
     analysis: Analysis
+    semantic: tuple[Diagnostic, ...] | None
+
+    @property
+    def source(self) -> str:
+        """Its text."""
+        return self.data.decode("utf-8", "replace")
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it is accepted and has no mistake in its names and types."""
+        return self.analysis.ok and all(one.severity is not Severity.ERROR for one in self.semantic or ())
 
 
 def check(
@@ -61,6 +75,7 @@ def check(
     *,
     mode: Annotated[ModeOption, typer.Option(help="How to read the texts.")] = ModeOption.AUTO,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    syntax_only: Annotated[bool, typer.Option(help="Leave names and types alone.")] = False,
     jsonl: Annotated[
         Path | None,
         typer.Option(
@@ -68,34 +83,35 @@ def check(
         ),
     ] = None,
 ) -> None:
-    """Check Vox programs against the grammar and say what is wrong with them.
+    """Check the grammar, names and types of Vox programs and say what is wrong with them.
 
-    Exit code 0: all accepted. 1: something is rejected. 2: the command was misused.
+    Exit code 0: nothing is wrong. 1: something is rejected or, but for --jsonl, has a mistake in its names or types.
+    2: the command was misused.
 
     Lines count from 1. Columns count from 1 in text, from 0 in JSON; offsets are bytes.
     """
     if jsonl is not None:
         if files or as_json:
             raise typer.BadParameter("--jsonl stands alone: give it no files and no --json.")
-        raise typer.Exit(_check_lines(jsonl, mode))
+        raise typer.Exit(_check_lines(jsonl, mode, with_semantics=not syntax_only))
     if not files:
         raise typer.BadParameter("nothing to check. Name files or folders, `-` for standard input, or use --jsonl.")
     paths = [path for root in files for path in ([root] if root == _STDIN else vox_files(root))]
     if not paths:
         raise typer.BadParameter(f"no .vox files below {', '.join(map(str, files))}.")
-    checked = (_check_file(path, mode) for path in paths)
-    all_accepted = _print_json(checked) if as_json else _print_text(checked)
-    raise typer.Exit(0 if all_accepted else REFUSED)
+    checked = (_check_file(path, mode, with_semantics=not syntax_only) for path in paths)
+    all_right = _print_json(checked) if as_json else _print_text(checked)
+    raise typer.Exit(0 if all_right else REFUSED)
 
 
-def _check_lines(path: Path, mode: ModeOption) -> int:
+def _check_lines(path: Path, mode: ModeOption, *, with_semantics: bool) -> int:
     default = Mode.SOURCE if mode is ModeOption.AUTO else Mode(mode)
     if path == _STDIN:
-        summary = check_stream(sys.stdin.buffer, sys.stdout, default)
+        summary = check_stream(sys.stdin.buffer, sys.stdout, default, with_semantics=with_semantics)
     else:
         try:
             with path.open("rb") as lines:
-                summary = check_stream(lines, sys.stdout, default)
+                summary = check_stream(lines, sys.stdout, default, with_semantics=with_semantics)
         except OSError as error:
             raise typer.BadParameter(visible_text(f"{path}: {error.strerror}. Name a readable file.")) from error
     typer.echo(summary.text, err=True)
@@ -104,36 +120,42 @@ def _check_lines(path: Path, mode: ModeOption) -> int:
     return REFUSED if summary.rejected else 0
 
 
-def _check_file(path: Path, mode: ModeOption) -> CheckedFile:
+def _check_file(path: Path, mode: ModeOption, *, with_semantics: bool) -> CheckedFile:
     try:
         data = sys.stdin.buffer.read() if path == _STDIN else read_regular(path, MAX_BYTES)
     except OSError as error:
         raise typer.BadParameter(visible_text(f"{path}: {error.strerror}. Name a readable file.")) from error
     chosen = mode_of(path.name) if mode is ModeOption.AUTO else Mode(mode)
-    return CheckedFile("<stdin>" if path == _STDIN else str(path), data, analyze_bytes(data, chosen))
+    analysis = analyze_bytes(data, chosen)
+    module = analysis.module if with_semantics else None
+    semantic = semantic_diagnostics(module, data.decode("utf-8")) if module is not None else None
+    return CheckedFile("<stdin>" if path == _STDIN else str(path), data, analysis, semantic)
 
 
 def _print_json(checked: Iterable[CheckedFile]) -> bool:
-    records = [{"path": file.path, **verdict_record(file.analysis)} for file in checked]
+    records = []
+    all_right = True
+    for file in checked:
+        semantic = {} if file.semantic is None else {"semantic": semantic_records(file.semantic)}
+        records.append({"path": file.path, **verdict_record(file.analysis), **semantic})
+        all_right = all_right and file.is_right
     rejected = sum(not record["ok"] for record in records)
     typer.echo(json.dumps({"num_files": len(records), "num_rejected": rejected, "files": records}, indent=2))
-    return rejected == 0
+    return all_right
 
 
 def _print_text(checked: Iterable[CheckedFile]) -> bool:
-    num_files = num_accepted = num_errors = num_warnings = 0
+    num_files = num_accepted = num_right = num_errors = num_warnings = 0
     for file in checked:
-        for text in _rendered(file):
-            typer.echo(text)
+        diagnostics = sorted((*file.analysis.diagnostics, *(file.semantic or ())), key=lambda one: one.start)
+        source = SourceText(file.source)
+        for diagnostic in diagnostics:
+            typer.echo(render(file.path, source, diagnostic))
         num_files += 1
         num_accepted += file.analysis.ok
-        num_errors += len(file.analysis.errors)
-        num_warnings += len(file.analysis.warnings)
+        num_right += file.is_right
+        num_errors += sum(one.severity is Severity.ERROR for one in diagnostics)
+        num_warnings += sum(one.severity is Severity.WARNING for one in diagnostics)
     counts = f"accepted {share_text(num_accepted, num_files)}, errors {num_errors}, warnings {num_warnings}"
     typer.echo(counts, err=True)
-    return num_accepted == num_files
-
-
-def _rendered(file: CheckedFile) -> Iterator[str]:
-    source = SourceText(file.data.decode("utf-8", "replace"))
-    return (render(file.path, source, diagnostic) for diagnostic in file.analysis.diagnostics)
+    return num_right == num_files

@@ -8,6 +8,7 @@ from mens_pipeline.corpus.bounded_lines import bounded_lines
 from mens_pipeline.corpus.shares import share_text
 from mens_pipeline.language.front_end import analyze
 from mens_pipeline.language.parser.modules import Mode
+from mens_pipeline.language.semantics import semantic_diagnostics, semantic_records
 from mens_pipeline.language.verdict import verdict_record
 
 MAX_REQUEST_BYTES: Final = 67_108_864
@@ -36,20 +37,22 @@ class StreamSummary:
         return f"accepted {share}, rejected {self.rejected}, malformed lines {self.malformed}"
 
 
-def check_stream(lines: BinaryIO, out: TextIO, default: Mode) -> StreamSummary:
+def check_stream(lines: BinaryIO, out: TextIO, default: Mode, *, with_semantics: bool = True) -> StreamSummary:
     """Answer each request with one line, in order, at once.
 
     Args:
         lines: Holds JSON objects with `id`, `source` and perhaps `mode`; blank lines are passed over.
         out: Where the answers go; a malformed line is answered too, with a null `id` and an `error`.
         default: The mode of a request that names none.
+        with_semantics: Whether the answer to an accepted text says in `semantic` what is wrong with its names and
+            types; that decides nothing.
     """
     seen = rejected = malformed = 0
     for number, line in enumerate(bounded_lines(lines, MAX_REQUEST_BYTES), start=1):
         if not line.strip():
             continue
         seen += 1
-        answer = _answer(line, number, default)
+        answer = _answer(line, number, default, with_semantics=with_semantics)
         malformed += "error" in answer
         rejected += "error" not in answer and not answer["ok"]
         out.write(json.dumps(answer) + "\n")
@@ -57,7 +60,7 @@ def check_stream(lines: BinaryIO, out: TextIO, default: Mode) -> StreamSummary:
     return StreamSummary(seen, rejected, malformed)
 
 
-def _answer(line: bytes, number: int, default: Mode) -> dict[str, Any]:
+def _answer(line: bytes, number: int, default: Mode, *, with_semantics: bool) -> dict[str, Any]:
     if len(line) > MAX_REQUEST_BYTES:
         return _malformed(None, number, f"has more than {MAX_REQUEST_BYTES} bytes")
     try:
@@ -73,7 +76,11 @@ def _answer(line: bytes, number: int, default: Mode) -> dict[str, Any]:
         return _malformed(identity, number, "has no text in `source`")
     if mode not in tuple(Mode):
         return _malformed(identity, number, f"has mode {mode!r}; write source, script or ui")
-    return {"id": identity, **verdict_record(analyze(source, Mode(mode)))}
+    analysis = analyze(source, Mode(mode))
+    answer = {"id": identity, **verdict_record(analysis)}
+    if with_semantics and analysis.module is not None:
+        answer["semantic"] = semantic_records(semantic_diagnostics(analysis.module, source))
+    return answer
 
 
 def _malformed(identity: object, number: int, problem: str) -> dict[str, Any]:

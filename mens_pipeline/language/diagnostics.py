@@ -14,7 +14,7 @@ class Severity(StrEnum):
 
 
 class Code(StrEnum):
-    """Every kind of diagnostic; the rule in `vox-language.md` that each one enforces stands behind it."""
+    """Every kind of diagnostic and its rule: Q and W in `vox-names-and-types.md`, the others in `vox-language.md`."""
 
     EXPECTED_DECLARATION = "expected-declaration"  # G3
     EXPECTED_EXPRESSION = "expected-expression"  # G33
@@ -51,6 +51,25 @@ class Code(StrEnum):
     DROPPED_DECORATOR = "dropped-decorator"  # L10
     DROPPED_NUMBER = "dropped-number"  # L5
     UNCLOSED_STRING = "unclosed-string"  # L7
+    UNKNOWN_NAME = "unknown-name"  # Q1
+    UNKNOWN_TYPE = "unknown-type"  # Q2
+    UNKNOWN_VARIANT = "unknown-variant"  # Q3
+    DUPLICATE_DECLARATION = "duplicate-declaration"  # Q4
+    DUPLICATE_FIELD = "duplicate-field"  # Q5
+    DUPLICATE_VARIANT = "duplicate-variant"  # Q6
+    NOT_MUTABLE = "not-mutable"  # Q7
+    OUTSIDE_LOOP = "outside-loop"  # Q8
+    UNKNOWN_FIELD = "unknown-field"  # W1
+    MISSING_FIELD = "missing-field"  # W2
+    UNKNOWN_METHOD = "unknown-method"  # W3
+    WRONG_ARGUMENT_COUNT = "wrong-argument-count"  # W4
+    WRONG_ARGUMENT_NAME = "wrong-argument-name"  # W5
+    TYPE_MISMATCH = "type-mismatch"  # W6
+    NOT_CALLABLE = "not-callable"  # W7
+    MISSING_VARIANT = "missing-variant"  # W8
+    UNREACHABLE_ARM = "unreachable-arm"  # W9
+    TRY_OUTSIDE_RESULT = "try-outside-result"  # W10
+    MISSING_RETURN = "missing-return"  # W11
 
 
 @dataclass(frozen=True, slots=True)

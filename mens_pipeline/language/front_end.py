@@ -64,7 +64,7 @@ def analyze(source: str, mode: Mode = Mode.SOURCE) -> Analysis:
     Returns:
         The verdict of the reference front end, with our own messages.
     """
-    with _collector_paused():
+    with collector_paused():
         stream = scan(source)
         declarations, failures, notes = _parse(stream, mode)
     module = None if failures else Module(0, len(source), declarations)
@@ -103,8 +103,8 @@ def analyze_bytes(data: bytes, mode: Mode = Mode.SOURCE) -> Analysis:
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
-    """No cyclic garbage collection meanwhile: a parse makes a tree, no cycles, and large ones took twice the time."""
+def collector_paused() -> Iterator[None]:
+    """No cyclic garbage collection meanwhile: a walk makes a tree, no cycles, and large ones took twice the time."""
     if not gc.isenabled():
         yield
         return

@@ -27,6 +27,9 @@ FOREIGN_WORDS: Final[dict[str, str]] = {
 """Words of other languages -> what to write in Vox."""
 
 _SHORTEST_BEGINNING: Final = 3
+_SIMILAR: Final = 0.7
+_MOST_WORDS: Final = 2000
+"""That are compared with another one: more would take seconds where many are wrong."""
 
 
 def did_you_mean(found: str, known: Iterable[str]) -> str | None:
@@ -40,7 +43,21 @@ def did_you_mean(found: str, known: Iterable[str]) -> str | None:
         ``Did you mean `query`?``: the most similar word, else the shortest that begins like it, else None.
     """
     words = sorted(known, key=lambda word: (len(word), word))
-    near = get_close_matches(found, words, n=1, cutoff=0.7)
+    if len(words) > _MOST_WORDS:
+        return None
+    near = get_close_matches(found, words, n=1, cutoff=_SIMILAR)
     if not near and len(found) >= _SHORTEST_BEGINNING:
         near = [word for word in words if word.startswith(found)]
+    return f"Did you mean `{near[0]}`?" if near else None
+
+
+def near_miss(found: str, known: Iterable[str]) -> str | None:
+    """A question that names the known word that this one can only be a slip of.
+
+    Args:
+        found: The word in the source.
+        known: The words that would have been right.
+    """
+    words = sorted(known)
+    near = get_close_matches(found, words, n=1, cutoff=_SIMILAR) if len(words) <= _MOST_WORDS else []
     return f"Did you mean `{near[0]}`?" if near else None

@@ -24,12 +24,17 @@ def verdict_record(analysis: Analysis) -> dict[str, Any]:
         "ok": analysis.ok,
         "declarations": [kind_of(declaration) for declaration in module.declarations] if module else [],
         "constructs": histogram(module) if module else {},
-        "diagnostics": _records(analysis.errors),
-        "warnings": _records(analysis.warnings),
+        "diagnostics": diagnostic_records(analysis.errors),
+        "warnings": diagnostic_records(analysis.warnings),
     }
 
 
-def _records(diagnostics: Sequence[Diagnostic]) -> list[dict[str, Any]]:
+def diagnostic_records(diagnostics: Sequence[Diagnostic]) -> list[dict[str, Any]]:
+    """Diagnostics in JSON types.
+
+    Args:
+        diagnostics: Any number.
+    """
     return [
         {
             "line": diagnostic.start.line,

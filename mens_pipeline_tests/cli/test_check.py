@@ -87,7 +87,7 @@ def test_json_is_one_document_without_colours(workspace: Path) -> None:
 @pytest.mark.parametrize(("mode", "exit_code"), [("source", 1), ("script", 0), ("ui", 1), ("auto", 1)])
 def test_mode_says_how_to_read(mode: str, exit_code: int) -> None:
     """A statement at the top level is fine in a script only."""
-    assert _check("-", "--mode", mode, stdin="x = 1\n").exit_code == exit_code
+    assert _check("-", "--mode", mode, stdin="print(1)\n").exit_code == exit_code
 
 
 def test_standard_input_has_a_name(workspace: Path) -> None:
@@ -234,3 +234,61 @@ def test_a_lone_surrogate_in_a_request_is_judged() -> None:
     result = _check("--jsonl", "-", stdin='{"id": 1, "source": "let x = \\ud800 1"}\n')
 
     assert json.loads(result.stdout)["ok"] is True
+
+
+_MEANINGLESS = "fn f() to int {\n    return cout\n}\n\nfn g(n: int) { match n { _ => 1 2 => 3 } }\n"
+
+
+def test_names_and_types_are_checked(tmp_path: Path) -> None:
+    """Mistakes are shown like others and exit with 1, warnings with 0; `--syntax-only` leaves them out."""
+    path = tmp_path / "x.vox"
+    path.write_text(_MEANINGLESS)
+    result = _check(path)
+
+    assert result.exit_code == 1
+    assert f"{path}:2:12: error[unknown-name]: no name `cout` is known here" in result.stdout
+    assert f"{path}:5:33: warning[unreachable-arm]: " in result.stdout
+    assert result.stderr == "accepted 1/1 (100.0 %), errors 1, warnings 1\n"
+    assert (_check(path, "--syntax-only").exit_code, _check(path, "--syntax-only").stdout) == (0, "")
+
+    path.write_text(_MEANINGLESS.replace("cout", "1"))
+
+    assert _check(path).exit_code == 0
+
+
+def test_json_has_names_and_types_beside_the_verdict(tmp_path: Path) -> None:
+    """`ok` is the syntax; `semantic` is absent where there is no meaning, and where nobody asked."""
+    (tmp_path / "a.vox").write_text(_MEANINGLESS)
+    (tmp_path / "b.vox").write_text("fn f(")
+    (tmp_path / "c.vox").write_text("fn f() { }")
+    result = _check("--json", tmp_path)
+    first, second, third = json.loads(result.stdout)["files"]
+
+    assert (result.exit_code, first["ok"], "semantic" in second, third["semantic"]) == (1, True, False, [])
+    assert first["semantic"][0] == {
+        "severity": "error",
+        "line": 2,
+        "column": 11,
+        "offset": 27,
+        "code": "unknown-name",
+        "message": "no name `cout` is known here",
+        "advice": None,
+    }
+    assert _check("--json", tmp_path / "a.vox").exit_code == 1
+    assert _check("--json", tmp_path / "c.vox").exit_code == 0
+    assert "semantic" not in json.loads(_check("--json", "--syntax-only", tmp_path).stdout)["files"][0]
+
+
+def test_lines_are_answered_with_names_and_types() -> None:
+    """They decide nothing: the exit code is that of the syntax, as programs that read the answers expect."""
+    lines = "".join(json.dumps({"id": 1, "source": source}) + "\n" for source in (_MEANINGLESS, "fn f() { }"))
+    result = _check("--jsonl", "-", stdin=lines)
+    first, second = map(json.loads, result.stdout.splitlines())
+
+    assert (result.exit_code, first["ok"], second["semantic"]) == (0, True, [])
+    assert [found["code"] for found in first["semantic"]] == ["unknown-name", "unreachable-arm"]
+    assert "semantic" not in json.loads(_check("--jsonl", "-", "--syntax-only", stdin=lines).stdout.splitlines()[0])
+
+    rejected = json.loads(_check("--jsonl", "-", stdin='{"id": 1, "source": "fn f("}\n').stdout)
+
+    assert (rejected["ok"], "semantic" in rejected) == (False, False)

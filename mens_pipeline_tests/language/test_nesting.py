@@ -13,7 +13,7 @@ from mens_pipeline_tests.every import every
 
 _LEVELS = 500
 
-_NESTED: dict[str, Callable[[int], str]] = {
+NESTED: dict[str, Callable[[int], str]] = {
     "parentheses": lambda n: "let x = " + "(" * n + "1" + ")" * n,
     "tuples": lambda n: "let x = " + "(" * n + "1" + ",)" * n,
     "lists": lambda n: "let x = " + "[" * n + "1" + "]" * n,
@@ -53,21 +53,22 @@ _NESTED: dict[str, Callable[[int], str]] = {
     "contracts": lambda n: "@require(" + "(" * n + "a" + ")" * n + ") fn f() { }",
     "with": lambda n: "let x = a" + " with { b: a" * n + " }" * n,
 }
+"""Construct -> a text in which it nests."""
 
 
-@pytest.mark.parametrize("form", _NESTED, ids=str)
+@pytest.mark.parametrize("form", NESTED, ids=str)
 def test_five_hundred_levels_are_judged(form: str) -> None:
     """Each construct that nests may nest at least 500 deep, and a missing end is still found."""
-    source = _NESTED[form](_LEVELS)
+    source = NESTED[form](_LEVELS)
 
     assert analyze(source).ok
     assert not analyze(source + " )").ok
 
 
-@pytest.mark.parametrize("form", [form for form in _NESTED if form != "else if"], ids=str)
+@pytest.mark.parametrize("form", [form for form in NESTED if form != "else if"], ids=str)
 def test_beyond_the_limit_a_code_of_its_own_rejects(form: str) -> None:
     """Twenty thousand levels are refused with `nesting-limit`, whatever nests."""
-    (error,) = analyze(_NESTED[form](20_000)).errors[:1]
+    (error,) = analyze(NESTED[form](20_000)).errors[:1]
 
     assert error.code is Code.NESTING_LIMIT
     assert str(MAX_NESTING) in error.message
@@ -88,7 +89,7 @@ def test_the_recursion_limit_is_left_alone() -> None:
     """A deep text raises the limit of the process only while it is parsed."""
     before = sys.getrecursionlimit()
 
-    assert analyze(_NESTED["parentheses"](_LEVELS)).ok
+    assert analyze(NESTED["parentheses"](_LEVELS)).ok
     assert sys.getrecursionlimit() == before
 
 
@@ -96,7 +97,7 @@ def test_a_deep_caller_changes_nothing() -> None:
     """The verdict is the same when the caller has nearly used up the stack."""
 
     def from_depth(depth: int) -> bool:
-        return from_depth(depth - 1) if depth else analyze(_NESTED["if"](_LEVELS)).ok
+        return from_depth(depth - 1) if depth else analyze(NESTED["if"](_LEVELS)).ok
 
     assert from_depth(700)
 
@@ -104,7 +105,7 @@ def test_a_deep_caller_changes_nothing() -> None:
 def test_threads_do_not_disturb_one_another() -> None:
     """Deep and shallow texts in several threads at once are all judged, and the limit comes back."""
     before = sys.getrecursionlimit()
-    sources = [_NESTED[form](levels) for form in ("lists", "if", "views", "match") for levels in (5, 500, 1500)] * 8
+    sources = [NESTED[form](levels) for form in ("lists", "if", "views", "match") for levels in (5, 500, 1500)] * 8
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:

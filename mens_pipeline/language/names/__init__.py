@@ -1,0 +1,1 @@
+"""What the names of a program mean: declarations, scopes, and the uses that mean nothing."""

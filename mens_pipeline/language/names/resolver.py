@@ -1,0 +1,222 @@
+"""Looking names up: each use finds its declaration, or is a finding."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mens_pipeline.language.ast.base import Node, children
+from mens_pipeline.language.ast.statements import Statement
+from mens_pipeline.language.ast.types import FunctionType, GenericType, NamedType, Param, Type
+from mens_pipeline.language.diagnostics import Code
+from mens_pipeline.language.names.built_ins import GENERIC_TYPES, METHOD_NAMES, PLAIN_TYPES
+from mens_pipeline.language.names.declarations import Binding, Kind, ModuleNames
+from mens_pipeline.language.names.findings import Findings, Place
+from mens_pipeline.language.names.scopes import Scopes
+from mens_pipeline.language.suggestions import FOREIGN_WORDS, did_you_mean, near_miss
+from mens_pipeline.language.vocabulary import VIEW_TAGS
+
+Forms = dict[type, "Callable[[Resolver, Any], None]"]
+"""Class of syntax -> how its names are resolved; handed in, because the forms need the walk and the walk the forms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What the names of a program were found to mean, by the `id` of the syntax that has them.
+
+    Attributes:
+        uses: Name or view -> its meaning.
+        declared: Pattern, parameter, loop or decorator -> what it declares.
+        indexes: Loop -> its second name.
+    """
+
+    uses: dict[int, Binding] = field(default_factory=dict)
+    declared: dict[int, Binding] = field(default_factory=dict)
+    indexes: dict[int, Binding] = field(default_factory=dict)
+
+
+class Resolver:
+    """A walk through bodies that knows at every place which names are visible."""
+
+    def __init__(self, names: ModuleNames, findings: Findings, forms: Forms) -> None:
+        """Begin at the level of the module.
+
+        Args:
+            names: What the program declares.
+            findings: Where to note what is wrong.
+            forms: Syntax that declares or uses names.
+        """
+        self._forms = forms
+        self.names = names
+        self.findings = findings
+        self.scopes = Scopes(names.values)
+        self.resolution = Resolution()
+        self._generics: frozenset[str] = frozenset()
+        self.foreign_tables: set[str] = set()
+        """Tables of a program that declares none: those of another file of its project."""
+        self._unknown_types: list[tuple[str, Place]] = []
+
+    def finish(self) -> None:
+        """Report the types that are none; one that names a table of another file is left alone."""
+        names = self.names
+        known = (*names.types, *names.imported, *GENERIC_TYPES, *PLAIN_TYPES)
+        for name, place in self._unknown_types:
+            if name not in self.foreign_tables:
+                self.findings.add(Code.UNKNOWN_TYPE, place, f"no type is called `{name}`", did_you_mean(name, known))
+
+    def function(
+        self,
+        params: Sequence[Param],
+        return_type: Type | None,
+        body: Sequence[Statement],
+        generics: Iterable[str] = (),
+    ) -> None:
+        """Resolve a function; parameters are visible from the next default on (C3).
+
+        Args:
+            params: Its parameters.
+            return_type: Its declared result.
+            body: Its statements.
+            generics: Types that it alone knows.
+        """
+        self._generics = frozenset(generics)
+        with self.scopes.block(in_loop=False):
+            self.parameters(params)
+            self.type(return_type)
+            self.block(body)
+        self._generics = frozenset()
+
+    def parameters(self, params: Sequence[Param]) -> None:
+        """Declare parameters here.
+
+        Args:
+            params: The parameters.
+        """
+        seen: set[str] = set()
+        for param in params:
+            self.type(param.type)
+            if param.default is not None:
+                self.visit(param.default)
+            if param.name in seen:
+                self.findings.add(Code.DUPLICATE_DECLARATION, param, f"the parameter `{param.name}` stands twice")
+            seen.add(param.name)
+            self.declare(param, Binding(param.name, Kind.PARAMETER, param))
+
+    def declare(self, node: Node, binding: Binding) -> None:
+        """Declare a local name.
+
+        Args:
+            node: What declares it.
+            binding: Its meaning.
+        """
+        self.resolution.declared[id(node)] = binding
+        self.scopes.declare(binding)
+
+    def block(self, statements: Sequence[Statement]) -> None:
+        """Resolve a block in a scope of its own.
+
+        Args:
+            statements: Its statements.
+        """
+        with self.scopes.block():
+            for statement in statements:
+                self.visit(statement)
+
+    def visit(self, node: Node) -> None:
+        """Resolve an expression or a statement; if it has no form of its own, its parts.
+
+        Args:
+            node: The syntax.
+        """
+        form = self._forms.get(type(node))
+        if form is not None:
+            form(self, node)
+            return
+        for child in children(node):
+            self.visit(child)
+
+    def type(self, node: Type | None) -> None:
+        """Look up the names of a type.
+
+        Args:
+            node: The type, if there is one.
+        """
+        if isinstance(node, NamedType):
+            self.type_name(node.name, node)
+        elif isinstance(node, GenericType):
+            self.type_name(node.name, node, len(node.arguments))
+            for argument in node.arguments:
+                self.type(argument)
+        elif isinstance(node, FunctionType):
+            for parameter in node.parameters:
+                self.type(parameter)
+            self.type(node.return_type)
+
+    def type_name(self, name: str, place: Node, num_arguments: int = 0) -> None:
+        """Look up the name of a type.
+
+        Args:
+            name: The name.
+            place: Where it stands, at its beginning.
+            num_arguments: How many types stand behind it in brackets.
+        """
+        names = self.names
+        if name in self._generics or name in names.types or name in names.imported or name.isdigit():
+            return
+        expected = GENERIC_TYPES.get(name)
+        if expected is not None and num_arguments > expected:
+            message = f"`{name}` takes {expected} type{'s' * (expected > 1)} in brackets, found {num_arguments}"
+            self.findings.add(Code.WRONG_ARGUMENT_COUNT, place, message)
+        if name not in GENERIC_TYPES and name not in PLAIN_TYPES:
+            self._unknown_types.append((name, Place(place.start, place.start + len(name))))
+
+    def outside_name(self, name: str, holder: Node, what: str, known: Iterable[str]) -> None:
+        """Look up a name that may just as well belong to another file of a project.
+
+        Args:
+            name: The name.
+            holder: The syntax it stands in.
+            what: What it should be.
+            known: What the program itself declares of this kind.
+        """
+        if name in known or name in self.names.imported:
+            return
+        advice = near_miss(name, known)
+        if advice is not None:
+            message = f"no {what} `{name}` is known here"
+            self.findings.add(Code.UNKNOWN_NAME, self.findings.name_in(holder, name), message, advice)
+
+    def value_name(self, name: str, place: Node | Place, what: str = "name") -> Binding | None:
+        """Look up the name of a value.
+
+        Args:
+            name: The name.
+            place: Where it stands.
+            what: What it should be.
+
+        Returns:
+            Its meaning; None where it has none.
+        """
+        binding = self.scopes.find(name)
+        if binding is None and not self.may_be_foreign(name):
+            message = f"no {what} `{name}` is known here"
+            self.findings.add(Code.UNKNOWN_NAME, place, message, self._advice(name))
+        return binding
+
+    def may_be_foreign(self, name: str) -> bool:
+        """Whether a name may be a variant of a type whose module is not at hand.
+
+        Args:
+            name: The name.
+        """
+        return self.names.is_open and name[0].isupper()
+
+    def _advice(self, name: str) -> str | None:
+        if name in FOREIGN_WORDS:
+            return FOREIGN_WORDS[name]
+        if name in self.names.types:
+            return "It is a type: write a record as `{ field: value }`, a variant by its own name."
+        if name in VIEW_TAGS:
+            return f"A view takes what it shows in braces: `{name}() {{ ... }}`."
+        if name in METHOD_NAMES:
+            return f"`{name}` is a method: write `value.{name}(...)`."
+        return did_you_mean(name, self.scopes.names())

@@ -1,0 +1,89 @@
+"""Names and types of a program: the one entry point.
+
+The rules, such as `Q1` and `W6`, are those of `vox-names-and-types.md` beside this file. Sound before complete: what
+cannot be known is not spoken of, so a finding is a mistake, but a program without findings may still be wrong.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity
+from mens_pipeline.language.front_end import DEEP_STACK, analyze, collector_paused
+from mens_pipeline.language.names.findings import Findings, Place
+from mens_pipeline.language.names.references import resolve
+from mens_pipeline.language.parser.modules import Mode
+from mens_pipeline.language.types.declarations import check
+from mens_pipeline.language.verdict import diagnostic_records
+
+SEMANTIC_CODES: Final = frozenset(
+    (
+        *(Code.UNKNOWN_NAME, Code.UNKNOWN_TYPE, Code.UNKNOWN_VARIANT, Code.DUPLICATE_DECLARATION),
+        *(Code.DUPLICATE_FIELD, Code.DUPLICATE_VARIANT, Code.NOT_MUTABLE, Code.OUTSIDE_LOOP),
+        *(Code.UNKNOWN_FIELD, Code.MISSING_FIELD, Code.UNKNOWN_METHOD, Code.WRONG_ARGUMENT_COUNT),
+        *(Code.WRONG_ARGUMENT_NAME, Code.TYPE_MISMATCH, Code.NOT_CALLABLE, Code.MISSING_VARIANT),
+        *(Code.UNREACHABLE_ARM, Code.TRY_OUTSIDE_RESULT, Code.MISSING_RETURN),
+    )
+)
+"""The kinds of findings about names and types; besides them there is `nesting-limit`."""
+
+
+def semantic_diagnostics(module: Module, source: str) -> tuple[Diagnostic, ...]:
+    """Say what is wrong with the names and types of a program.
+
+    Args:
+        module: Its syntax.
+        source: The text that it was parsed from.
+
+    Returns:
+        The findings in source order, at most a hundred; errors are mistakes, warnings are doubtful.
+    """
+    with collector_paused(), DEEP_STACK.parse():
+        try:
+            return _diagnostics(module, source)
+        except RecursionError:
+            DEEP_STACK.deepen()
+        try:
+            return _diagnostics(module, source)
+        except RecursionError:
+            return _too_deep(source)
+
+
+def resolves(source: str, mode: Mode = Mode.SOURCE) -> bool:
+    """Whether a text is accepted, and nothing is wrong with its names and types as far as can be known.
+
+    Args:
+        source: Any text at all.
+        mode: How to read it.
+    """
+    module = analyze(source, mode).module
+    if module is None:
+        return False
+    return all(found.severity is not Severity.ERROR for found in semantic_diagnostics(module, source))
+
+
+def semantic_records(found: Sequence[Diagnostic]) -> list[dict[str, Any]]:
+    """Findings in JSON types.
+
+    Args:
+        found: What is wrong with the names and types of a program.
+
+    Returns:
+        Records as those of `verdict_record`, each with its `severity`.
+    """
+    records = zip(found, diagnostic_records(found), strict=True)
+    return [{"severity": str(one.severity), **record} for one, record in records]
+
+
+def _diagnostics(module: Module, source: str) -> tuple[Diagnostic, ...]:
+    findings = Findings(source)
+    names, resolution = resolve(module, findings)
+    check(module, names, resolution, findings)
+    return findings.diagnostics()
+
+
+def _too_deep(source: str) -> tuple[Diagnostic, ...]:
+    findings = Findings(source)
+    message = "nested too deeply for names and types to be checked"
+    findings.add(Code.NESTING_LIMIT, Place(0, 0), message, "Split it into functions.", Severity.WARNING)
+    return findings.diagnostics()

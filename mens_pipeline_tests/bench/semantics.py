@@ -1,0 +1,54 @@
+"""Measure how many mistakes made on purpose are found by names and types, and what finding them costs.
+
+The right programs are the golden ones and the reference solutions of HumanEval-Vox.
+"""
+
+from collections import Counter
+from time import perf_counter
+
+from mens_pipeline.language import analyze, mode_of
+from mens_pipeline.language.semantics import semantic_diagnostics
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.bench.machine import machine_name
+from mens_pipeline_tests.language.examples import golden_programs
+from mens_pipeline_tests.language.semantics.mutations import KINDS, mutants
+
+_MUTANTS = 20_000
+_SEED = 0
+_REPEATS = 5
+_SOLUTIONS = PROJECT_ROOT / "data" / "heldout_bench" / "humaneval_vox" / "solutions"
+
+
+def main() -> None:
+    """Measure and print."""
+    programs = golden_programs() | {path.name: path.read_text("utf-8") for path in sorted(_SOLUTIONS.glob("*.vox"))}
+    made: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    for mutant in mutants(programs, mode_of, _MUTANTS, _SEED):
+        made[mutant.kind] += 1
+        found[mutant.kind] += bool(semantic_diagnostics(mutant.module, mutant.source))
+    print(f"{'mistake':<28}{'made':>8}{'found':>8}{'share':>9}")
+    for kind in KINDS:
+        print(f"{kind:<28}{made[kind]:>8,}{found[kind]:>8,}{found[kind] / made[kind]:>9.1%}")
+    print(f"{'all':<28}{made.total():>8,}{found.total():>8,}{found.total() / made.total():>9.1%}")
+    _speed(programs)
+
+
+def _speed(programs: dict[str, str]) -> None:
+    parses, walks = [], []
+    for _ in range(_REPEATS):
+        begin = perf_counter()
+        modules = [(analyze(source, mode_of(name)).module, source) for name, source in programs.items()]
+        middle = perf_counter()
+        for module, source in modules:
+            if module is not None:
+                semantic_diagnostics(module, source)
+        parses.append(middle - begin)
+        walks.append(perf_counter() - middle)
+    megabytes = sum(len(source.encode()) for source in programs.values()) / 1e6
+    print(f"{machine_name()}, one core, best of {_REPEATS}: parsing {megabytes / min(parses):.2f} MB/s,", end=" ")
+    print(f"names and types {megabytes / min(walks):.2f} MB/s, {min(walks) / min(parses):.2f} times as long")
+
+
+if __name__ == "__main__":
+    main()

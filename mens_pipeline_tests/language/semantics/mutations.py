@@ -1,0 +1,392 @@
+"""Programs made wrong on purpose: one mistake of a known kind in a right program."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from random import Random
+from typing import Final
+
+from mens_pipeline.language import Mode, analyze
+from mens_pipeline.language.ast.base import Node, walk
+from mens_pipeline.language.ast.data import Field, ImportPath, Table, TypeDef, Url, Variant
+from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.ast.expressions import (
+    Call,
+    Expr,
+    FieldAccess,
+    Ident,
+    IndexAccess,
+    Match,
+    MatchArm,
+    MethodCall,
+    ObjectLit,
+    Try,
+)
+from mens_pipeline.language.ast.functions import Function
+from mens_pipeline.language.ast.patterns import ConstructorPattern, IdentPattern, LiteralPattern, WildcardPattern
+from mens_pipeline.language.ast.statements import Assign, Let, Return
+from mens_pipeline.language.ast.types import GenericType, NamedType
+from mens_pipeline.language.interpreter.library.builtins import BUILT_INS
+from mens_pipeline.language.interpreter.library.methods import METHODS
+from mens_pipeline.language.interpreter.values import Native
+from mens_pipeline.language.names.built_ins import METHOD_NAMES, VALUES, VARIANTS
+
+_OTHER_LITERALS: Final = {"int": '"seven"', "str": "7", "bool": '"yes"', "float": '"one"'}
+_PLAIN: Final = frozenset(_OTHER_LITERALS)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One replacement in a text."""
+
+    start: int
+    end: int
+    text: str
+
+
+Edits = tuple[Edit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A right program with one mistake.
+
+    Attributes:
+        kind: Which mistake.
+        name: Of the right program.
+        source: The wrong one.
+        module: Its syntax.
+        edits: What was changed.
+    """
+
+    kind: str
+    name: str
+    source: str
+    module: Module
+    edits: Edits
+
+
+class Program:
+    """A right program, and every place where a mistake can be made."""
+
+    def __init__(self, name: str, source: str, mode: Mode) -> None:
+        """Parse it.
+
+        Args:
+            name: Its name.
+            source: Its text.
+            mode: How to read it.
+        """
+        self.name = name
+        self.source = source
+        self.mode = mode
+        module = analyze(source, mode).module
+        assert module is not None
+        self.nodes = list(walk(module))
+        self.words = {getattr(node, "name", None) for node in self.nodes} | VALUES | METHOD_NAMES
+        self.functions = {node.name: node for node in self.nodes if isinstance(node, Function)}
+        self.structs = [node for node in self.nodes if isinstance(node, TypeDef | Table) and node.fields]
+        self.variants = {node.name: node for node in self.nodes if isinstance(node, Variant)}
+        self.is_closed = not any(isinstance(node, ImportPath) for node in self.nodes)
+
+    def of(self, *kinds: type) -> Iterator[Node]:
+        """The nodes of some classes.
+
+        Args:
+            kinds: The classes.
+        """
+        return (node for node in self.nodes if isinstance(node, kinds))
+
+    def mutants(self, kind: str) -> list[Edits]:
+        """All ways to make one kind of mistake; names are misspelt the same way each time.
+
+        Args:
+            kind: Which.
+        """
+        return list(KINDS[kind](self))
+
+    def misspelt(self, word: str) -> str:
+        """A word that is nearly another, and no name of the program.
+
+        Args:
+            word: The right word.
+        """
+        middle = len(word) // 2
+        for wrong in (word[:middle] + word[middle + 1 :], word + "s", word + "x", word + "_" + word):
+            if wrong and wrong not in self.words and wrong[0] == word[0]:
+                return wrong
+        return word + "_qx"
+
+
+def _renamed(node: Node, name: str, program: Program, after: int | None = None) -> Edits:
+    start = program.source.index(name, node.start if after is None else after, node.end)
+    return (Edit(start, start + len(name), program.misspelt(name)),)
+
+
+def _rename_name(program: Program) -> Iterator[Edits]:
+    for node in program.of(Ident):
+        assert isinstance(node, Ident)
+        if program.is_closed or node.name[0].islower():
+            yield _renamed(node, node.name, program)
+
+
+def _rename_type(program: Program) -> Iterator[Edits]:
+    for node in program.of(NamedType, GenericType):
+        assert isinstance(node, NamedType | GenericType)
+        yield _renamed(node, node.name, program)
+
+
+def _rename_variant(program: Program) -> Iterator[Edits]:
+    for node in program.of(ConstructorPattern, IdentPattern):
+        assert isinstance(node, ConstructorPattern | IdentPattern)
+        if program.is_closed and (node.name in program.variants or node.name in VARIANTS):
+            yield _renamed(node, node.name, program)
+
+
+def _rename_field(program: Program) -> Iterator[Edits]:
+    for node in program.of(FieldAccess):
+        assert isinstance(node, FieldAccess)
+        if not _is_foreign(node.object, program):
+            yield _renamed(node, node.field, program, node.end - len(node.field))
+    known = {field.name for struct in program.structs for field in struct.fields}
+    for node in program.of(ObjectLit):
+        assert isinstance(node, ObjectLit)
+        if _struct_of(node, program) is not None:
+            yield from (_renamed(entry, entry.key, program) for entry in node.fields if entry.key in known)
+
+
+def _is_foreign(node: Expr, program: Program) -> bool:
+    """Whether a value comes from outside: what it has is nobody's business."""
+    while isinstance(node, MethodCall | FieldAccess | IndexAccess | Call | Try):
+        node = node.callee if isinstance(node, Call) else node.operand if isinstance(node, Try) else node.object
+    return not program.is_closed or (isinstance(node, Ident) and node.name in {"db", "std", "env", "fs", "process"})
+
+
+def _rename_method(program: Program) -> Iterator[Edits]:
+    for node in program.of(MethodCall):
+        assert isinstance(node, MethodCall)
+        if program.is_closed:
+            yield _renamed(node, node.method, program, node.object.end)
+
+
+def _change_arity(program: Program) -> Iterator[Edits]:
+    for node in program.of(Call, MethodCall):
+        assert isinstance(node, Call | MethodCall)
+        if not _has_fixed_arity(node, program):
+            continue
+        if node.arguments:
+            last = node.arguments[-1]
+            before = node.arguments[-2].end if len(node.arguments) > 1 else last.start
+            yield (Edit(before, last.end, ""),)
+            yield (Edit(last.end, last.end, ", 1"),)
+        else:
+            yield (Edit(node.end - 1, node.end - 1, "1"),)
+
+
+def _has_fixed_arity(node: Call | MethodCall, program: Program) -> bool:
+    if isinstance(node, MethodCall):
+        counts = {(m[node.method].fewest, m[node.method].most) for m in METHODS.values() if node.method in m}
+        return program.is_closed and len(counts) == 1 and all(few == most for few, most in counts)
+    if not isinstance(node.callee, Ident):
+        return False
+    name = node.callee.name
+    if name in program.functions:
+        return all(param.default is None for param in program.functions[name].params)
+    if name in program.variants:
+        return not any(field.optional for field in program.variants[name].fields)
+    native = BUILT_INS.get(name)
+    return isinstance(native, Native) and native.fewest == native.most
+
+
+def _struct_of(node: ObjectLit, program: Program) -> TypeDef | Table | None:
+    """The only struct that has exactly the fields of a record."""
+    keys = {entry.key for entry in node.fields}
+    found = [struct for struct in program.structs if {field.name for field in struct.fields} == keys]
+    return found[0] if len(found) == 1 and keys else None
+
+
+def _drop_field(program: Program) -> Iterator[Edits]:
+    """From a record that is one of a struct, or from a type where some expression reads it."""
+    for node in program.of(ObjectLit):
+        assert isinstance(node, ObjectLit)
+        struct = _struct_of(node, program)
+        if struct is None or len(node.fields) < 2:
+            continue
+        optional = {f.name for f in struct.fields if isinstance(f.type, GenericType) and f.type.name == "Option"}
+        for index, entry in enumerate(node.fields):
+            if entry.key not in optional:
+                yield (_without(index, node.fields),)
+    read = {node.field for node in program.of(FieldAccess) if isinstance(node, FieldAccess)}
+    owners = [field.name for struct in program.structs for field in struct.fields]
+    for struct in program.structs:
+        for index, field in enumerate(struct.fields):
+            if field.name in read and owners.count(field.name) == 1 and field.name not in {"id", "_id"}:
+                yield (_without(index, struct.fields),)
+
+
+def _without(index: int, nodes: tuple[Node, ...]) -> Edit:
+    if index + 1 < len(nodes):
+        return Edit(nodes[index].start, nodes[index + 1].start, "")
+    return Edit(nodes[index - 1].end if index else nodes[index].start, nodes[index].end, "")
+
+
+def _swap_arguments(program: Program) -> Iterator[Edits]:
+    """Two arguments of plain types that differ."""
+    for node, types in _plain_calls(program):
+        for one in range(len(types)):
+            for other in range(one + 1, len(types)):
+                kinds = {types[one], types[other]}
+                if len(kinds) == 2 and kinds <= _PLAIN and kinds != {"int", "float"}:
+                    first, second = node.arguments[one].value, node.arguments[other].value
+                    yield (
+                        Edit(first.start, first.end, program.source[second.start : second.end]),
+                        Edit(second.start, second.end, program.source[first.start : first.end]),
+                    )
+
+
+def _plain_calls(program: Program) -> Iterator[tuple[Call, list[str]]]:
+    """Calls of the program's own functions and constructors without named arguments, and their parameter types."""
+    for node in program.of(Call):
+        if not isinstance(node, Call) or not isinstance(node.callee, Ident):
+            continue
+        name = node.callee.name
+        owner = program.functions.get(name)
+        types = [param.type for param in owner.params] if owner is not None else None
+        if types is None and name in program.variants:
+            types = [field.type for field in program.variants[name].fields]
+        if types is None or len(types) != len(node.arguments) or any(a.name for a in node.arguments):
+            continue
+        yield node, [type_.name if isinstance(type_, NamedType) else "" for type_ in types]
+
+
+def _wrong_literal(program: Program) -> Iterator[Edits]:
+    """An argument of another type."""
+    for node, types in _plain_calls(program):
+        for argument, type_ in zip(node.arguments, types, strict=True):
+            if type_ in _PLAIN:
+                yield (Edit(argument.start, argument.end, _OTHER_LITERALS[type_]),)
+
+
+def _wrong_return(program: Program) -> Iterator[Edits]:
+    for function in program.functions.values():
+        type_ = function.return_type
+        if isinstance(type_, NamedType) and type_.name in _PLAIN and type_.name not in function.generics:
+            for node in function.body:
+                if isinstance(node, Return) and node.value is not None:
+                    yield (Edit(node.value.start, node.value.end, _OTHER_LITERALS[type_.name]),)
+
+
+def _drop_return(program: Program) -> Iterator[Edits]:
+    for function in program.functions.values():
+        type_, last = function.return_type, function.body[-1] if function.body else None
+        is_unit = isinstance(type_, NamedType) and type_.name in {"Unit", *function.generics}
+        if type_ is not None and not is_unit and isinstance(last, Return) and last.value is not None:
+            yield (Edit(last.start, last.end, ""),)
+
+
+def _drop_mut(program: Program) -> Iterator[Edits]:
+    """From a variable that is assigned to, and that no other is called like."""
+    targets = [node.target for node in program.of(Assign) if isinstance(node, Assign)]
+    assigned = {target.name for target in targets if isinstance(target, Ident)}
+    lets = [node for node in program.of(Let) if isinstance(node, Let) and isinstance(node.pattern, IdentPattern)]
+    names = [node.pattern.name for node in lets if isinstance(node.pattern, IdentPattern)]
+    for node in lets:
+        if node.mutable and isinstance(node.pattern, IdentPattern) and node.pattern.name in assigned:
+            start = program.source.index("mut", node.start)
+            if names.count(node.pattern.name) == 1:
+                yield (Edit(start, start + len("mut "), ""),)
+
+
+def _drop_arm(program: Program) -> Iterator[Edits]:
+    for node in program.of(Match):
+        if not isinstance(node, Match) or len(node.arms) < 2:
+            continue
+        heads = [_head(arm, program) for arm in node.arms]
+        for index, arm in enumerate(node.arms):
+            is_sole = heads[index] is not None and heads.count(heads[index]) == 1 and "" not in heads
+            is_catch_all = heads[index] == "" and any(isinstance(a.pattern, LiteralPattern) for a in node.arms)
+            if is_sole or is_catch_all:
+                end = node.arms[index + 1].start if index + 1 < len(node.arms) else arm.end
+                yield (Edit(arm.start, end, ""),)
+
+
+def _head(arm: MatchArm, program: Program) -> str | None:
+    """The variant that an arm takes, empty for all of them, None for some literal or tuple."""
+    pattern = arm.pattern
+    if isinstance(pattern, WildcardPattern):
+        return ""
+    if isinstance(pattern, ConstructorPattern):
+        return pattern.name
+    if isinstance(pattern, IdentPattern):
+        return pattern.name if pattern.name in program.variants or pattern.name in VARIANTS else ""
+    return None
+
+
+def _repeat_declaration(program: Program) -> Iterator[Edits]:
+    for owner in program.of(TypeDef, Table, Url):
+        fields: tuple[Field | Variant, ...] = getattr(owner, "fields", ()) or getattr(owner, "variants", ())
+        for part in fields:
+            if isinstance(part, Field):
+                yield (Edit(part.end, part.end, f"\n{program.source[part.start : part.end]}\n"),)
+    for function in program.functions.values():
+        yield (Edit(len(program.source), len(program.source), f"\nfn {function.name}() {{ }}\n"),)
+
+
+def _unwrap_plain(program: Program) -> Iterator[Edits]:
+    """`?` in a function whose result is a plain type."""
+    for function in program.functions.values():
+        type_ = function.return_type
+        if isinstance(type_, NamedType) and type_.name in _PLAIN and function.body:
+            start = function.body[0].start
+            yield (Edit(start, start, "let unwrapped_here = Ok(1)?\n"),)
+
+
+KINDS: Final[dict[str, Callable[[Program], Iterator[Edits]]]] = {
+    "rename a name": _rename_name,
+    "rename a type": _rename_type,
+    "rename a variant": _rename_variant,
+    "rename a field": _rename_field,
+    "unknown method": _rename_method,
+    "change arity": _change_arity,
+    "drop a field": _drop_field,
+    "swap arguments": _swap_arguments,
+    "argument of another type": _wrong_literal,
+    "return of another type": _wrong_return,
+    "drop a return": _drop_return,
+    "drop `mut`": _drop_mut,
+    "drop an arm": _drop_arm,
+    "declare twice": _repeat_declaration,
+    "`?` outside of Result": _unwrap_plain,
+}
+"""Kind of mistake -> all places of a program to make it."""
+
+
+def mutants(programs: dict[str, str], mode_of: Callable[[str], Mode], number: int, seed: int) -> Iterator[Mutant]:
+    """Wrong programs, as many of each kind, drawn at random without repeating one.
+
+    Args:
+        programs: Right programs by name.
+        mode_of: How to read each.
+        number: How many in all, where there are so many.
+        seed: Which.
+    """
+    parsed = [Program(name, source, mode_of(name)) for name, source in programs.items()]
+    random = Random(seed)  # noqa: S311 - a reproducible draw
+    places = {kind: [(program, edits) for program in parsed for edits in program.mutants(kind)] for kind in KINDS}
+    left = number
+    # The rarest kinds first: what they cannot give is left to the others.
+    for done, kind in enumerate(sorted(KINDS, key=lambda kind: len(places[kind]))):
+        random.shuffle(places[kind])
+        made = (_mutant(kind, program, edits) for program, edits in places[kind])
+        chosen = list(islice((mutant for mutant in made if mutant is not None), left // (len(KINDS) - done)))
+        left -= len(chosen)
+        yield from chosen
+
+
+def _mutant(kind: str, program: Program, edits: Edits) -> Mutant | None:
+    """The wrong program, unless it is no program any more, or still the same."""
+    source = program.source
+    for edit in sorted(edits, key=lambda edit: -edit.start):
+        source = source[: edit.start] + edit.text + source[edit.end :]
+    module = analyze(source, program.mode).module
+    return None if module is None or source == program.source else Mutant(kind, program.name, source, module, edits)

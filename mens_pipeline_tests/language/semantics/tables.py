@@ -1,0 +1,53 @@
+"""Programs with the findings that they must give."""
+
+from typing import NamedTuple
+
+from mens_pipeline.language import Diagnostic, Mode, analyze
+from mens_pipeline.language.semantics import semantic_diagnostics
+
+SHAPE = "type S = | Dot | Bar(n: int) | Box(w: int, name: str)\n"
+POINT = "type P { x: int, name: str, note: Option[str] }\n"
+NOTE = "@table type Note { title: str, stars: int }\n"
+"""Declarations that programs begin with."""
+
+
+class Row(NamedTuple):
+    """A program and what must be found in it.
+
+    Attributes:
+        source: The program.
+        found: A code, a blank, and the text at its place, one after the other in source order.
+        says: What the first message and its advice must contain.
+        mode: How to read the program.
+    """
+
+    source: str
+    found: tuple[str, ...] = ()
+    says: str = ""
+    mode: Mode = Mode.SOURCE
+
+
+def diagnostics_of(source: str, mode: Mode = Mode.SOURCE) -> tuple[Diagnostic, ...]:
+    """What is found in a program that is accepted.
+
+    Args:
+        source: The program.
+        mode: How to read it.
+    """
+    analysis = analyze(source, mode)
+    assert analysis.module is not None, analysis.errors
+    return semantic_diagnostics(analysis.module, source)
+
+
+def assert_row(row: Row) -> None:
+    """Compare what is found with what must be.
+
+    Args:
+        row: The program and its findings.
+    """
+    data = row.source.encode()
+    found = diagnostics_of(row.source, row.mode)
+    shown = tuple(f"{one.code} {data[one.start.offset : one.end.offset].decode()}" for one in found)
+
+    assert shown == row.found, [one.message for one in found]
+    assert not row.says or row.says in f"{found[0].message} | {found[0].advice}"

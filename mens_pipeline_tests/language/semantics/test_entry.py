@@ -1,0 +1,156 @@
+"""The entry points: any accepted text is answered, in time, in order, without an exception."""
+
+import sys
+from time import perf_counter, process_time
+
+import pytest
+
+from mens_pipeline.language import Code, Mode, Severity, analyze
+from mens_pipeline.language.names.findings import MAX_FINDINGS
+from mens_pipeline.language.semantics import resolves, semantic_diagnostics, semantic_records
+from mens_pipeline_tests.language.examples import conformance_cases, reference_examples
+from mens_pipeline_tests.language.semantics.tables import diagnostics_of
+from mens_pipeline_tests.language.test_nesting import NESTED
+
+
+@pytest.mark.parametrize(
+    ("source", "verdict"),
+    [
+        ("fn f() to int { return 1 }", True),
+        ("fn f() to int { return x }", False),
+        ("fn f() to int { return", False),
+        ("fn f(n: int) { match n { _ => 1 2 => 3 } }", True),
+    ],
+)
+def test_resolves_is_accepted_without_errors(source: str, verdict: bool) -> None:  # noqa: FBT001 - a table
+    """What is rejected does not resolve; a warning alone does no harm."""
+    assert resolves(source) is verdict
+
+
+def test_mode_says_how_to_read() -> None:
+    """A script has statements at its top level."""
+    assert resolves("print(1)", Mode.SCRIPT)
+    assert not resolves("print(y)", Mode.SCRIPT)
+
+
+def test_places_count_bytes_lines_and_characters() -> None:
+    """As all diagnostics do."""
+    (found,) = diagnostics_of('fn f() {\n    let s = "é"  x\n}')
+
+    assert (found.start.offset, found.start.line, found.start.column) == (27, 2, 17)
+    assert (found.end.offset, found.severity) == (28, Severity.ERROR)
+
+
+def test_records_are_those_of_the_verdict_with_a_severity() -> None:
+    """For machines."""
+    (record,) = semantic_records(diagnostics_of("fn f() { x }"))
+
+    assert record == {
+        "severity": "error",
+        "line": 1,
+        "column": 9,
+        "offset": 9,
+        "code": "unknown-name",
+        "message": "no name `x` is known here",
+        "advice": None,
+    }
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "".join(f"fn f{number}() {{ missing{number} }}\n" for number in range(300)),
+        "fn f() {" + "x.y z " * 300 + "}",
+        "fn f() {" + "'a' - 1 " * 300 + "}",
+        "fn f(s: str) {" + "s.fold() " * 300 + "}",
+        "".join(f"fn f{number}() to int {{ return true }}\n" for number in range(300)),
+    ],
+)
+def test_a_hundred_findings_are_enough(source: str) -> None:
+    """What is wrong with the rest says no more, and costs no time."""
+    assert len(diagnostics_of(source)) == MAX_FINDINGS
+
+
+@pytest.mark.parametrize("form", NESTED, ids=str)
+def test_deep_nesting_is_walked(form: str) -> None:
+    """Each construct that nests may nest; the recursion limit is as before."""
+    limit = sys.getrecursionlimit()
+    diagnostics_of(NESTED[form](500))
+
+    assert sys.getrecursionlimit() == limit
+
+
+def test_what_is_too_deep_is_said_so() -> None:
+    """A chain of methods has no limit in the grammar; ours is a warning, and not silence."""
+    (found,) = diagnostics_of("fn f(x) { x" + ".f()" * 60_000 + " }")
+
+    assert (found.code, found.severity, found.start.line) == (Code.NESTING_LIMIT, Severity.WARNING, 1)
+
+
+def test_long_chains_of_operators_are_walked() -> None:
+    """They are no nesting."""
+    (found,) = diagnostics_of("fn f(x) { " + "x + " * 50_000 + "y }")
+
+    assert found.code is Code.UNKNOWN_NAME
+
+
+def test_all_conformance_programs_are_answered() -> None:
+    """Whatever the parser accepts; the answer does not depend on what came before."""
+    for case in (*conformance_cases(), *reference_examples()):
+        module = analyze(case.source, case.mode).module
+        if module is not None:
+            assert semantic_diagnostics(module, case.source) == semantic_diagnostics(module, case.source)
+
+
+def _program(num_functions: int) -> str:
+    return "".join(
+        f"fn f{index}(a: int, b: str) to int {{\n    let mut x = a + {index}\n    if x > 3 {{ x = x + len(b) }}\n"
+        f"    return f{max(0, index - 1)}(x, b)\n}}\n"
+        for index in range(num_functions)
+    )
+
+
+def test_time_grows_with_length_and_stays_below_twice_that_of_parsing() -> None:
+    """The best of three, on a program of a quarter of a megabyte and on one a fifth as long."""
+    seconds = {}
+    for size in (400, 2000):
+        source = _program(size)
+        parses, walks = [], []
+        for _ in range(3):
+            begin = process_time()
+            module = analyze(source).module
+            middle = process_time()
+            assert module is not None
+            assert semantic_diagnostics(module, source) == ()
+            parses.append(middle - begin)
+            walks.append(process_time() - middle)
+        seconds[size] = (min(parses), min(walks))
+
+    # What coverage traces takes longer.
+    assert seconds[2000][1] < (2 if sys.gettrace() is None else 4) * seconds[2000][0]
+    assert seconds[2000][1] < 3 * 5 * seconds[400][1]
+
+
+def test_nested_compound_targets_take_no_exponential_time() -> None:
+    """`x += e` is kept as `x = x + e`, with its target in both."""
+    source = "1"
+    for _ in range(40):
+        source = f"xs[(fn() {{ xs[{source}] += 1 }})()]"
+    begin = perf_counter()
+    diagnostics_of(f"fn f(xs) {{ {source} += 1 }}")
+
+    assert perf_counter() - begin < 5
+
+
+def test_nested_patterns_take_no_exponential_time() -> None:
+    """After some thousand comparisons a `match` counts as complete."""
+    columns = 24
+    arms = "\n".join(
+        "(" + ", ".join("Some(_)" if place == hit else "_" for place in range(columns)) + ") => 1,"
+        for hit in range(columns)
+    )
+    subject = "(" + ", ".join("x" for _ in range(columns)) + ")"
+    begin = perf_counter()
+    diagnostics_of(f"fn f(x: Option[int]) {{ match {subject} {{ {arms}\n }} }}")
+
+    assert perf_counter() - begin < 5

@@ -1,0 +1,107 @@
+"""Nothing is found in programs that are right: all of our data, and what the interpreter passes."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+from mens_pipeline.corpus.synthesis.families import FAMILIES
+from mens_pipeline.language import Mode, analyze, mode_of
+from mens_pipeline.language.semantics import semantic_diagnostics
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.language import interpreter
+from mens_pipeline_tests.language.examples import GOLDEN, golden_programs
+
+_DATA = PROJECT_ROOT / "data"
+_BENCHMARK = _DATA / "heldout_bench"
+_FENCED = re.compile(r"^(?:> )?```vox[^\n]*\n(.*?)^(?:> )?```", re.DOTALL | re.MULTILINE)
+_CASES = Path(interpreter.__file__).parent / "conformance.jsonl"
+_WITHOUT_THEIR_CONTEXT = {"test/given"}
+"""Families whose programs are about a function that stands in the request."""
+
+_PASS_ALL_THE_SAME = {
+    "C1-6": "duplicate-declaration",  # the last function of a name counts
+}
+"""Cases that pass though they are mistakes, as programs go."""
+
+_WRONG_BY_TYPE = {"hev_064_find_first_3.vox": "type-mismatch"}
+"""Wrong answers of HumanEval-Vox whose mistake is one of types: an int where an Option is returned."""
+
+
+def _findings(name: str, source: str, *modes: Mode) -> Iterator[str]:
+    """One line each; of a text that is accepted in none of the modes there are none."""
+    for mode in modes:
+        module = analyze(source, mode).module
+        if module is not None:
+            for found in semantic_diagnostics(module, source):
+                yield f"{name}:{found.start.line}:{found.start.column + 1}: {found.code}: {found.message}"
+            return
+
+
+def test_golden_programs() -> None:
+    """All of them."""
+    findings = [line for name, text in golden_programs().items() for line in _findings(name, text, mode_of(name))]
+
+    assert findings == []
+    assert GOLDEN.is_dir()
+
+
+def test_reference_solutions() -> None:
+    """Of the benchmark and of HumanEval-Vox; both may be parts of a project whose other files are not at hand."""
+    paths = [path for path in sorted(_BENCHMARK.rglob("*.vox*")) if path.parent.name == "solutions"]
+    findings = [line for path in paths for line in _findings(path.name, path.read_text("utf-8"), mode_of(path.name))]
+
+    assert findings == []
+    assert len(paths) == 250
+
+
+def test_wrong_answers_are_wrong_by_value() -> None:
+    """What looks right has right names and types, with the exceptions that are listed."""
+    paths = sorted((_BENCHMARK / "humaneval_vox" / "wrong").glob("*.vox"))
+    findings = [line for path in paths for line in _findings(path.name, path.read_text("utf-8"), Mode.SOURCE)]
+
+    assert [line for line in findings if line.partition(":")[0] not in _WRONG_BY_TYPE] == []
+    assert len(findings) == len(_WRONG_BY_TYPE)
+    assert len(paths) == 660
+
+
+def test_pages_that_train() -> None:
+    """The fenced programs of the documents, read in the mode in which they are accepted."""
+    pages = sorted((_DATA / "docs").rglob("*.md"))
+    blocks = [
+        (page.name, block.replace("\n> ", "\n").removeprefix("> "))
+        for page in pages
+        for block in _FENCED.findall(page.read_text("utf-8"))
+    ]
+    findings = [line for name, block in blocks for line in _findings(name, block, Mode.SOURCE, Mode.SCRIPT, Mode.UI)]
+
+    assert findings == []
+    assert len(blocks) > 100
+
+
+def test_generated_programs() -> None:
+    """Two of each family."""
+    findings: list[str] = []
+    for family in FAMILIES:
+        for seed in range(2):
+            sample = family.make(Random(seed))  # noqa: S311 - a reproducible draw
+            if family.name not in _WITHOUT_THEIR_CONTEXT:
+                findings += _findings(family.name, sample.response, sample.mode)
+
+    assert findings == []
+
+
+def test_programs_that_the_interpreter_passes() -> None:
+    """What runs as it should has no findings, and most of what is an error by its names or types has."""
+    rows = [json.loads(line) for line in _CASES.read_text("utf-8").splitlines()]
+    passing = [row for row in rows if row["outcome"] == "pass"]
+    findings = [line for row in passing for line in _findings(row["id"], row["source"], Mode.SOURCE)]
+
+    assert [line.split(": ")[1] for line in findings] == list(_PASS_ALL_THE_SAME.values())
+
+    kinds = re.compile("TypeError|Undefined|UnknownMethod|Arity|Named|Immutable|NotCallable|Missing|Duplicate|Variant")
+    wrong = [row for row in rows if kinds.search(row["outcome"])]
+    missed = [row["id"] for row in wrong if not list(_findings("", row["source"], Mode.SOURCE))]
+
+    assert (len(wrong), missed) == (43, [])
