@@ -40,16 +40,17 @@ class Row:
     constraint: Constraint | None = None
     log_probability: float | None = None
 
+    def choose(self, scores: torch.Tensor, sampler: Sampler) -> int:
+        """The next token: any, or one that the program may go on with."""
+        return sampler.choose(scores) if self.constraint is None else self.constraint.choose(scores, sampler)
+
 
 def _choose(rows: Sequence[Row], samplers: Sequence[Sampler], scores: torch.Tensor) -> list[int]:
-    """The next token of each row: any, or one that its program may go on with."""
+    """The next token of each row; together where none is constrained, which takes one look at the device."""
     if all(row.constraint is None for row in rows):
         tokens = Sampler.choose_each(samplers, scores)
     else:
-        tokens = [
-            sampler.choose(row_scores) if row.constraint is None else row.constraint.choose(row_scores, sampler)
-            for row, sampler, row_scores in zip(rows, samplers, scores, strict=True)
-        ]
+        tokens = [row.choose(*drawn) for row, *drawn in zip(rows, scores, samplers, strict=True)]
     for row, row_scores, token in zip(rows, scores, tokens, strict=True):
         if row.log_probability is not None:
             row.log_probability += log_probability(row_scores, token)

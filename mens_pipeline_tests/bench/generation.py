@@ -11,10 +11,12 @@ the plain way out, which takes longest.
 import argparse
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
+from unittest.mock import patch
 
 from mens_pipeline.corpus.jsonl import read_pairs
 from mens_pipeline.evaluation.constraint import Constraint
@@ -216,10 +218,29 @@ def _ours(  # noqa: PLR0913, PLR0917 - all that both ways share
         return Constraint(tokenizer, vocabulary.stop, Mode.SOURCE, limit) if is_constrained else None
 
     rows = [_TimedRow(str(number), 0, prompt, constraint=constraint()) for number, prompt in enumerate(prompts)]
+    together: list[float] = []
     begin = time.monotonic()
-    decode(model, rows, vocabulary, decoding, lambda _row: None)
+    with patch.object(Sampler, "choose_each", _timed(Sampler.choose_each, together)):
+        decode(model, rows, vocabulary, decoding, lambda _row: None)
     seconds = time.monotonic() - begin
-    return Outcome([row.tokens for row in rows], seconds, tuple(one for row in rows for one in row.seconds))
+    choosing = (*together, *(one for row in rows for one in row.seconds))
+    return Outcome([row.tokens for row in rows], seconds, choosing)
+
+
+def _timed(choose_each: Callable[..., list[int]], seconds: list[float]) -> Callable[..., list[int]]:
+    """Free choices of all rows together, which measure what each of them takes."""
+
+    def timed(samplers: Sequence[Sampler], scores: Any) -> list[int]:
+        import torch
+
+        if scores.is_cuda:
+            torch.cuda.synchronize()
+        begin = time.perf_counter()
+        tokens = choose_each(samplers, scores)
+        seconds.extend([(time.perf_counter() - begin) / len(tokens)] * len(tokens))
+        return tokens
+
+    return timed
 
 
 if __name__ == "__main__":

@@ -112,10 +112,10 @@ class Asker:
             RequestRefusedError: It is another model, the prompt is too long, or more is wanted than there may be.
         """
         self._check(wish)
+        turns = tuple(wish.turns)
         if wish.text is not None:
             prompt = await run_in_threadpool(encode_text, self._tokenizer, wish.text)
         else:
-            turns = tuple(wish.turns)
             if turns[0].role != "system":
                 turns = (Turn("system", self._served.system_prompt), *turns)
             prompt = await run_in_threadpool(encode_turns, self._tokenizer, turns)
@@ -123,7 +123,7 @@ class Asker:
         temperature, top_p = (_CANDIDATE_TEMPERATURE, _CANDIDATE_TOP_P) if best_of > 1 else (0.0, 1.0)
         room = self._room(wish, len(prompt))
         return Asked(
-            request=turns[-1].text,
+            request=turns[-1].text if wish.text is None else wish.text,
             prompt=prompt,
             num_answers=wish.num_answers,
             best_of=best_of,
@@ -153,12 +153,15 @@ class Asker:
     def _best_of(self, wish: Wish) -> int:
         """Answers of which one is chosen."""
         if wish.best_of is None:
-            return self._defaults.best_of if wish.num_answers == 1 and wish.temperature != 0 else 1
+            is_single = wish.num_answers == 1 and wish.temperature != 0 and not wish.goes_on
+            return self._defaults.best_of if is_single else 1
         mistake = None
         if wish.best_of > self._limits.max_concurrent:
             mistake = f"{wish.best_of} answers are more than the {self._limits.max_concurrent} written at once"
         elif wish.best_of > 1 and wish.num_answers > 1:
             mistake = f"one answer is chosen, and n asks for {wish.num_answers}; leave one of them out"
+        elif wish.best_of > 1 and wish.goes_on:
+            mistake = "answers that go on from a text of yours are not compared; leave it out"
         elif wish.best_of > 1 and wish.temperature == 0:
             mistake = "at a temperature of 0 all answers are the same; leave it out, or ask for one above 0"
         if mistake is not None:
