@@ -36,7 +36,7 @@ RETENTION: Final = _CONFIG / "retention.yaml"
 
 
 def _num_processors() -> int:
-    """The CPUs that this process may use."""
+    """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -180,7 +180,7 @@ class Settings(BaseSettings):
 
 
 def load_settings() -> Settings:
-    """The settings of this process.
+    """Read the settings of this process.
 
     Raises:
         ConfigurationError: A variable has a value that does not fit; the message names all of them.
@@ -192,7 +192,7 @@ def load_settings() -> Settings:
 
 
 def thresholds_of(settings: Settings) -> "Thresholds":
-    """What is demanded of a model: the policy, and what the environment changes of it.
+    """Return the thresholds that a model must meet: the policy, and what the environment changes of it.
 
     Args:
         settings: Of this process.
@@ -241,7 +241,7 @@ def policy_label(settings: Settings) -> str:
 def present_of(
     settings: Settings, evaluation: "Artifact", heldout: Path | None, heldout_problem: str = ""
 ) -> "Present":
-    """What holds now, to tell a verdict that is out of date.
+    """Return the current state, to find out whether a verdict is out of date.
 
     Args:
         settings: Of this process.
@@ -271,7 +271,7 @@ def present_of(
 
 
 def artifact_commit(settings: Settings) -> str | None:
-    """What adapters are named after: VCS_SHA, else the commit that the workspace is at; None where there is none.
+    """Return the commit that adapters are named after: VCS_SHA, else that of the workspace; None without either.
 
     Args:
         settings: The environment.
@@ -287,7 +287,7 @@ def recipe_variables() -> dict[str, str]:
 
 
 def training_environment(num_devices: int = 1) -> dict[str, str]:
-    """The environment of a training process: this one's, without secrets, the network and chatter.
+    """Return the environment of a training process: this one's, without secrets, the network and chatter.
 
     What loads a model of somebody else's needs no password, so it is given none.
 
@@ -335,7 +335,7 @@ def go_offline() -> None:
 
 
 def secret_of(variable: str) -> SecretStr:
-    """The token that a variable of the user's choice holds.
+    """Return the token that a variable of the user's choice holds.
 
     Args:
         variable: Its name.

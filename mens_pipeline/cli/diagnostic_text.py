@@ -14,7 +14,7 @@ _COLOURS: Final = {Severity.ERROR: typer.colors.RED, Severity.WARNING: typer.col
 
 
 def render(path: str, source: SourceText, diagnostic: Diagnostic) -> str:
-    """The human form of a diagnostic; line and column count from 1.
+    """Format a diagnostic for people; line and column count from 1.
 
     Args:
         path: The file as the user named it.
@@ -46,7 +46,7 @@ def _length(diagnostic: Diagnostic) -> int:
 
 
 def _window(line: str, column: int, width: int) -> tuple[str, int, int]:
-    """A stretch of a long line around the column, with the column and width in it."""
+    """Return a stretch of a long line around the column, with the column and width in it."""
     if len(line) <= _MOST_COLUMNS:
         return line, column, width
     first = max(0, column - _MOST_COLUMNS // 2)

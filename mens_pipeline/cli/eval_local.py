@@ -186,7 +186,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _put_into(run_dir: Path, evaluation: "Artifact") -> None:
-    """The documents of an evaluation in the place of those before it, and of the verdict on those."""
+    """Put the documents of an evaluation in place of earlier ones, and remove the verdict on those."""
     from mens_pipeline.evaluation.benchmark_gate import KIND as GATE  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.evaluation.receipt import FAILED, RECEIPT  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.run_folder import forget, remember  # noqa: PLC0415 - likewise

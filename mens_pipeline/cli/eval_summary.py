@@ -13,7 +13,7 @@ _COLUMNS: Final = ("base", "few-shot", "adapter", "fallback")
 
 
 def summary_of(results: "EvalResults", page: Path) -> str:
-    """The figures that most people look for, each with its 95 % interval.
+    """Format the figures that most people look for, each with its 95 % interval.
 
     Args:
         results: All figures.
@@ -49,7 +49,7 @@ def trial_summary_of(scores: "Scores", best_of: "BestOf | None", answers: Path) 
 
 
 def _rows(suite: str, models: "Sequence[Scores | None]", adapter: "Scores") -> Iterator[tuple[str, ...]]:
-    """What is shown of a suite; hidden tests where there are any."""
+    """Yield the table rows of a suite; hidden tests where there are any."""
     figures: dict[str, list[Rate | None]] = {
         "parse rate": [model.parse_rate if model is not None else None for model in models]
     }

@@ -120,7 +120,7 @@ def _gate_of(run_dir: Path, store: "ArtifactStore") -> "Artifact":
 
 
 def _present(run_dir: Path, store: "ArtifactStore", settings: "Settings") -> "Present":
-    """What holds now: the newest evaluation of the run, and what was held out of its training."""
+    """Return the current state: the newest evaluation of the run, and what was held out of its training."""
     from mens_pipeline.evaluation.eval_results import KIND  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.evaluation.heldout_beside import heldout_of_training  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise

@@ -99,7 +99,7 @@ def _query(url: str | None, **parts: Any) -> "TelemetryQuery":
 
 
 def _at_least_one(pairs: Iterator["TrainingPair"], tally: "TelemetryTally", table: str) -> Iterator["TrainingPair"]:
-    """The pairs; a refusal where there is none, which leaves the target as it was."""
+    """Yield the pairs; raise where there is none, which leaves the target as it was."""
     yield from pairs
     if not tally.num_kept:
         dropped = ", ".join(f"{count} {reason}" for reason, count in tally.dropped.items()) or "the table is empty"

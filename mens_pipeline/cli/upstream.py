@@ -69,7 +69,7 @@ class AdvisingGroup(TyperGroup):
     advice: Mapping[str, str] = COMMANDS
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
-        """The command that was asked for.
+        """Return the command that was asked for.
 
         Args:
             ctx: Of the call.

@@ -20,7 +20,7 @@ def bounded_lines(content: BinaryIO, most: int) -> Iterator[bytes]:
 
 
 def placed_lines(content: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
-    """The same with their places.
+    """Yield the lines as `bounded_lines` does, each with its byte offset.
 
     Args:
         content: What is read, from its beginning.

@@ -34,12 +34,12 @@ class CarriedRecords:
     left: Counter[LeaveReason] = field(default_factory=Counter)
 
     def account(self) -> dict[str, Any]:
-        """The counts in JSON types, most frequent first."""
+        """Return the counts in JSON types, most frequent first."""
         return {"stayed": len(self.lines), "left": {str(reason): count for reason, count in self.left.most_common()}}
 
 
 def carried_records(records: Path, folder: Path, workspace: Path, roots: SourceRoots) -> CarriedRecords:
-    """The records of other folders of the workspace; those of files that are gone or have changed are left out.
+    """Read the records of other folders of the workspace; those of files that are gone or changed are left out.
 
     Args:
         records: What extractions before this one wrote; need not be there.

@@ -24,7 +24,7 @@ _HEAD: Final = ("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
 
 
 def commit_of(root: Path) -> str | None:
-    """The newest git commit that changed a program or a page; None outside a checkout or without git.
+    """Return the newest git commit that changed a program or a page; None outside a checkout or without git.
 
     Other commits leave it as it is, and so the corpus: nothing is trained again because of a change elsewhere.
 
@@ -35,7 +35,7 @@ def commit_of(root: Path) -> str | None:
 
 
 def head_commit(folder: Path) -> str | None:
-    """The git commit that is checked out, 40 hexadecimal digits; None where there is none, and without git.
+    """Return the git commit that is checked out, 40 hexadecimal digits; None where there is none, and without git.
 
     Args:
         folder: Any folder; the checkout that holds it is asked.
@@ -44,7 +44,7 @@ def head_commit(folder: Path) -> str | None:
 
 
 def _told(folder: Path, words: tuple[str, ...], most_seconds: float = _MOST_SECONDS) -> str | None:
-    """What git prints; None where it prints nothing, refuses, does not end, or is not there."""
+    """Run git and return what it prints; None where it prints nothing, fails, times out or is not installed."""
     try:
         result = subprocess.run(  # noqa: S603 - our own words
             (*_GIT, *words),

@@ -22,7 +22,7 @@ def code_record(  # noqa: PLR0913 - a record has this many parts
     name: str | None = None,
     category: str | None = None,
 ) -> ExtractedRecord:
-    """A record of code that the front end accepts.
+    """Build a record of code that the front end accepts.
 
     Args:
         text: The code, without metadata comments.
@@ -55,7 +55,7 @@ def code_record(  # noqa: PLR0913 - a record has this many parts
 
 
 def hardest_construct(module: Module) -> Construct:
-    """The construct that gives a text its difficulty; of equals the first.
+    """Return the construct of the hardest declaration, which gives a text its difficulty; of equals the first.
 
     Args:
         module: A text with at least one declaration.

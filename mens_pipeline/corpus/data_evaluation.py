@@ -46,7 +46,7 @@ class DataEvaluation:
             self.constructs.update({construct_of(declaration).name for declaration in module.declarations})
 
     def as_json(self) -> dict[str, Any]:
-        """The figures in JSON types; a rate over nothing is null."""
+        """Return the figures in JSON types; a rate over nothing is null."""
         present = [name for name in CONSTRUCTS if self.constructs[name]]
         coverage = len(present) / len(CONSTRUCTS)
         return {

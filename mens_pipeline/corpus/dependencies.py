@@ -34,7 +34,7 @@ class Dependencies:
         )
 
     def needed_with(self, index: int, most: int) -> tuple[int, ...] | None:
-        """A declaration and all it needs, directly or not.
+        """Return a declaration and all it needs, directly or not.
 
         Args:
             index: Which declaration.

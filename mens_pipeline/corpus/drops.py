@@ -90,7 +90,7 @@ class Tally:
 
 
 def account(tally: Tally, num_records: int) -> dict[str, Any]:
-    """The counts of an extraction in JSON types.
+    """Return the counts of an extraction in JSON types.
 
     Args:
         tally: What was seen, kept and dropped.
@@ -103,7 +103,7 @@ def account(tally: Tally, num_records: int) -> dict[str, Any]:
 
 
 def drop_fields(drop: Drop) -> dict[str, Any]:
-    """A drop in JSON types.
+    """Return a drop in JSON types.
 
     Args:
         drop: What does not train.

@@ -32,7 +32,7 @@ def extract_workspace(
     workers: int = 1,
     workspace: Path | None = None,
 ) -> Iterator[FileOutcome]:
-    """What all programs and pages below a folder give, in the order of their paths.
+    """Extract all programs and pages below a folder, in the order of their paths.
 
     Args:
         root: The folder.
@@ -97,7 +97,7 @@ def _lines(records: tuple[ExtractedRecord, ...]) -> tuple[str, ...]:
 
 
 def read_source(path: Path, root: Path, unit: Unit, roots: SourceRoots, commit: str | None) -> SourceFile | Drop:
-    """The content of a file, or why it is not read.
+    """Read a file, or return a drop with the reason why it is not read.
 
     Args:
         path: The file.

@@ -50,7 +50,7 @@ class PageExtraction:
 
 
 def extract_docs(file: SourceFile, root: Path, may_include: Callable[[Path], bool]) -> PageExtraction | Drop:
-    """The records of a page, or why the page as a whole has none.
+    """Extract the records of a page, or return a drop with the reason why it has none.
 
     Args:
         file: The page.
@@ -109,7 +109,7 @@ class _Extraction:
     def _fitting(
         self, unit: Unit, piece: Piece, made_of: Callable[[Piece], ExtractedRecord | Drop]
     ) -> ExtractedRecord | Drop:
-        """What a piece gives, as long as the page has room for it."""
+        """Make the record of a piece, or drop it when the page has no room left for it."""
         result = made_of(piece) if self.room > 0 else None
         if isinstance(result, ExtractedRecord):
             self.room -= len(result.text) + len(str(self.metadata))
@@ -154,7 +154,7 @@ class _Extraction:
         )
 
     def _objection_to_includes(self, files: tuple[Path, ...]) -> tuple[DropReason, str] | None:
-        """An included program must be free to train itself."""
+        """Return why an included program may not be used for training, with a detail; None if all may."""
         for path in files:
             if not self.may_include(path):
                 return DropReason.NEGATIVE_ROOT, f"{path.name} lies below a negative root"
@@ -194,5 +194,5 @@ class _Extraction:
 
 
 def _joined(*parts: str) -> str:
-    """The parts that say something, each once."""
+    """Join the parts that are not empty with `: `, each once."""
     return ": ".join(dict.fromkeys(part for part in parts if part))

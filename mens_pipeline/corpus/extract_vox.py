@@ -19,7 +19,7 @@ MAX_PIECE: Final = 16_384
 
 
 def extract_vox(file: SourceFile) -> tuple[ExtractedRecord, ...] | Drop:
-    """The records of a program, or why it has none.
+    """Extract the records of a program, or return a drop with the reason why it has none.
 
     Args:
         file: The program.
@@ -111,7 +111,7 @@ class _Extraction:
         )
 
     def _piece(self, index: int) -> ExtractedRecord | None:
-        """A declaration with all it needs; None when that is the whole file, or too long."""
+        """Build the record of a declaration with all it needs; None when that is the whole file, or too long."""
         needed = self.dependencies.needed_with(index, MAX_PIECE)
         if needed is None or len(needed) == len(self.spans):
             return None

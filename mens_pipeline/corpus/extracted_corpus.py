@@ -143,7 +143,7 @@ def _latest(store: ArtifactStore, inputs: dict[str, Any]) -> Artifact | None:
 
 
 def _known(stack: ExitStack, previous: Artifact | None) -> Callable[[SourceFile], FileOutcome | None]:
-    """What an earlier corpus knows of a file."""
+    """Return a function that looks up what an earlier corpus holds of a file."""
     if previous is None:
         return lambda _file: None
     records = stack.enter_context((previous.path / RECORDS).open("rb"))

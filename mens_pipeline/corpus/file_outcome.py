@@ -48,7 +48,7 @@ class FileOutcome:
 
 
 def outcome_of(account: dict[str, Any], lines: tuple[str, ...]) -> FileOutcome:
-    """An outcome from its account and its lines.
+    """Build an outcome from its account and its lines.
 
     Args:
         account: What `FileOutcome.account` gave.
@@ -69,7 +69,7 @@ def outcome_of(account: dict[str, Any], lines: tuple[str, ...]) -> FileOutcome:
 
 
 def with_commit(line: str, old: str | None, new: str | None) -> str:
-    """A record's line with another commit in its source.
+    """Replace the commit in the source of a record's line.
 
     Args:
         line: The record as JSON.

@@ -40,7 +40,7 @@ class Header:
 
 
 def comment_header(source: str) -> Header:
-    """The `// ---` header at the top of a program.
+    """Read the `// ---` header at the top of a program; empty where there is none.
 
     Args:
         source: The program.
@@ -122,7 +122,7 @@ def weight_of(values: dict[str, Any]) -> float:
 
 
 def jsonable(value: Any) -> JsonValue:
-    """A YAML value in JSON types; dates, endless numbers and other scalars as text.
+    """Convert a YAML value to JSON types; dates, infinities, NaN and other scalars become text.
 
     Args:
         value: What YAML gave.
@@ -137,7 +137,7 @@ def jsonable(value: Any) -> JsonValue:
 
 
 def _load_line_by_line(text: str) -> dict[str, Any]:
-    """A header with a value that is no YAML, such as `constructs: [fn, @test]`: that value is kept as text."""
+    """Parse a header line by line; a value that is no YAML, as in `constructs: [fn, @test]`, is kept as text."""
     values: dict[str, Any] = {}
     for line in text.splitlines():
         match = _ENTRY.match(line)

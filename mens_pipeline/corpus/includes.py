@@ -47,7 +47,7 @@ class Allowance:
 def resolve_includes(
     block: str, page: Path, root: Path, allowance: Allowance | None = None
 ) -> tuple[str, tuple[Path, ...]]:
-    """A fenced block with its include directives replaced by what they name.
+    """Replace the include directives of a fenced block with the text that they name.
 
     Args:
         block: The text of the block.

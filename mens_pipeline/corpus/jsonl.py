@@ -81,7 +81,7 @@ def _replacing(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A temporary file that takes the place of another one when the block ends without an exception.
+    """Open a temporary file that replaces another one when the block ends without an exception.
 
     Args:
         path: The target; replaced when it exists, untouched when the block fails.
@@ -114,7 +114,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def open_rows(path: Path, most: int = MAX_LINE_BYTES) -> Iterator[Iterator[bytes]]:
-    """The lines of a JSONL file, one in memory at a time.
+    """Open a JSONL file as an iterator of its lines, one in memory at a time.
 
     Args:
         path: The file.
@@ -129,7 +129,7 @@ def open_rows(path: Path, most: int = MAX_LINE_BYTES) -> Iterator[Iterator[bytes
 
 @contextmanager
 def open_placed_rows(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
-    """The same with the place of each line, for `row_at`.
+    """Open a JSONL file as an iterator of its lines with the byte offset of each, for `row_at`.
 
     Args:
         path: The file.
@@ -164,7 +164,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def read_records(lines: Iterable[bytes], path: Path) -> Iterator[ExtractedRecord]:
-    """Extracted records, one a line; blank lines are passed over.
+    """Parse extracted records, one a line; blank lines are skipped.
 
     Args:
         lines: The content.
@@ -177,7 +177,7 @@ def read_records(lines: Iterable[bytes], path: Path) -> Iterator[ExtractedRecord
 
 
 def read_record_lines(path: Path) -> Iterator[tuple[str, ExtractedRecord]]:
-    """What `mens corpus extract` wrote: each line as it stands, without its end, and its record.
+    """Yield each line that `mens corpus extract` wrote, as it stands and without its end, with its record.
 
     Args:
         path: The file.

@@ -15,7 +15,7 @@ _SKIP: Final = re.compile(r"^(?://|#)\s*vox:skip\b")
 
 
 def strip_metadata(source: str) -> str:
-    """A program without frontmatter, training prompt, anchors and `vox:` directives.
+    """Remove frontmatter, training prompt, anchors and `vox:` directives from a program.
 
     Only comments that fill their lines go, each with its line end, so no token and no other newline moves.
 
@@ -45,7 +45,7 @@ def is_directive(comment: str) -> bool:
 
 
 def training_prompt(source: str) -> str | None:
-    """The `@training_prompt:` of a program.
+    """Return the `@training_prompt:` of a program; None where there is none.
 
     Args:
         source: The program.

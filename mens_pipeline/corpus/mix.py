@@ -115,7 +115,7 @@ class Mix:
     sources: list[MixedSource]
 
     def as_json(self) -> dict[str, Any]:
-        """The report, without paths and configuration."""
+        """Return the report in JSON types, without paths and configuration."""
         return {
             "sources": [source.as_json(len(self.rows)) for source in self.sources],
             "total_emitted": len(self.rows),
@@ -161,7 +161,7 @@ def mix_sources(config: MixConfig, rows: Mapping[str, SourceRows]) -> Mix:
 
 
 def _raw(emitted: Sequence[TrainingPair], giving: Sequence[MixedSource]) -> MixedSource:
-    """The programs behind the pairs, each piece once; the shares of the sources are those of what is left."""
+    """Collect the programs behind the pairs, each piece once, and scale the shares of the sources to what is left."""
     rows = raw_rows(pair for source in giving for pair in source.distinct)
     share = len(rows) / (len(emitted) + len(rows))
     for source in giving:
@@ -176,7 +176,7 @@ def _raw(emitted: Sequence[TrainingPair], giving: Sequence[MixedSource]) -> Mixe
 
 
 def _selected(source: MixSource, rows: SourceRows, config: MixConfig, seen: set[bytes]) -> MixedSource:
-    """The pairs of a source that are used, each once."""
+    """Select the pairs of a source that are used, each once, and count the others by reason."""
     mixed = MixedSource(source, rows.sha256)
     if rows.pairs is None or source.weight == 0:
         mixed.skipped_reason = SkippedReason.MISSING_FILE_OPTIONAL if rows.pairs is None else SkippedReason.WEIGHT_ZERO
@@ -223,7 +223,7 @@ def _refuse_if_needed(source: MixedSource) -> None:
 
 
 def _repeated(source: MixedSource, wanted: int, config: MixConfig) -> list[TrainingPair]:
-    """The pairs of a source as often as its share asks for; which ones come once more is drawn by the seed."""
+    """Repeat the pairs of a source as often as its share asks for; the seed draws which ones come once more."""
     pairs: Sequence[TrainingPair] = source.distinct
     most = math.floor(len(pairs) * config.max_repeats)
     whole, rest = divmod(min(wanted, most), len(pairs))

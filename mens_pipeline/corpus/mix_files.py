@@ -18,7 +18,7 @@ REPORT_SUFFIX: Final = ".mix_report.json"
 
 
 def read_sources(config: MixConfig, folder: Path) -> dict[str, SourceRows]:
-    """The rows of all sources of a mix.
+    """Read the rows of all sources of a mix.
 
     Args:
         config: What is mixed.

@@ -34,7 +34,7 @@ class NearDuplicates:
         self._order: dict[str, int] = {}
 
     def earlier(self, label: str, text: str) -> str | None:
-        """The first text that this one is near to; otherwise it joins them.
+        """Return the label of the first text that this one is near to; otherwise add it and return None.
 
         Args:
             label: What the text is called; not used before.

@@ -75,7 +75,7 @@ class HeldoutTasks:
 
 
 def structures_in(row: TrainingPair, min_nodes: int) -> tuple[str, ...]:
-    """The structures of the declarations of an answer; none for prose.
+    """Return the structure digests of the declarations in the code of a row; none for prose.
 
     Args:
         row: A pair.

@@ -14,7 +14,7 @@ from mens_pipeline.errors import SourceNotFoundError
 
 
 def page_records(folders: Iterable[Path], known_blobs: Iterable[str]) -> list[ExtractedRecord]:
-    """The records of all eligible pages below some folders; each page counts once.
+    """Extract the records of all eligible pages below some folders; each page counts once.
 
     Args:
         folders: Folders of pages; includes are resolved inside the workspace that governs them, which is the folder

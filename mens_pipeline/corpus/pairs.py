@@ -58,7 +58,7 @@ class BehaviourCounts:
     without: Counter[str] = field(default_factory=Counter)
 
     def as_json(self) -> dict[str, Any]:
-        """The counts in JSON types, the most frequent reason first."""
+        """Return the counts in JSON types, the most frequent reason first."""
         return {
             "functions": self.observed + self.without.total(),
             "observed": self.observed,
@@ -69,7 +69,7 @@ class BehaviourCounts:
 def make_pairs(
     records: Iterable[ExtractedRecord], workers: BehaviourWorkers, counts: BehaviourCounts | None = None
 ) -> Iterator[TrainingPair]:
-    """The pairs of each record, without those whose prompt and response were there before.
+    """Yield the pairs of each record, without those whose prompt and response were there before.
 
     Args:
         records: What was extracted.
@@ -91,7 +91,7 @@ def make_pairs(
 
 
 def pairs_of(record: ExtractedRecord, workers: BehaviourWorkers) -> tuple[TrainingPair, ...]:
-    """The pair of a record, and for a declaration that needs others a second one, with these in the prompt.
+    """Return the pair of a record, and for a declaration that needs others a second one with these in the prompt.
 
     The prompt is the record's own, or one made from what it declares and what is said of it. An answer declares what
     was asked for and nothing else: what a declaration needs is there already, shown or not. The wording is chosen by
@@ -193,7 +193,7 @@ def _spans(record: ExtractedRecord) -> tuple[DeclarationSpan, ...]:
 
 
 def _wanted(record: ExtractedRecord, spans: tuple[DeclarationSpan, ...]) -> list[DeclarationSpan]:
-    """What the record is about: the declaration it was cut for, or all of them."""
+    """Return the declaration that the record was cut for, or all of them."""
     named = [span for span in spans if record.name is not None and span.name == record.name]
     return named or list(spans)
 

@@ -26,7 +26,7 @@ class YamlLimitError(Exception):
 
 
 def parse_yaml(text: str, *, allow_aliases: bool) -> Any:
-    """A document as lists, mappings and scalars; a whole number beyond 64 bits stays the text that it is.
+    """Parse a document to lists, mappings and scalars; a whole number beyond 64 bits stays text.
 
     Args:
         text: The document.

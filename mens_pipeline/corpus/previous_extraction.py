@@ -24,7 +24,7 @@ class PreviousExtraction:
     commit: str | None
 
     def outcome(self, file: SourceFile) -> FileOutcome | None:
-        """What the file gave, if it has the same content now and nothing else decided it.
+        """Return what the file gave, if its content is the same now and nothing else decided it; None otherwise.
 
         Args:
             file: The file as it is now.
@@ -39,7 +39,7 @@ class PreviousExtraction:
 
 
 def read_accounts(path: Path) -> dict[str, dict[str, Any]]:
-    """The index of a corpus.
+    """Read the index of a corpus: path -> account of the file.
 
     Args:
         path: Its `files.jsonl`.

@@ -85,7 +85,7 @@ _FORMATS: Final[Mapping[RecordFormat, type[_ToolTrace | _AsrRefine | _SpeechToCo
 
 
 def pair_reader(record_format: RecordFormat | None) -> Callable[[dict[str, Any]], TrainingPair]:
-    """What turns a row into a pair.
+    """Return a function that converts a row to a pair.
 
     Args:
         record_format: What the row is; None for a pair.
@@ -112,7 +112,7 @@ def _prose(prompt: str, response: str, category: str, lane: Lane, rating: int) -
 
 
 def _parsed(text: str) -> object:
-    """The JSON value in a string, or the string when it holds none."""
+    """Parse the JSON value in a string; return the string when it holds none."""
     try:
         return from_json(text)
     except ValueError:

@@ -164,7 +164,7 @@ def _is_secret(match: re.Match[str]) -> bool:
 
 
 def _is_quoted_secret(match: re.Match[str]) -> bool:
-    """A password may hold blanks where it is assigned; after a colon that is a label. A lexer has short tokens."""
+    """Return whether a quoted value is a secret; behind a colon none may have blanks, and a `token` must be random."""
     value = match["value"]
     if not _is_secret(match) or (match["sign"] == ":" and re.search(r"\s", value)):
         return False

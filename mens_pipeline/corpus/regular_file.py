@@ -28,7 +28,7 @@ def open_regular(path: Path, *, follow: bool = True) -> BufferedReader:
 
 
 def read_regular(path: Path, most: int, *, follow: bool = True) -> bytes:
-    """The content of a file.
+    """Read the content of a regular file.
 
     Args:
         path: The file.

@@ -49,7 +49,7 @@ class Repetition:
 
 
 def _origin(row: ExtractedRecord | TrainingPair, policy: ValidatePolicy) -> tuple[tuple[RejectReason, str] | None, int]:
-    """What made the row, and how many rows it may make; a template before a source file."""
+    """Return the template, else the source file, that made the row, and how many rows it may make."""
     template = row.template if isinstance(row, TrainingPair) else None
     if template is not None:
         return (RejectReason.TEMPLATE_CAP, template), policy.max_per_template
@@ -59,7 +59,7 @@ def _origin(row: ExtractedRecord | TrainingPair, policy: ValidatePolicy) -> tupl
 
 
 def _identity(row: ExtractedRecord | TrainingPair) -> bytes:
-    """What makes two rows the same: a record's place and text, a pair's prompt and response."""
+    """Hash what makes two rows the same: a record's place and text, a pair's prompt and response."""
     if isinstance(row, ExtractedRecord):
         parts = [row.source.path, *map(str, row.source.span), row.text]
     else:

@@ -2,7 +2,7 @@
 
 
 def share_text(part: int, whole: int) -> str:
-    """A count with its share: `37/40 (92.5 %)`; without the share when there is nothing to divide by.
+    """Format a count with its share: `37/40 (92.5 %)`; without the share when there is nothing to divide by.
 
     Args:
         part: The numerator.

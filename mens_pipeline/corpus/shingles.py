@@ -17,7 +17,7 @@ def words_of(text: str) -> tuple[str, ...]:
 
 
 def ngrams_of(words: Sequence[str], length: int) -> frozenset[str]:
-    """The runs of some words; a shorter text is one run.
+    """Return the n-grams of some words; a shorter text is one n-gram.
 
     Args:
         words: The words of a text.

@@ -53,7 +53,7 @@ class SourceRoots:
     negative: tuple[Path, ...] = ()
 
     def fingerprint(self) -> str:
-        """What the roots are, relative to the workspace and thus the same on every machine."""
+        """Return the negative roots as text, relative to the workspace and thus the same on every machine."""
         if self.workspace is None:
             return "none"
         return " ".join(sorted(os.path.relpath(root, self.workspace) for root in self.negative))
@@ -69,7 +69,7 @@ class SourceRoots:
 
 
 def find_source_roots(folder: Path) -> SourceRoots:
-    """The roots that govern a folder: from its own file, its `examples/`, or the nearest of its parents.
+    """Find the roots that govern a folder: from its own file, its `examples/`, or the nearest of its parents.
 
     Args:
         folder: A workspace or a folder in one.

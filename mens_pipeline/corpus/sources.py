@@ -18,7 +18,7 @@ _SKIPPED_FOLDERS: Final = frozenset(("node_modules", "target", "__pycache__", "h
 
 
 def vox_files(root: Path) -> Iterator[Path]:
-    """The Vox programs below a folder, sorted; links, pipes and hidden, build or benchmark folders left out.
+    """Yield the Vox programs below a folder, sorted; links, pipes and hidden, build or benchmark folders left out.
 
     Args:
         root: A folder, or a single file, which is taken whatever its name.
@@ -35,7 +35,7 @@ def vox_files(root: Path) -> Iterator[Path]:
 
 
 def files_below(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
-    """The files below a folder whose names end so, sorted folder by folder, links among them.
+    """Yield the files below a folder whose names end so, sorted folder by folder, links among them.
 
     Args:
         root: A folder; hidden folders, build folders, benchmarks (`heldout_bench`), linked folders and tagged caches
@@ -76,7 +76,7 @@ def is_out_of_place(path: Path) -> bool:
 
 
 def shown_name(path: Path, root: Path) -> str:
-    """The path of a file relative to a folder, with forward slashes; bytes that are no UTF-8 as escapes.
+    """Return the path of a file relative to a folder, with forward slashes; bytes that are no UTF-8 as escapes.
 
     Args:
         path: The file.
@@ -86,7 +86,7 @@ def shown_name(path: Path, root: Path) -> str:
 
 
 def tree_fingerprint(root: Path, files: Iterable[Path]) -> str:
-    """A hash over the names and contents of files; of links and unreadable files only that they are such.
+    """Hash the names and contents of files; of links and unreadable files only that they are such.
 
     Args:
         root: The folder their names are relative to.

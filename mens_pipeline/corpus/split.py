@@ -77,7 +77,7 @@ class Split:
     tested: dict[str, int] = field(default_factory=dict)
 
     def account(self) -> dict[str, Any]:
-        """The counts in JSON types."""
+        """Return the counts in JSON types."""
         reasons = Counter(str(row.reason) for row in self.aside)
         return {
             "train": {label: len(pairs) for label, pairs in self.train.items()},
@@ -149,7 +149,7 @@ def _set_aside(pair: TrainingPair, found: tuple[str, str] | None, split: Split) 
 
 
 def group_of(pair: TrainingPair) -> str | None:
-    """The source file of a pair; None when it has none, or when no file stands behind it.
+    """Return the source file of a pair; None when it has none, or when no file stands behind it.
 
     Args:
         pair: Any pair.
@@ -177,7 +177,7 @@ def _place(group: str, policy: SplitPolicy) -> float:
 
 
 def _heldout_groups(groups: Mapping[str, Sequence[TrainingPair]], policy: SplitPolicy) -> set[str]:
-    """The source files of the least share, and the next ones until they give an exam of the size asked for."""
+    """Choose the held-out source files: those of the least share, then more until the eval suite is large enough."""
     heldout: set[str] = set()
     num_tasks = num_files = 0
     for group in sorted(groups, key=lambda group: _place(group, policy)):

@@ -53,7 +53,7 @@ class Statistics:
             self.counts[name][str(value)] += 1
 
     def as_json(self) -> dict[str, Any]:
-        """The figures in JSON types; the most frequent first."""
+        """Return the figures in JSON types; the most frequent first."""
         return {
             "num_rows": len(self.lengths["response"]),
             "num_distinct": len(self.distinct),

@@ -116,7 +116,7 @@ class Artifact:
         return ArtifactRef(self.kind, self.key, parents)
 
     def changed(self) -> tuple[str, ...]:
-        """The outputs that are not as they were written."""
+        """Return the outputs that are not as they were written."""
         return tuple(name for name, output in self.manifest["outputs"].items() if not self._is_as_written(name, output))
 
     def is_damaged(self) -> bool:
@@ -143,7 +143,7 @@ class ArtifactStore:
         self.root = root
 
     def find(self, kind: str, inputs: Mapping[str, Any]) -> Artifact | None:
-        """The artifact that was made from these inputs, if it is complete.
+        """Return the artifact that was made from these inputs, if it is complete.
 
         Args:
             kind: What it is.
@@ -152,7 +152,7 @@ class ArtifactStore:
         return self.get(kind, key_of(inputs))
 
     def get(self, kind: str, key: str) -> Artifact | None:
-        """The artifact with this key, if it is complete.
+        """Return the artifact with this key, if it is complete.
 
         Args:
             kind: What it is.
@@ -182,7 +182,7 @@ class ArtifactStore:
 
     @contextmanager
     def writing(self, kind: str, inputs: Mapping[str, Any], parents: Sequence[Artifact] = ()) -> Iterator["Draft"]:
-        """A folder to fill; it joins the store when the block ends without an exception, and vanishes otherwise.
+        """Open a folder to fill; it joins the store when the block ends without an exception, and is deleted otherwise.
 
         Where the same was written meanwhile by another process, that stays.
 
@@ -290,7 +290,7 @@ class ArtifactStore:
             temporary.unlink(missing_ok=True)
 
     def pointed(self, kind: str, name: str) -> str | None:
-        """The key that a pointer names; None when there is no such pointer.
+        """Return the key that a pointer names; None when there is no such pointer.
 
         Args:
             kind: What it points to.

@@ -97,7 +97,7 @@ class TelemetryTally:
         return self.seen == self.num_kept + self.dropped.total()
 
     def as_json(self) -> dict[str, Any]:
-        """The counts in JSON types."""
+        """Return the counts in JSON types."""
         return {
             "seen": self.seen,
             "kept": self.num_kept,
@@ -108,7 +108,7 @@ class TelemetryTally:
 
 
 def read_telemetry(query: TelemetryQuery) -> Iterator[TelemetryRow]:
-    """The newest rows of the table, one by one, in the same order each time.
+    """Yield the newest rows of the table, one by one, in the same order each time.
 
     Args:
         query: Which rows.
@@ -126,7 +126,7 @@ def read_telemetry(query: TelemetryQuery) -> Iterator[TelemetryRow]:
 
 
 def telemetry_fingerprint(query: TelemetryQuery) -> str:
-    """A hash of the rows that would be imported; it changes when one of them does.
+    """Hash the rows that would be imported; the hash changes when one of them does.
 
     Args:
         query: Which rows.
@@ -145,7 +145,7 @@ def telemetry_fingerprint(query: TelemetryQuery) -> str:
 
 
 def telemetry_pairs(rows: Iterable[TelemetryRow], tally: TelemetryTally, table: str) -> Iterator[TrainingPair]:
-    """The pairs of the rows that train, redacted; each row is counted.
+    """Yield the pairs of the rows that train, redacted; each row is counted.
 
     Args:
         rows: What was read.
@@ -168,7 +168,7 @@ def telemetry_pairs(rows: Iterable[TelemetryRow], tally: TelemetryTally, table: 
 def _pair(
     row: TelemetryRow, table: str, seen: set[bytes]
 ) -> tuple[TrainingPair, Counter[SensitiveKind]] | TelemetryDrop:
-    """The pair of a row with what was redacted in it, or why it has none."""
+    """Return the pair of a row with the counts of what was redacted in it, or why it is dropped."""
     texts = [_text(row.query), _text(row.response)]
     drop = next((text for text in texts if isinstance(text, TelemetryDrop)), None)
     rating = _rating(row.rating)
@@ -187,7 +187,7 @@ def _pair(
 
 
 def _text(value: object) -> str | TelemetryDrop:
-    """The text of a column without the blanks around it, or why it cannot train."""
+    """Return the text of a column without the blanks around it, or why it cannot train."""
     if value is None:
         return TelemetryDrop.EMPTY
     # What is not UTF-8 was read with surrogates in its place.
@@ -201,7 +201,7 @@ def _text(value: object) -> str | TelemetryDrop:
 
 
 def _rating(value: object) -> int | None:
-    """The rating of a row; None for one that is no rating."""
+    """Return the rating of a row, by default where it has none; None for a value that is no rating."""
     if value is None:
         return DEFAULT_RATING
     is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
@@ -209,7 +209,7 @@ def _rating(value: object) -> int | None:
 
 
 def _response(answer: str) -> tuple[str, Module | None]:
-    """The program that an answer is, or that its only block of Vox is; else the answer as it stands, which is prose."""
+    """Return the program that a completion is or holds as its only Vox block; else the completion itself, as prose."""
     # An answer has no frontmatter: behind an empty line, three hyphens are a rule.
     blocks = parse_page(f"\n{answer}").blocks
     # The front end passes over backticks, so that a program between fences would be accepted with them.
@@ -252,7 +252,7 @@ def _labelled(prompt: str, response: str, module: Module | None, rating: int, so
 
 
 def _plain(value: object) -> object:
-    """A value that is the same each time it is printed."""
+    """Convert a value to one that is the same each time it is printed."""
     return bytes(value) if isinstance(value, memoryview) else value
 
 
@@ -265,7 +265,7 @@ def _parsed_url(query: TelemetryQuery) -> sa.URL:
 
 
 def _readable_url(url: sa.URL) -> sa.URL:
-    """The URL with the driver that is ours to use."""
+    """Return the URL with the driver to read it with; refuse databases other than SQLite and PostgreSQL."""
     match url.drivername.partition("+")[0]:
         case "sqlite":
             return _sqlite_url(url)
@@ -277,7 +277,7 @@ def _readable_url(url: sa.URL) -> sa.URL:
 
 
 def _sqlite_url(url: sa.URL) -> sa.URL:
-    """The URL in SQLite's own form, which alone can say that the file must neither be made nor changed."""
+    """Return the URL in SQLite's own form, which opens the file read-only and never creates it."""
     path = Path(url.database or "")
     if not path.is_file():
         raise SourceNotFoundError(f"{_shown(url)}: no such file. Name an SQLite database that exists.")
@@ -285,13 +285,13 @@ def _sqlite_url(url: sa.URL) -> sa.URL:
 
 
 def _shown(url: sa.URL) -> str:
-    """A URL for a message: without its password and without parameters, which may hold one."""
+    """Format a URL for a message: without its password and without parameters, which may hold one."""
     return url.set(query={}).render_as_string(hide_password=True)
 
 
 @contextmanager
 def _explained(url: sa.URL) -> Iterator[None]:
-    """What the database or its driver objects to, as a mistake of the configuration.
+    """Convert errors of the database or its driver to a `ConfigurationError`.
 
     The cause is left out: what a driver says may hold a part of the URL.
     """
@@ -317,7 +317,7 @@ def _without_secrets(message: str, url: sa.URL) -> str:
 
 @contextmanager
 def _connection(url: sa.URL) -> Iterator[sa.Connection]:
-    """A connection that cannot write."""
+    """Open a connection that cannot write."""
     is_postgres = url.get_backend_name() == "postgresql"
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     try:
@@ -332,7 +332,7 @@ def _connection(url: sa.URL) -> Iterator[sa.Connection]:
 
 
 def _selection(connection: sa.Connection, query: TelemetryQuery, url: sa.URL) -> sa.Select[Any]:
-    """The statement that reads the rows, made from what the table really holds."""
+    """Build the statement that reads the rows, from what the table really holds."""
     inspector = sa.inspect(connection)
     schema, name = _real_table(inspector, query.table, url)
     types = {found["name"]: found["type"] for found in inspector.get_columns(name, schema)}
@@ -361,7 +361,7 @@ def _require(existing: list[str], wanted: list[str], query: TelemetryQuery, url:
 
 
 def _real_table(inspector: sa.Inspector, asked: str, url: sa.URL) -> tuple[str | None, str]:
-    """Schema and name of the table; letter case does not matter where one name fits, as PostgreSQL folds it."""
+    """Find schema and name of the table; letter case does not matter where one name fits, as PostgreSQL folds it."""
     schema, _, name = asked.rpartition(".")
     existing = sorted([*inspector.get_table_names(schema or None), *inspector.get_view_names(schema or None)])
     fitting = [name] if name in existing else [other for other in existing if other.lower() == name.lower()]

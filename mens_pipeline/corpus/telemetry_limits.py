@@ -31,7 +31,7 @@ def restrain(connection: Any, _: object) -> None:
 
 
 def short(column: "sa.ColumnElement[Any]") -> "sa.ColumnElement[Any]":
-    """A column of SQLite, where any value may stand in any column, cut as in `beginning`.
+    """Cut a column of SQLite, where any value may stand in any column, as in `beginning`.
 
     Args:
         column: Of a table or a view.
@@ -41,7 +41,7 @@ def short(column: "sa.ColumnElement[Any]") -> "sa.ColumnElement[Any]":
 
 
 def beginning(column: "sa.ColumnElement[Any]", kind: object) -> "sa.ColumnElement[Any]":
-    """A column without what is too long to train anyway: a value of a gigabyte stays in the database.
+    """Cut a column to what is not too long to train: a value of a gigabyte stays in the database.
 
     Args:
         column: Of a table or a view of PostgreSQL.

@@ -44,7 +44,7 @@ class ValidationReport:
         return self.seen == self.kept + sum(self.rejected.values())
 
     def as_json(self) -> dict[str, Any]:
-        """The counts in JSON types."""
+        """Return the counts in JSON types."""
         rejected = {str(reason): self.rejected[reason] for reason in RejectReason}
         return {"recheck": self.recheck, "seen": self.seen, "kept": self.kept, "rejected": rejected}
 
@@ -55,7 +55,7 @@ def validate_rows(
     quarantine: Callable[[Quarantined], None],
     repetition: Repetition,
 ) -> Iterator[ExtractedRecord | TrainingPair]:
-    """The good rows, in canonical form and in order; blank lines are passed over.
+    """Yield the good rows, in canonical form and in order; blank lines are skipped.
 
     Args:
         lines: Extracted records (they have a `text`) or pairs, one a line.
@@ -78,7 +78,7 @@ def validate_rows(
 
 
 def read_row(line: bytes, number: int) -> ExtractedRecord | TrainingPair | Quarantined:
-    """A line as the row it should be; neither its code nor duplicates are looked at.
+    """Parse a line as the row it should be; neither its code nor duplicates are checked.
 
     Args:
         line: A line that is not blank.
@@ -102,7 +102,7 @@ def read_row(line: bytes, number: int) -> ExtractedRecord | TrainingPair | Quara
 
 
 def read_rows(lines: Iterable[bytes]) -> Iterator[ExtractedRecord | TrainingPair | Quarantined]:
-    """The rows of a JSONL file; blank lines are passed over.
+    """Yield the rows of a JSONL file; blank lines are skipped.
 
     Args:
         lines: One row a line.
@@ -126,7 +126,7 @@ def _validated(
 
 
 def judged_code(row: ExtractedRecord | TrainingPair) -> tuple[str, Mode] | None:
-    """The code of a row and how to read it; None for prose.
+    """Return the code of a row and the mode to parse it in; None for prose.
 
     Args:
         row: A record or a pair.
@@ -141,7 +141,7 @@ def judged_code(row: ExtractedRecord | TrainingPair) -> tuple[str, Mode] | None:
 
 
 def _compiler_problem(row: ExtractedRecord | TrainingPair) -> str | None:
-    """What the front end has against the code of a row; None for prose and for accepted code."""
+    """Return why the front end rejects the code or tests of a row; None for prose and for accepted code."""
     code = judged_code(row)
     if code is None:
         return None
@@ -155,7 +155,7 @@ def _compiler_problem(row: ExtractedRecord | TrainingPair) -> str | None:
 
 
 def _tests_problem(tests: str) -> str | None:
-    """What the front end has against hidden tests."""
+    """Return why the front end rejects hidden tests; None if it accepts them."""
     try:
         hidden_module(tests)
     except ConfigurationError as error:

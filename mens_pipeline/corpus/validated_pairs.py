@@ -101,7 +101,7 @@ class _Writing:
 
 
 def _all_of(kind: type[Row], rows: Iterable[ExtractedRecord | TrainingPair]) -> Iterator[Row]:
-    """The rows of a file of ours, which holds one kind alone."""
+    """Yield the rows of a file of ours, which holds one kind alone."""
     for row in rows:
         assert isinstance(row, kind), f"a {type(row).__name__} among {kind.__name__}s"  # noqa: S101 - our own impossibility
         yield row

@@ -44,7 +44,7 @@ def refuse_misfit(adapter: Path, manifest: dict[str, Any]) -> None:
 
 
 def _objections(adapter: dict[str, Shape], base: dict[str, Shape], rank: int) -> Iterator[str]:
-    """What does not fit, a phrase each."""
+    """Yield a reason for everything that does not fit, a phrase each."""
     halves: dict[str, dict[str, Shape]] = {}
     for name, shape in adapter.items():
         found = _MATRIX.fullmatch(name)
@@ -65,7 +65,7 @@ def _objections(adapter: dict[str, Shape], base: dict[str, Shape], rank: int) ->
 
 
 def _targets(layer: str, base: dict[str, Shape]) -> list[Shape]:
-    """The shapes of what may be the weight of a layer: files of some families put other words before `layers.`."""
+    """Return the shapes of what may be the weight of a layer: some families put other words before `layers.`."""
     exact = base.get(f"{layer}.weight")
     if exact is not None:
         return [exact]

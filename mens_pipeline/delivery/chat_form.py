@@ -14,7 +14,7 @@ _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
 def template_with(system: str, template: str | None = None) -> str:
-    """The chat template of a model, which begins with its system prompt where a conversation brings none.
+    """Build the chat template of a model, which begins with its system prompt where a conversation brings none.
 
     A model that is asked without the prompt that it was trained with answers worse, and most clients send none.
 
@@ -30,7 +30,7 @@ def template_with(system: str, template: str | None = None) -> str:
 
 
 def system_of(template: str) -> str | None:
-    """The system prompt that a chat template of ours begins with.
+    """Return the system prompt that a chat template of ours begins with.
 
     Args:
         template: A Jinja template; it is compared, and never rendered.
@@ -59,7 +59,7 @@ def refuse_unquotable(system: str) -> None:
 
 
 def modelfile(gguf: str, system: str, context_length: int) -> str:
-    """What Ollama needs to serve a GGUF file: form, stop token, system prompt; greedy, as the model was judged.
+    """Write what Ollama needs to serve a GGUF file: form, stop token, system prompt; greedy, as the model was judged.
 
     Args:
         gguf: The file, relative to this one.

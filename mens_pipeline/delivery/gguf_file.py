@@ -140,6 +140,6 @@ def _tensors(merged: Path, config: dict[str, Any]) -> Iterator[tuple[str, Matrix
 
 
 def _interleaved(values: Matrix, num_heads: int) -> Matrix:
-    """The rows of a query or key matrix as llama.cpp has them: it turns neighbours where Hugging Face turns halves."""
+    """Reorder the rows of a query or key matrix: llama.cpp turns neighbours where Hugging Face turns halves."""
     rows, *rest = values.shape
     return values.reshape(num_heads, 2, rows // num_heads // 2, *rest).swapaxes(1, 2).reshape(values.shape)

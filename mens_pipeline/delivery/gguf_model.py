@@ -116,7 +116,7 @@ def build_gguf_model(
 
 
 def gguf_report_in(folder: Path) -> GgufReport:
-    """The report on a GGUF file.
+    """Read the report on a GGUF file.
 
     Args:
         folder: That of its artifact.
@@ -140,7 +140,7 @@ def _job(merged: Artifact, prepared: PreparedMerge, file_type: GgufType, store: 
 
 
 def _written(job: GgufJob) -> Path:
-    """The job as a file, in an empty folder."""
+    """Write the job to a file in an empty folder, and return its path."""
     shutil.rmtree(job.run_dir, ignore_errors=True)
     job.run_dir.mkdir(parents=True)
     job_path = job.run_dir / JOB

@@ -52,7 +52,7 @@ def refuse_unsupported(merged: Path) -> None:
 
 
 def splitter_of(merged: Path) -> str:
-    """What llama.cpp calls the way in which a tokenizer splits text before merging.
+    """Return llama.cpp's name for the way in which a tokenizer splits text before merging.
 
     Args:
         merged: The folder with `tokenizer.json`.

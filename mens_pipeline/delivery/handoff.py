@@ -102,7 +102,7 @@ def handed_files(folder: Path, names: Iterable[str], prefix: str) -> tuple[Hande
 
 
 def changed_files(document: Path) -> tuple[str, ...]:
-    """The files of a hand-off that are gone or not as they were written.
+    """Return the files of a hand-off that are gone or not as they were written.
 
     Args:
         document: The hand-off.

@@ -72,7 +72,7 @@ def merge(job: MergeJob, listen: Callable[[dict[str, Any]], None]) -> None:
 
 
 def _save(job: MergeJob) -> None:
-    """The merged model as a plain folder: weights, configuration, tokenizer, template."""
+    """Save the merged model as a plain folder: weights, configuration, tokenizer, template."""
     from transformers import AutoTokenizer
 
     from mens_pipeline.evaluation.generate import vocabulary_of  # noqa: PLC0415 - loads torch as well

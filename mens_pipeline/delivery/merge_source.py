@@ -50,7 +50,7 @@ class MergeSource:
 
 
 def merge_source(run: Path | None, store: ArtifactStore) -> MergeSource:
-    """The adapter of a run, or the champion when no run is named.
+    """Return the adapter of a run, or the champion when no run is named.
 
     Args:
         run: Its folder; None for the champion.
@@ -108,7 +108,7 @@ def lane_of(folder: Path) -> str | None:
 
 
 def promoted_of(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
-    """An adapter as it was promoted; None when it never was, or a rollback took it out of use.
+    """Return an adapter as it was promoted; None when it never was, or a rollback took it out of use.
 
     Args:
         store: Where promoted adapters are kept.
@@ -121,7 +121,7 @@ def promoted_of(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
 
 
 def _verdict_on(adapter_sha256: str, folder: Path) -> Receipt | None:
-    """The verdict in a folder, if it can be read and is about this adapter."""
+    """Return the verdict in a folder; None when there is none, or when it is about another adapter."""
     if not (folder / RECEIPT).is_file():
         return None
     try:

@@ -121,7 +121,7 @@ def build_merged_model(
 
 
 def report_in(merged: Path) -> MergeReport:
-    """The report on a merged model.
+    """Read the report on a merged model.
 
     Args:
         merged: Its folder.
@@ -130,7 +130,7 @@ def report_in(merged: Path) -> MergeReport:
 
 
 def manifest_in(merged: Path) -> MergeManifest:
-    """What a merged model is made of.
+    """Read the manifest of a merged model: what it is made of.
 
     Args:
         merged: Its folder.
@@ -139,7 +139,7 @@ def manifest_in(merged: Path) -> MergeManifest:
 
 
 def refuse_difference(merged: Path) -> MergeReport:
-    """The report on a merged model that is what was judged.
+    """Raise RefusedError unless a merged model is what was judged, and return the report on it.
 
     Args:
         merged: Its folder.

@@ -51,7 +51,7 @@ def prune(
 
 
 def read_store(store: ArtifactStore) -> Stored:
-    """What there is in a store.
+    """List the artifacts, unfinished folders, pointers and champion history of a store.
 
     Args:
         store: The store.
@@ -65,7 +65,7 @@ def read_store(store: ArtifactStore) -> Stored:
 
 
 def _items_of(kind: Path) -> Iterator[Item]:
-    """The artifacts of a kind, and its folders that never became one; pointers, locks and logs are no folders."""
+    """Yield the artifacts of a kind, and its folders that never became one; pointers, locks and logs are no folders."""
     for path in sorted(kind.iterdir()):
         if path.is_dir() and not path.is_symlink():
             if _KEY.fullmatch(path.name) and (path / MANIFEST).is_file():

@@ -152,7 +152,7 @@ def plan_retention(stored: Stored, policy: RetentionPolicy, now: float) -> Plan:
 def _kept_for_themselves(
     items: Sequence[Item], stored: Stored, policy: RetentionPolicy, now: float
 ) -> Iterator[tuple[Item, str]]:
-    """What is kept whatever else is; items come by kind, the newest first."""
+    """Yield what is kept regardless of other items, with the reason; items come by kind, the newest first."""
     names = {(kind, key): name for (kind, name), key in stored.pointers.items()}
     days = policy.days.model_dump()
     for kind, group in groupby(items, key=lambda item: item.kind):

@@ -52,7 +52,7 @@ class Delivery:
 
 
 def build_serving_handoff(delivery: Delivery, store: ArtifactStore) -> tuple[Artifact, bool]:
-    """The hand-off of a merged model that is what was judged.
+    """Build the hand-off of a merged model that is what was judged.
 
     Args:
         delivery: What is handed on.
@@ -81,7 +81,7 @@ def build_serving_handoff(delivery: Delivery, store: ArtifactStore) -> tuple[Art
 
 
 def write_folder(delivery: Delivery, folder: Path) -> Path:
-    """A folder with all of it, that can be copied anywhere.
+    """Write a folder with the whole hand-off, which can be copied anywhere.
 
     Args:
         delivery: What is handed on.
@@ -154,7 +154,7 @@ def _unwritable(folder: Path, error: OSError) -> RefusedError:
 
 
 def _foreign_to(folder: Path) -> tuple[str, ...]:
-    """The files of a folder that its hand-off does not name; all of them where there is none."""
+    """Return the files of a folder that its hand-off does not name; all of them where there is none."""
     paths = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     found = {path.relative_to(folder).as_posix() for path in paths}
     ours = {HANDOFF}

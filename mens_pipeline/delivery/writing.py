@@ -120,7 +120,7 @@ def compared(
 
 
 def largest_difference(reference: Spoken, candidate: Spoken) -> float:
-    """The largest difference of a score of the first token, over all requests and tokens.
+    """Return the largest difference of a logit of the first token, over all prompts and tokens.
 
     Args:
         reference: The one that is to be met.

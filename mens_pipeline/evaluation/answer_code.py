@@ -27,7 +27,7 @@ _PLACEHOLDER: Final = re.compile(
 
 
 def program_in(answer: str) -> str:
-    """The program of an answer: the longest fenced block when there is one, else all of it.
+    """Return the program of a completion: the longest fenced block when there is one, else all of it.
 
     Args:
         answer: What a model wrote.

@@ -86,7 +86,7 @@ def load_benchmark(folder: Path) -> Benchmark:
 
 
 def tasks_as_pairs(benchmark: Benchmark) -> tuple[TrainingPair, ...]:
-    """The tasks as the pairs that they would be if they trained, to keep what is too near to them out of training.
+    """Return the tasks as the training pairs they would be, to keep what is too near to them out of training.
 
     A solution stands for a whole file (`vox_file`), whose path tells how it is read. That of a script is not told by
     its path, so scripts are compared by their words and requests, not by their structure.
@@ -98,7 +98,7 @@ def tasks_as_pairs(benchmark: Benchmark) -> tuple[TrainingPair, ...]:
 
 
 def protected_pairs(folder: Path) -> tuple[TrainingPair, ...]:
-    """The tasks of a benchmark and of all benchmarks below its folder, as pairs that nothing in training may be near.
+    """Return the tasks of a benchmark and of all benchmarks below its folder, as pairs that training may not be near.
 
     Args:
         folder: The folder of a benchmark.

@@ -13,7 +13,7 @@ _MAX_BYTES: Final = 4 * MAX_TEXT
 
 
 def read_files(folder: Path, named: Iterable[tuple[str, str]], mistakes: list[str]) -> dict[str, str]:
-    """The texts of the files that can be read.
+    """Read the texts of the files that can be read.
 
     Args:
         folder: Where the manifest lies.

@@ -118,7 +118,7 @@ def write_page(path: Path, evaluation: Path, adapter: Path, receipt: Receipt | N
 
 
 def receipt_in(folder: Path) -> Receipt:
-    """The verdict in a folder.
+    """Read the verdict in a folder.
 
     Args:
         folder: That of a gate.

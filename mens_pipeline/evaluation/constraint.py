@@ -146,7 +146,7 @@ class Constraint:
         return self._forced()
 
     def _forced(self) -> int:
-        """The next token of the shortest way to the end."""
+        """Return the next token of the shortest way to the end of the program."""
         if self._closing:
             return self._closing.pop(0)
         return min(self._stop)
@@ -203,7 +203,7 @@ class Constraint:
         return text
 
     def _closing_of(self, text: str) -> list[int] | None:
-        """The tokens that make a program of what is not settled; None where none are found."""
+        """Return the tokens that complete the unsettled text to a program; None where none are found."""
         rest = complete(text, self._mode, is_strict=True)
         if rest is None:
             return None

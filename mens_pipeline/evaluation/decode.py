@@ -41,7 +41,7 @@ class Row:
     log_probability: float | None = None
 
     def choose(self, scores: torch.Tensor, sampler: Sampler) -> int:
-        """The next token: any, or one that the program may go on with."""
+        """Choose the next token: any, or one that the program may go on with."""
         return sampler.choose(scores) if self.constraint is None else self.constraint.choose(scores, sampler)
 
 
@@ -159,7 +159,7 @@ class _PromptReader:
         self.cache = DynamicCache(config=model.config.get_text_config())
 
     def read(self, ids: tuple[int, ...]) -> torch.Tensor:
-        """The scores of the token behind a prompt; its keys and values are then in `cache`."""
+        """Return the logits of the token behind a prompt; the prompt's keys and values are then in `cache`."""
         pairs = enumerate(zip(ids[:-1], self._ids, strict=False))
         shared = next((place for place, (new, old) in pairs if new != old), min(len(ids) - 1, len(self._ids)))
         self.cache.crop(shared - len(self._ids))

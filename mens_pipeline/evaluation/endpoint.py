@@ -150,7 +150,7 @@ class Endpoint:
     def _posted(
         self, client: "httpx2.Client", request: Request, time_left: Callable[[], float]
     ) -> "httpx2.Response | None":
-        """The answer of the endpoint; None when time is up before it gives one."""
+        """Send a prompt, with retries, and return the response; None when time is up before there is one."""
         content = {
             "model": self.name,
             "messages": [{"role": "system", "content": request.system}, {"role": "user", "content": request.prompt}],
@@ -171,7 +171,7 @@ class Endpoint:
         return None
 
     def _tried(self, client: "httpx2.Client", content: dict[str, Any]) -> "httpx2.Response":
-        """An answer that is good, or that bids to ask again."""
+        """Send a prompt once; return a response that is good, or that asks for a retry."""
         import httpx2  # noqa: PLC0415 - most commands ask nobody
 
         try:
@@ -185,7 +185,7 @@ class Endpoint:
         return response
 
     def _read(self, client: "httpx2.Client", content: dict[str, Any]) -> "httpx2.Response":
-        """An answer with its body, of which only so much is read, and only so long."""
+        """Send a prompt and read the body of the response, up to a limit of bytes and of time."""
         import httpx2  # noqa: PLC0415 - most commands ask nobody
 
         deadline, body = time.monotonic() + self.answer_seconds, bytearray()

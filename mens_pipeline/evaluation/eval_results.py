@@ -118,7 +118,7 @@ def examination(
     fits: Callable[[str], bool],
     num_family_tasks: int = 0,
 ) -> Examination:
-    """What models are asked: held-out code, the benchmark if there is one, and synthetic tasks beside these.
+    """Build the eval suite: held-out code, the benchmark if there is one, and synthetic tasks beside these.
 
     Args:
         heldout: Held-out pairs, JSON lines. Beside them may lie synthetic tasks in a file `families.jsonl`.
@@ -162,7 +162,7 @@ def _families(path: Path, fits: Callable[[str], bool], number: int) -> tuple[Tas
 def prepare_generations(
     run: Path, exam: Examination, conditions: Conditions, store: ArtifactStore, work: str
 ) -> Generations:
-    """The generations of base, adapter and champion, and of the base with examples in its prompt.
+    """Prepare the generations of base, adapter and champion, and of the base with examples in its prompt.
 
     Args:
         run: The folder with `adapter/` and its training manifest.
@@ -275,7 +275,7 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
 
 
 def _by_name(generations: Generations) -> dict[str, PreparedGeneration]:
-    """What is generated, by the name of who answers."""
+    """Map the name of each model that is asked to its generation."""
     champion = generations.champion
     asked = {
         "base": generations.base,

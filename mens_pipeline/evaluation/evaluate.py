@@ -181,7 +181,7 @@ def _fallback(
 
 
 def _differences(tasks: Iterable[Task], first: Iterable[Judgement], second: Iterable[Judgement]) -> dict[str, Paired]:
-    """What two models do with the same tasks; the first samples, in the same order."""
+    """Compare the first samples of two models on the same tasks, in the same order."""
     files = {task.id: task.file for task in tasks}
     both = list(zip(_first(first), _first(second), strict=True))
 
@@ -234,7 +234,7 @@ def with_sound_tests(tasks: Sequence[Task]) -> tuple[tuple[Task, ...], int]:
 
 
 def local_report(evaluation: Evaluation, bench: str) -> LocalReport | None:
-    """The benchmark task by task, of the adapter; None when it was left out.
+    """Return the benchmark results of the adapter, task by task; None when the benchmark was left out.
 
     Args:
         evaluation: What was judged.
@@ -280,7 +280,7 @@ def local_report(evaluation: Evaluation, bench: str) -> LocalReport | None:
 
 
 def pass_at_k_report(results: EvalResults) -> PassAtK | None:
-    """The benchmark in a few numbers, of the adapter; None when it was left out.
+    """Return the benchmark results of the adapter in a few numbers; None when the benchmark was left out.
 
     Args:
         results: The figures.
@@ -313,12 +313,12 @@ def _by_task(judgements: Iterable[Judgement]) -> Mapping[str, list[Judgement]]:
 
 
 def _first(judgements: Iterable[Judgement]) -> list[Judgement]:
-    """The first sample of every task."""
+    """Return the first sample of every task."""
     return [judgement for judgement in judgements if judgement.sample == 0]
 
 
 def _richness(task: Task, judgement: Judgement) -> float:
-    """The different constructs of an answer over those that the task asks for, at most 1."""
+    """Return the number of different constructs of a completion over those that the task asks for, at most 1."""
     asked = {task.construct, *(requirement.construct_ for requirement in task.requires)}
     return min(1.0, len(judgement.constructs) / len(asked))
 

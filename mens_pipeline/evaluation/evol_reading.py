@@ -5,7 +5,7 @@ from mens_pipeline.evaluation.answer_code import has_placeholder, is_refusal, pr
 
 
 def read_reply(text: str) -> Reading:
-    """A reply as those read it who judge models.
+    """Read a reply as completions are read when models are judged.
 
     Args:
         text: What the model wrote.

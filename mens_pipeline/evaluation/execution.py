@@ -74,7 +74,7 @@ def _execution(report: ProgramReport) -> Execution:
 
 
 def _writable(text: str) -> str:
-    """A text of a program that any file can hold: halves of a character, which JSON can smuggle in, are escaped."""
+    """Escape halves of a character, which JSON can smuggle in, so that any file can hold the text of a program."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -43,7 +43,7 @@ class FewShot:
 def few_shot_of(
     tasks: Sequence[Task], number: int | None, description: Path, manifest: Mapping[str, Any]
 ) -> FewShot | None:
-    """The description of the language, examples from the train set of an adapter, and a sample of an exam.
+    """Build the few-shot baseline: language description, examples from the train set, and a sample of the tasks.
 
     Args:
         tasks: The exam.
@@ -73,7 +73,7 @@ def few_shot_of(
 
 
 def few_shot_prompt(description: str, examples: Iterable[TrainingPair]) -> str:
-    """What the base is told before each request.
+    """Write the system prompt of the few-shot baseline: the description of the language and solved examples.
 
     Args:
         description: Of the language.
@@ -110,7 +110,7 @@ def _is_short(row: TrainingPair) -> bool:
 
 
 def _first_of(construct: str, rows: Iterable[TrainingPair]) -> Iterator[TrainingPair]:
-    """The rows whose answer is one declaration of a construct; of functions those that compute a value."""
+    """Yield the rows whose completion is one declaration of a construct; of functions those that compute a value."""
     for row in rows:
         module = analyze(row.response).module if row.category == construct else None
         if module is not None and len(module.declarations) == 1:

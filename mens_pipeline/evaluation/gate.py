@@ -99,7 +99,7 @@ def decide(inputs: GateInputs, thresholds: Thresholds) -> tuple[GateOutcome, ...
 
 
 def overall_status(outcomes: tuple[GateOutcome, ...]) -> GateStatus:
-    """The verdict of all blocking gates: failed when one of them is, else undecided when one is, else passed.
+    """Return the verdict of all blocking gates: failed when one of them is, else undecided when one is, else passed.
 
     Args:
         outcomes: What `decide` gave.
@@ -325,7 +325,7 @@ def _stop_rate(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
 
 
 def _result_field(inputs: GateInputs, *path: str) -> Any:
-    """A figure of the training manifest."""
+    """Return the value at a path of keys in the training manifest."""
     value: Any = inputs.manifest
     if value is None:
         raise _UnreadableError(inputs.manifest_problem)

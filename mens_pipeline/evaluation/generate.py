@@ -76,7 +76,7 @@ def _answer_of(row: Row, tokenizer: Any) -> Answer:
 
 
 def vocabulary_of(tokenizer: Any, model: Any) -> Vocabulary:
-    """The ids that end a turn: that of ChatML, and what the model itself names.
+    """Return the ids that end a turn: that of ChatML, and what the model itself names.
 
     Args:
         tokenizer: Of the base model.

@@ -98,7 +98,7 @@ class Answer(BaseModel):
 
 
 def as_served(answers: Iterable[Answer]) -> tuple[Answer, ...]:
-    """The answers with second tries in the place of the first ones.
+    """Return the completions with second tries in the place of the first ones.
 
     Args:
         answers: Of one model; second tries come behind all others.

@@ -10,7 +10,7 @@ from mens_pipeline.evaluation.prepare import manifest_of
 
 
 def heldout_beside(manifest: dict[str, Any]) -> Path:
-    """The held-out pairs beside the train set of a run.
+    """Return the path of the held-out pairs beside the train set of a run.
 
     Args:
         manifest: The training manifest.
@@ -26,7 +26,7 @@ def heldout_beside(manifest: dict[str, Any]) -> Path:
 
 
 def heldout_of_training(run: Path) -> Path:
-    """The held-out pairs of a run, beside rows that are still those it was trained on.
+    """Return the path of a run's held-out pairs, and check that they and its train set are those it was trained with.
 
     Only of these it is known that they were held out: any other file may hold what the adapter has seen.
 

@@ -45,7 +45,7 @@ class HistoryEvent(BaseModel):
 
 
 def champion_key(store: ArtifactStore) -> str | None:
-    """The adapter that is in use; None before the first promotion.
+    """Return the key of the adapter that is in use; None before the first promotion.
 
     Args:
         store: Where promoted adapters are kept.
@@ -76,7 +76,7 @@ def champion_key(store: ArtifactStore) -> str | None:
 
 
 def champion_of(store: ArtifactStore) -> Artifact | None:
-    """The adapter that is in use, as an artifact; None before the first promotion.
+    """Return the adapter that is in use, as an artifact; None before the first promotion.
 
     Args:
         store: Where promoted adapters are kept.
@@ -94,7 +94,7 @@ def champion_of(store: ArtifactStore) -> Artifact | None:
 
 
 def rival_of(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
-    """The adapter that a candidate is compared with: the champion, or what it took the place of if it is the champion.
+    """Return the baseline of a candidate: the champion, or the one before it if the candidate is the champion.
 
     So the comparison of a candidate stays the same when it has won.
 
@@ -113,7 +113,7 @@ def rival_of(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
 
 
 def promotion_of(store: ArtifactStore, key: str) -> HistoryEvent:
-    """The event that last promoted an adapter.
+    """Return the event that last promoted an adapter.
 
     Args:
         store: Where promoted adapters are kept.
@@ -129,7 +129,7 @@ def promotion_of(store: ArtifactStore, key: str) -> HistoryEvent:
 
 
 def usable_before(store: ArtifactStore, present: Artifact) -> str | None:
-    """The adapter that was promoted last before the present one, has other weights and is not withdrawn; by its key.
+    """Return the key of the adapter promoted last before the present one, with other weights and not withdrawn.
 
     Args:
         store: Where promoted adapters are kept.

@@ -101,7 +101,7 @@ class Slots:
         return int(self.lengths.max())
 
     def mask(self) -> torch.Tensor:
-        """What each row may look at in the next step, its own new position included; of shape `(rows, positions)`."""
+        """Return the attention mask of the next step, new positions included; of shape `(rows, positions)`."""
         places = torch.arange(self.longest + 1, device=self.lengths.device)
         return (places <= self.lengths[:, None]).long()
 
@@ -207,7 +207,7 @@ def state_positions(model: Any) -> int:
 
 
 def reserved_cache(config: Any, num_positions: int) -> DynamicCache:
-    """A cache for a batch whose longest row is known.
+    """Build a cache for a batch whose longest row is known.
 
     Args:
         config: Of the model. Layers that see a window, or keep a state, stay the library's own.
@@ -219,7 +219,7 @@ def reserved_cache(config: Any, num_positions: int) -> DynamicCache:
 
 
 def without(num_rows: int, gone: Sequence[int]) -> list[int]:
-    """The rows that stay: each gap is filled by the last of them, so that few of them move.
+    """Return the rows that stay: each gap is filled by the last of them, so that few of them move.
 
     Args:
         num_rows: Rows so far.

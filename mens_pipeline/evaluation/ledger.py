@@ -95,7 +95,7 @@ def record_try(store: ArtifactStore, tried: Try, *, now: int) -> int:
 
 
 def _attempt(entries: Iterable[LedgerEntry], promoted: set[str]) -> int:
-    """The number of the next try after others; it begins anew after the first try of an adapter that was promoted."""
+    """Return the number of the next attempt; counting begins anew after the first one of a promoted adapter."""
     attempt, seen = 1, set()
     for entry in entries:
         is_first = entry.adapter_sha256 not in seen
@@ -105,7 +105,7 @@ def _attempt(entries: Iterable[LedgerEntry], promoted: set[str]) -> int:
 
 
 def _complete_entries(content: BinaryIO) -> list[LedgerEntry]:
-    """The entries of the ledger; a last line that was cut off, by a full disk or a lost process, is taken away."""
+    """Read the entries of the ledger; remove a last line that was cut off, by a full disk or a lost process."""
     content.seek(0)
     text = content.read()
     end = text.rfind(b"\n") + 1

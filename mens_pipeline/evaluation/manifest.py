@@ -75,7 +75,7 @@ class TaskSpec(_Strict):
     wrong: tuple[FilePath, ...] = Field(default=(), description="Files with answers that the hidden tests refuse.")
 
     def files(self) -> tuple[str, ...]:
-        """The files it names, as they stand in the manifest."""
+        """Return the files it names, as they stand in the manifest."""
         optional = (self.file, self.tests)
         return (*(path for path in optional if path is not None), *self.context_files, self.solution, *self.wrong)
 
@@ -89,7 +89,7 @@ class Manifest(_Strict):
 
 
 def read_manifest(content: bytes, mistakes: list[str]) -> tuple[str, tuple[TaskSpec, ...]]:
-    """The description of a manifest and those of its tasks that are well formed.
+    """Parse a manifest to its description and those of its tasks that are well formed.
 
     Args:
         content: The file.
@@ -113,7 +113,7 @@ def read_manifest(content: bytes, mistakes: list[str]) -> tuple[str, tuple[TaskS
 
 
 def _sound_tasks(data: Any, details: Iterable[ErrorDetails]) -> Iterator[TaskSpec]:
-    """The tasks without a mistake of their own, so that their files are looked at in the same go."""
+    """Yield the tasks without a mistake of their own, so that their files are checked in the same go."""
     broken = {detail["loc"][1] for detail in details if detail["loc"][:1] == ("benchmarks",) and len(detail["loc"]) > 1}
     tasks = data.get("benchmarks") if isinstance(data, dict) else None
     for number, task in enumerate(tasks if isinstance(tasks, list) else ()):
@@ -146,7 +146,7 @@ def _expected(message: str) -> str:
 
 
 def _found(detail: ErrorDetails) -> str:
-    """The wrong value; nothing for one that holds others, whose message names what is wrong with them."""
+    """Describe the wrong value; empty for one that holds others, whose message names what is wrong with them."""
     value = detail["input"]
     if isinstance(value, dict | list):
         return ""

@@ -31,7 +31,7 @@ class Override(BaseModel):
 
 
 def signed(override: Override, key: str) -> Override:
-    """The record with its signature.
+    """Return the record with its signature.
 
     Args:
         override: The record.

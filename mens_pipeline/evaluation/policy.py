@@ -93,7 +93,7 @@ class Thresholds(_Strict):
     def changed(
         self, *, min_parse_rate: float | None, min_coverage: float | None, min_benchmark: float | None
     ) -> "Thresholds":
-        """The same with other demands; None leaves one as it is.
+        """Return the thresholds with other values; None leaves one as it is.
 
         Args:
             min_parse_rate: 0 to 1.
@@ -104,7 +104,7 @@ class Thresholds(_Strict):
         return self.model_copy(update={name: value for name, value in changes.items() if value is not None})
 
     def raised(self, min_benchmark: float | None) -> "Thresholds":
-        """The same, asking for more of the benchmark; None leaves it as it is.
+        """Return the thresholds with a higher benchmark pass rate; None leaves it as it is.
 
         Args:
             min_benchmark: 0 to 1, at least what is asked for already.
@@ -137,7 +137,7 @@ class GatePolicy(_Strict):
     policies: dict[str, Thresholds] = Field(min_length=1, description="Name -> what is demanded of a model.")
 
     def thresholds(self, name: str) -> Thresholds:
-        """The policy of a name.
+        """Return the thresholds of the policy of a name.
 
         Args:
             name: As in the file.

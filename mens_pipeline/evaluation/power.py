@@ -10,7 +10,7 @@ _STEPS: Final = 20
 
 
 def power_of_regression(num_tasks: int, drop: float, disagreement: float, p_value: float) -> float:
-    """The chance that the paired exact test calls a drop that is there.
+    """Return the probability that the paired exact test detects a drop that is there.
 
     The share of tasks that a model does has no part in it: only tasks on which the two models differ count.
 
@@ -43,7 +43,7 @@ def power_of_regression(num_tasks: int, drop: float, disagreement: float, p_valu
 
 @cache
 def smallest_drop(num_tasks: int, disagreement: float, p_value: float, power: float = 0.8) -> float | None:
-    """The smallest drop that is called with a given chance; None when not even the largest is.
+    """Return the smallest drop that is detected with a given probability; None when not even the largest is.
 
     Args:
         num_tasks: Tasks that both answered.
@@ -63,7 +63,7 @@ def smallest_drop(num_tasks: int, disagreement: float, p_value: float, power: fl
 
 @cache
 def _most_gains(differing: int, p_value: float) -> int:
-    """The most gains among so many differing tasks at which the others still count as a drop; -1 for none."""
+    """Return the most gains among so many differing tasks at which the others still count as a drop; -1 for none."""
     from scipy import stats  # noqa: PLC0415 - it takes a second to load, and the code location does without
 
     gains = int(stats.binom.ppf(p_value / 2, differing, 0.5))

@@ -174,7 +174,7 @@ def prepare_requests(
 
 
 def judged_model(model: Model, run: Path, device: Device) -> JudgedModel:
-    """What is loaded to let a model of a run answer.
+    """Return what to load to generate with a model of a run: base, adapter, quantisation, dtype and device.
 
     Args:
         model: Whether the base answers alone, or with the adapter.
@@ -252,7 +252,7 @@ def positions_on(device: Device, judged: JudgedModel, num_values: int) -> int:
 
 
 def computed_in(device: Device) -> Dtype:
-    """What answers are computed in.
+    """Return the dtype that completions are computed in.
 
     Args:
         device: What the model runs on.
@@ -263,7 +263,7 @@ def computed_in(device: Device) -> Dtype:
 def generated(
     prepared: PreparedGeneration, store: ArtifactStore, launch: Callable[[PreparedGeneration], int]
 ) -> tuple[Artifact, bool]:
-    """The answers of a model, generated unless the very same were before and are as they were.
+    """Generate the completions of a model, unless the very same were generated before and are unchanged.
 
     Args:
         prepared: What is asked of which model.
@@ -339,7 +339,7 @@ def _digest_of_part(path: Path) -> str:
 
 
 def manifest_of(run: Path) -> dict[str, Any]:
-    """The training manifest of a run.
+    """Read the training manifest of a run.
 
     Args:
         run: Its folder.

@@ -228,7 +228,7 @@ def objections(
 
 
 def _out_of_date(receipt: Receipt, gate: Artifact, run: Path, store: ArtifactStore, present: Present) -> Iterator[str]:
-    """What has changed since the verdict."""
+    """Yield a reason for everything that has changed since the verdict."""
     subject = receipt.subject
     rival = rival_of(store, subject.adapter_sha256) if subject is not None else None
     if receipt.champion_key != (rival.key if rival is not None else None):
@@ -276,7 +276,7 @@ def _answered_otherwise(gate: Artifact, present: Decoding) -> Iterator[str]:
 
 
 def _base_sha256(manifest: Path) -> str:
-    """The base model that a run was trained on, by hash; `nothing` when its manifest does not say."""
+    """Return the hash of the base model that a run was trained on; `nothing` when its manifest does not say."""
     content, _ = read_json(manifest)
     base = content.get("base_model") if content is not None else None
     found = base.get("sha256") if isinstance(base, dict) else None
@@ -331,7 +331,7 @@ def _refuse_changed(champion: Artifact) -> None:
 
 
 def _stored(gate: Artifact, receipt: Receipt, run: Path, store: ArtifactStore, override: Override | None) -> Artifact:
-    """The adapter with all that speaks for it, complete in one folder.
+    """Store the adapter with the documents that it was judged by, complete in one folder.
 
     What was looked at in the folder of the run may be another thing by now, so it is the copies that are hashed.
     """

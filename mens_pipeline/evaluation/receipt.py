@@ -193,7 +193,7 @@ def gate_of(receipt: Receipt, name: GateName) -> GateOutcome:
 
 
 def read_results(path: Path) -> EvalResults | None:
-    """The figures of an evaluation; None when they cannot be read.
+    """Read the figures of an evaluation; return None when they cannot be read.
 
     Args:
         path: `eval_results.json`.
@@ -212,7 +212,7 @@ def _read_results(path: Path) -> tuple[EvalResults | None, str]:
 
 
 def read_json(path: Path) -> tuple[dict[str, Any] | None, str]:
-    """The object in a file, or None and why there is none.
+    """Read the object in a file; return None and the reason where there is none.
 
     Args:
         path: A JSON document.

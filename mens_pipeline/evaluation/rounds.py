@@ -150,7 +150,7 @@ def rounds_of(tasks: Sequence[Task], thresholds: Thresholds) -> tuple[tuple[Task
 
 
 def undecided_gates(results: EvalResults, demands: Demands, reserve: Sequence[Task]) -> tuple[GateName, ...]:
-    """The gates for which it is worth asking a reserve of held-out requests.
+    """Return the gates for which it is worth asking a reserve of held-out prompts.
 
     Args:
         results: Of what was asked so far.

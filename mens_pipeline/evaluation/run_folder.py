@@ -36,7 +36,7 @@ def forget(run_dir: Path, kind: str) -> None:
 
 
 def remembered(run_dir: Path, kind: str, document: str, store: ArtifactStore, advice: str) -> Artifact:
-    """The artifact of a run; its document in the folder must be as it was written.
+    """Return the artifact of a run; its document in the folder must be as it was written.
 
     Args:
         run_dir: The folder of the run.

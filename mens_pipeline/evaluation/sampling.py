@@ -47,7 +47,7 @@ class Sampler:
         self._generator.manual_seed(int.from_bytes(digest[:7], "big"))
 
     def choose(self, scores: "torch.Tensor", refused: Sequence[int] = ()) -> int:
-        """The next token.
+        """Choose the next token.
 
         Args:
             scores: Of every token, as float32.

@@ -26,7 +26,7 @@ DOCUMENTS: Final[dict[str, type[BaseModel]]] = {
 
 
 def schema_of(name: str, documents: Mapping[str, type[BaseModel]] = DOCUMENTS) -> str:
-    """The JSON Schema of a document.
+    """Return the JSON Schema of a document.
 
     Args:
         name: Of the document.

@@ -68,7 +68,7 @@ class ModelScores(BaseModel):
 
 
 def scores_of_model(tasks: Sequence[Task], judgements: Iterable[Judgement]) -> ModelScores:
-    """The figures of a model.
+    """Compute the figures of a model.
 
     Args:
         tasks: What was asked, in order.
@@ -94,7 +94,7 @@ def scores_of_model(tasks: Sequence[Task], judgements: Iterable[Judgement]) -> M
 def scores_of(
     tasks: Sequence[Task], by_task: Mapping[str, Sequence[Judgement]], repeated: frozenset[str] = frozenset()
 ) -> Scores:
-    """The figures over some tasks.
+    """Compute the figures over some tasks.
 
     Args:
         tasks: What was asked.

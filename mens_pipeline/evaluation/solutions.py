@@ -9,7 +9,7 @@ from mens_pipeline.language.ast.functions import Test
 
 
 def solution_mistakes(spec: TaskSpec, solution: str, tests: str | None) -> Iterator[str]:
-    """What is wrong with a task, as its own solution and tests show.
+    """Yield what is wrong with a task, as its own solution and tests show.
 
     Args:
         spec: The task.

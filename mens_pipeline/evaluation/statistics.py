@@ -162,7 +162,7 @@ def _is_spread(shares: list[float]) -> bool:
 
 
 def _posterior(value: float | None, num_effective: float) -> tuple[float, float]:
-    """The beta distribution of a rate after so many independent cases, with Jeffreys' prior."""
+    """Return the beta distribution of a rate after so many independent cases, with Jeffreys' prior."""
     hits = (value or 0.0) * num_effective
     return hits + 0.5, num_effective - hits + 0.5
 
@@ -184,7 +184,7 @@ def _interval(value: float | None, num_effective: float) -> tuple[float, float]:
 
 
 def pass_at_k(num_samples: int, num_passed: int, k: int) -> float:
-    """The chance that at least one of k samples passes, without bias.
+    """Estimate the probability that at least one of k samples passes, without bias.
 
     Args:
         num_samples: Samples drawn.
@@ -276,7 +276,7 @@ def _two_sided(net_gains: dict[int, int]) -> float:
 
 
 def _chance_of_at_least(net_gains: dict[int, int]) -> float:
-    """The chance that the sum of net gains is at least what it is when each has either sign with one half."""
+    """Return the probability that net gains sum to at least what they do when each has either sign with one half."""
     from scipy import stats  # noqa: PLC0415 - it takes a second to load, and the code location does without
 
     files: Counter[int] = Counter()

@@ -112,7 +112,7 @@ def family_tasks(pairs: Iterable[TrainingPair], number: int) -> tuple[Task, ...]
 
 
 def sample_of(tasks: Sequence[Task], number: int | None) -> tuple[Task, ...]:
-    """Some tasks, in their order, chosen by the hash of what they ask: the same ones every time.
+    """Choose some tasks by the hash of what they ask: the same ones every time, in their order.
 
     Args:
         tasks: All of them.
@@ -124,7 +124,7 @@ def sample_of(tasks: Sequence[Task], number: int | None) -> tuple[Task, ...]:
 
 
 def sample_with_tests(tasks: Sequence[Task], number: int | None) -> tuple[Task, ...]:
-    """A sample of each suite, in the order of the tasks: all with hidden tests, and others if there is room.
+    """Sample each suite, in the order of the tasks: all with hidden tests, and others if there is room.
 
     Args:
         tasks: All of them.
@@ -140,7 +140,7 @@ def sample_with_tests(tasks: Sequence[Task], number: int | None) -> tuple[Task, 
 
 
 def _task_of(pair: TrainingPair, name: str, suite: Suite) -> Task | None:
-    """A pair as a task; None for prose, and where the front end knows no construct to ask for."""
+    """Convert a pair to a task; None for prose, and where the front end knows no construct to ask for."""
     code = judged_code(pair)
     if pair.lane is not Lane.CODEGEN or code is None or pair.category not in CONSTRUCTS:
         return None
@@ -160,12 +160,12 @@ def _task_of(pair: TrainingPair, name: str, suite: Suite) -> Task | None:
 
 
 def _file_of(pair: TrainingPair) -> str:
-    """The file of a pair; rows that name none count as one, since nothing says that they are independent."""
+    """Return the file of a pair; rows that name none count as one, since nothing says that they are independent."""
     return pair.source.path if pair.source is not None else ""
 
 
 def _given(task: str, tests: str) -> str:
-    """The declarations of hidden tests that are no tests themselves."""
+    """Return the declarations of hidden tests that are no tests themselves."""
     try:
         spans = declaration_spans(tests, hidden_module(tests))
     except ConfigurationError as error:
@@ -174,7 +174,7 @@ def _given(task: str, tests: str) -> str:
 
 
 def benchmark_tasks(benchmark: Benchmark) -> tuple[Task, ...]:
-    """The tasks of a benchmark.
+    """Convert a benchmark to the tasks that a model is asked.
 
     Args:
         benchmark: As it was loaded.
@@ -201,7 +201,7 @@ def benchmark_tasks(benchmark: Benchmark) -> tuple[Task, ...]:
 
 
 def _asked_name(pair: TrainingPair, source: str, mode: Mode) -> str | None:
-    """The name of the first declaration of the asked construct in the answer, if the request says it."""
+    """Return the name of the first declaration of the asked construct in the completion, if the prompt says it."""
     module = analyze(source, mode).module
     if module is None:
         return None

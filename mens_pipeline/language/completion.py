@@ -80,7 +80,7 @@ def complete(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False, ma
 
 
 def _pieces(text: ViableText, before: str) -> Iterable[str]:
-    """What may come next, what the parser asks for first; behind the end of the last piece, which has to end.
+    """Return the texts that may come next, what the parser asks for first; an open string has to end before all else.
 
     Args:
         text: The text so far.
@@ -115,7 +115,7 @@ def _longer(last: str) -> Iterable[str]:
 
 
 def _asked(tokens: list[Token], mode: Mode) -> str | None:
-    """The token that the parser asks for behind these, if it is one."""
+    """Return the token that the parser asks for behind these; None unless it asks for one."""
     demand = _Demand("EOF")
     demand.last = None
     parser = Probe(tokens, mode)

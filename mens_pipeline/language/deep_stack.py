@@ -26,7 +26,7 @@ class DeepStack:
 
     @contextmanager
     def parse(self) -> Iterator[None]:
-        """A parse is under way."""
+        """Mark a parse as under way; the recursion limit is given back when the last one has ended."""
         with self._lock:
             self._num_parses += 1
         try:

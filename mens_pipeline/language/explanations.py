@@ -48,7 +48,7 @@ class Explanation:
 
 
 def explain(finding: Finding, stream: TokenStream, text: SourceText) -> Explanation:
-    """A failure of the parser as a diagnostic that names its likely cause.
+    """Convert a failure of the parser to a diagnostic that names its likely cause.
 
     Args:
         finding: What the parser says.
@@ -155,7 +155,7 @@ def _unknown_decorator(error: Diagnostic, start: int, text: SourceText) -> Diagn
 
 
 def _unclosed_string(finding: Finding, stream: TokenStream) -> Token | None:
-    """The string that swallowed what the parser missed, if one did (L7)."""
+    """Return the string that swallowed what the parser missed, if one did (L7)."""
     strings = [piece for piece in stream.dropped if piece.kind == "DROPPED_STRING"]
     at_end = finding.code is Code.UNCLOSED_DELIMITER or stream.kinds[finding.token] == "EOF"
     start = stream.starts[finding.token]
@@ -180,7 +180,7 @@ def _unclosed(error: Diagnostic, piece: Token, text: SourceText) -> Diagnostic:
 
 
 def _dropped_before(start: int, stream: TokenStream) -> Token | None:
-    """The dropped piece directly before a place, blanks aside."""
+    """Return the dropped piece directly before a place, blanks ignored; None if there is none."""
     for piece in reversed(stream.dropped):
         if piece.end <= start and not stream.source[piece.end : start].strip(" \t"):
             return piece

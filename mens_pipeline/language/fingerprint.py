@@ -18,7 +18,7 @@ GRAMMAR_FILES: Final = ("vocabulary.py", "decorator_keys.py", "taxonomy.py", "le
 
 @cache
 def grammar_fingerprint(folder: Path = _LANGUAGE) -> str:
-    """The fingerprint of the grammar.
+    """Return the fingerprint of the grammar.
 
     Args:
         folder: A copy of this package.
@@ -36,7 +36,7 @@ def grammar_fingerprint(folder: Path = _LANGUAGE) -> str:
 
 
 def rules(source: str) -> list[str]:
-    """The lines of a Python module that say what it does.
+    """Return the lines of a Python module that decide what it does.
 
     Args:
         source: The module.

@@ -127,7 +127,7 @@ def _warnings(
 
 
 def _parse(stream: TokenStream, mode: Mode) -> tuple[tuple[Declaration, ...], tuple[Finding, ...], list[Finding]]:
-    """Declarations, failures and warnings; a text too deep for the usual recursion limit is parsed a second time."""
+    """Return declarations, failures and warnings; parse a text too deep for the usual recursion limit a second time."""
     with DEEP_STACK.parse():
         try:
             return _parse_once(stream, mode)

@@ -30,7 +30,7 @@ def _longest_first(spellings: Iterable[str]) -> str:
 
 
 def _walk(spellings: Iterable[str]) -> str:
-    """A pattern for the longest text that is a prefix of at least one spelling (L10)."""
+    """Return a pattern for the longest text that is a prefix of at least one spelling (L10)."""
     tails: dict[str, list[str]] = {}
     for spelling in spellings:
         if spelling:
@@ -40,7 +40,7 @@ def _walk(spellings: Iterable[str]) -> str:
 
 
 def _string(quote: str) -> str:
-    """A string up to its closing quote, else up to a backslash before LF, else up to the end of the text (L6, L7)."""
+    """Return a pattern for a string up to its closing quote, else a backslash before LF, else the end (L6, L7)."""
     return rf"{quote}(?:[^{quote}\\]++|\\[^\n])*+(?:{quote}|\\?)"
 
 
@@ -166,7 +166,7 @@ def tokenize(source: str) -> tuple[Token, ...]:
 
 
 def scan(source: str) -> TokenStream:
-    """The columns the parser reads.
+    """Tokenize a text to the columns the parser reads.
 
     Args:
         source: Any text.

@@ -39,7 +39,7 @@ class DeclarationSpan:
     doc: tuple[str, ...]
 
     def cut(self, source: str) -> str:
-        """The text of the declaration, without its doc comment.
+        """Return the text of the declaration, without its doc comment.
 
         Args:
             source: The text it was found in.
@@ -48,7 +48,7 @@ class DeclarationSpan:
 
 
 def declaration_spans(source: str, module: Module) -> tuple[DeclarationSpan, ...]:
-    """The top-level declarations of an accepted text, in source order.
+    """Return the top-level declarations of an accepted text, in source order.
 
     A doc comment is the run of whole-line comments directly above, without a blank line between; comment frontmatter
     at the head of the file is none. The synthetic `main` of a script spans its first to its last statement.
@@ -81,7 +81,7 @@ def declaration_spans(source: str, module: Module) -> tuple[DeclarationSpan, ...
 
 
 def name_of(declaration: Declaration) -> str | None:
-    """What a declaration declares.
+    """Return the name that a declaration declares.
 
     Args:
         declaration: Any declaration.
@@ -110,7 +110,7 @@ def _decorators(tokens: tuple[Token, ...], first: int, declaration: Declaration)
 
 
 def _doc_comments(tokens: tuple[Token, ...], first: int) -> tuple[Token, ...]:
-    """The comment tokens of the lines directly above the token at `first`."""
+    """Return the comment tokens of the lines directly above the token at `first`."""
     comments: list[Token] = []
     index = first
     while (above := _line_above(tokens, index)) is not None:
@@ -122,7 +122,7 @@ def _doc_comments(tokens: tuple[Token, ...], first: int) -> tuple[Token, ...]:
 
 
 def _line_above(tokens: tuple[Token, ...], index: int) -> tuple[Token, int] | None:
-    """The comment that fills the line above the one that begins at `index`, and its first token's place."""
+    """Return the comment that fills the line above the line that begins at `index`, with its index; else None."""
     newline = index - 1
     while newline >= 0 and tokens[newline].kind == "SPACE":
         newline -= 1

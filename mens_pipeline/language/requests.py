@@ -49,7 +49,7 @@ _NOUNS: Final[dict[str, str]] = {
 
 
 def noun_of(construct: str) -> str:
-    """What a person calls a construct, with its article.
+    """Return the noun for a construct, with its article.
 
     Args:
         construct: A name of `CONSTRUCTS`.
@@ -58,7 +58,7 @@ def noun_of(construct: str) -> str:
 
 
 def shape_of(declaration: Declaration, source: str) -> str:
-    """What a declaration consists of, as the end of a sentence about it; empty where there is nothing to add.
+    """Describe what a declaration consists of, as the end of a sentence; empty where there is nothing to add.
 
     Args:
         declaration: Any declaration.

@@ -44,7 +44,7 @@ class SourceText:
         return self.text.isascii()
 
     def position(self, index: int) -> Position:
-        """The place of the character at `index`.
+        """Return the byte offset, line and column of the character at `index`.
 
         Args:
             index: Characters before it, 0 to the length of the text.
@@ -58,7 +58,7 @@ class SourceText:
         return Position(offset, line, column)
 
     def line(self, number: int) -> str:
-        """The text of a line, without its line end.
+        """Return the text of a line, without its line end.
 
         Args:
             number: The line, from 1.

@@ -66,7 +66,7 @@ class Structure:
 
 
 def structure_of(root: Node) -> Structure:
-    """The structure of a declaration or a module.
+    """Return the structure of a declaration or a module.
 
     Two pieces have the same structure when one becomes the other by renaming what it declares and by changing the
     values of literals, comments, spacing and redundant brackets. Names of built-in types, methods, tags, attributes and
@@ -79,7 +79,7 @@ def structure_of(root: Node) -> Structure:
 
 
 def declaration_structures(module: Module) -> tuple[Structure, ...]:
-    """The structure of each declaration of a module; a name that any of them declares is no part of it.
+    """Return the structure of each declaration of a module; a name that any of them declares is no part of it.
 
     Args:
         module: A whole text.
@@ -115,7 +115,7 @@ class _Mark:
 
 
 def _parts(node: Node) -> list[object]:
-    """What a node consists of, its kind first."""
+    """Return the parts of a node, its kind first."""
     parts: list[object] = [_Mark(type(node).__name__)]
     for field in fields(node):
         if field.name in {"start", "end"}:
@@ -132,7 +132,7 @@ def _parts(node: Node) -> list[object]:
 
 
 def _declared(root: Node) -> frozenset[str]:
-    """The names that a piece declares: of types, functions, fields, variants, parameters, variables, states."""
+    """Return the names that a piece declares: of types, functions, fields, variants, parameters, variables, states."""
     names: set[str] = set()
     for node in walk(root):
         if isinstance(node, _USES):

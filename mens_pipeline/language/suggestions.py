@@ -33,7 +33,7 @@ _MOST_WORDS: Final = 2000
 
 
 def did_you_mean(found: str, known: Iterable[str]) -> str | None:
-    """A question that names the nearest known word.
+    """Return a question that names the nearest known word.
 
     Args:
         found: The word in the source.

@@ -74,7 +74,7 @@ _BY_KIND: Final = {construct.kind: construct for construct in CONSTRUCTS.values(
 
 
 def kind_of(declaration: Declaration) -> str:
-    """The declaration kind of A2, such as `TypeDef`.
+    """Return the declaration kind of A2, such as `TypeDef`.
 
     Args:
         declaration: Any declaration.
@@ -83,7 +83,7 @@ def kind_of(declaration: Declaration) -> str:
 
 
 def construct_of(declaration: Declaration) -> Construct:
-    """The construct a declaration is an example of; endpoints are told apart by their kind.
+    """Return the construct a declaration is an example of; endpoints are told apart by their kind.
 
     Args:
         declaration: Any declaration.
@@ -101,7 +101,7 @@ def histogram(module: Module) -> dict[str, int]:
 
 
 def difficulty(module: Module) -> int:
-    """The difficulty of the hardest declaration, 1 to 10; 5 where there is none.
+    """Return the difficulty of the hardest declaration, 1 to 10; 5 where there is none.
 
     Args:
         module: A parsed text.
@@ -131,7 +131,7 @@ class ConstructEvaluation:
 
 
 def evaluate(analysis: Analysis) -> ConstructEvaluation:
-    """The construct evaluation of a text.
+    """Return the construct evaluation of a text.
 
     Args:
         analysis: What the front end said of it, in source mode.

@@ -9,7 +9,7 @@ from mens_pipeline.language.taxonomy import histogram, kind_of
 
 
 def verdict_record(analysis: Analysis) -> dict[str, Any]:
-    """An analysis in JSON types.
+    """Return an analysis in JSON types.
 
     Args:
         analysis: What the front end said.

@@ -136,7 +136,7 @@ class ViableText:
         return self._text
 
     def would_be(self, piece: str) -> Viability:
-        """What the text would be with a piece behind it.
+        """Return the viability of the text with a piece appended.
 
         Args:
             piece: Any text.
@@ -271,7 +271,7 @@ def has_tokens(text: str) -> bool:
 
 
 def kept(pieces: tuple[Piece, ...]) -> list[Token]:
-    """The tokens that the parser sees.
+    """Return the tokens that the parser sees.
 
     Args:
         pieces: Of a text, those that it never sees included.
@@ -331,7 +331,7 @@ def goes_on(piece: Piece) -> bool:
 
 
 def _variants(pieces: tuple[Piece, ...], *, is_strict: bool) -> Iterator[list[Token]]:
-    """The tokens of a text whose last piece, or last two, became a longer one."""
+    """Yield the tokens of a text for each longer token that its last piece, or last two, may become."""
     last = pieces[-1]
     before = kept(pieces[:-1])
     for token in longer_tokens(last.text):
@@ -349,7 +349,7 @@ def _variants(pieces: tuple[Piece, ...], *, is_strict: bool) -> Iterator[list[To
 
 
 def longer_tokens(text: str) -> Iterator[Token]:
-    """The tokens, other than the text itself, that it may be the beginning of.
+    """Yield the tokens, other than the text itself, that it may be the beginning of.
 
     Args:
         text: The last piece of a text.
@@ -375,7 +375,7 @@ def _spelled(spellings: frozenset[Any], text: str) -> Iterator[Token]:
 
 
 def _number_of(number: str, tail: str) -> Token | None:
-    """What a number and the piece behind it may be the beginning of: `1.` of `1.5`, `1de` of `1dec`."""
+    """Return the token that a number and the piece behind it may begin: `1.` of `1.5`, `1de` of `1dec`; else None."""
     if set(number) <= _DIGITS and tail == ".":
         return "FLOAT", "1.5"
     if number[0] in _DIGITS and not number.endswith("dec") and tail in {"d", "de"}:

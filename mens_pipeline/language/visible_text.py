@@ -11,7 +11,7 @@ _UNSEEN: Final = re.compile(
 
 
 def visible_text(text: str) -> str:
-    """A text with a mark such as `⟨1B⟩` for every character that would not show; line ends and tabs stay.
+    """Replace every character that would not show with a mark such as `⟨1B⟩`; line ends and tabs stay.
 
     Args:
         text: Any text.

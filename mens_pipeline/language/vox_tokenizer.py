@@ -51,7 +51,7 @@ _IDS: Final = bytes(map(_id_of_byte, range(256)))
 
 
 def encode(text: str) -> bytes:
-    """The ids of a text, one a byte; greedy, the longest compound first.
+    """Encode a text as ids, one a byte; greedy, the longest compound first.
 
     Args:
         text: Any text.
@@ -66,7 +66,7 @@ def encode(text: str) -> bytes:
 
 
 def decode(ids: Iterable[int]) -> str:
-    """The text of ids; `PAD` and `EOS` give none, `UNK` gives U+FFFD.
+    """Decode ids to text; `PAD` and `EOS` give none, `UNK` gives U+FFFD.
 
     Args:
         ids: Ids from 0 to 132.

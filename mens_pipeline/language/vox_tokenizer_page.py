@@ -33,7 +33,7 @@ test says when it is out of date.
 
 
 def vocabulary_page() -> str:
-    """The table of ids as a Markdown page: `docs/vox-tokenizer.md`."""
+    """Return the table of ids as a Markdown page: `docs/vox-tokenizer.md`."""
     rows = [f"| {number} | {_shown(token)} | {_about(number)} |" for number, token in enumerate(VOCABULARY)]
     return _PAGE.format(table="\n".join(rows))
 

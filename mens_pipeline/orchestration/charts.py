@@ -43,7 +43,7 @@ def bar_chart(title: str, values: Mapping[str, int]) -> str:
 
 
 def line_chart(title: str, values: Mapping[int, float]) -> str:
-    """A curve over whole numbers, with the highest and the lowest value written out.
+    """Draw a curve over whole numbers, with the highest and the lowest value written out.
 
     Args:
         title: What is shown.

@@ -74,7 +74,7 @@ def resolve_choices(  # noqa: PLR0913 - what a run can be told
 
 
 def config_of(context: dg.AssetExecutionContext, op: str) -> dict[str, Any]:
-    """What a run was told about another of its steps.
+    """Return the configuration that a run gave to another of its steps.
 
     Args:
         context: Of the asset that asks.
@@ -86,7 +86,7 @@ def config_of(context: dg.AssetExecutionContext, op: str) -> dict[str, Any]:
 
 
 def demanded(settings: Settings, benchmark_min_pass_rate: float | None) -> Thresholds:
-    """What is demanded of an adapter in a run.
+    """Return the thresholds that an adapter must meet in a run.
 
     Args:
         settings: Of this process.

@@ -12,7 +12,7 @@ class Cursor(BaseModel):
     fingerprint: str = Field(description="What was seen last.")
 
     def moved(self, fingerprint: str) -> "Cursor":
-        """The cursor after a change.
+        """Return the cursor after a change.
 
         Args:
             fingerprint: What is seen now.
@@ -20,7 +20,7 @@ class Cursor(BaseModel):
         return Cursor(n=self.n + 1, fingerprint=fingerprint)
 
     def run_key(self, sensor: str) -> str:
-        """What keeps Dagster from starting the same run twice.
+        """Return the key that keeps Dagster from starting the same run twice.
 
         It holds the counter, because Dagster never runs a key again: after A, B, A the last A is another key. The
         counter begins with a time, so that a cursor which was reset does not meet its old keys.
@@ -32,7 +32,7 @@ class Cursor(BaseModel):
 
 
 def read_cursor(text: str | None) -> Cursor | None:
-    """The cursor as Dagster kept it; None before the first look, and when a person has put something else there.
+    """Parse the cursor as Dagster kept it; None before the first look, and when a person has put something else there.
 
     Args:
         text: As kept.

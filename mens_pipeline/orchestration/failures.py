@@ -24,7 +24,7 @@ class ErrorInfo(Protocol):
 
 
 def reason_of(error: ErrorInfo) -> str:
-    """The text of the error that a step ended with; of one of Dagster's that wraps another, the text of that one.
+    """Return the text of the error that a step ended with; of one of Dagster's that wraps another, the text of that.
 
     Args:
         error: As Dagster keeps it.

@@ -112,7 +112,7 @@ def _is_interrupted(result: dg.ExecuteInProcessResult) -> bool:
 
 
 def _plain(metadata: Mapping[str, dg.MetadataValue[Any]]) -> dict[str, Any]:
-    """The numbers, texts and paths; tables and pictures are left to the UI."""
+    """Return the numbers, texts and paths; tables and pictures are left to the UI."""
     kinds = (
         *(dg.TextMetadataValue, dg.IntMetadataValue, dg.FloatMetadataValue, dg.BoolMetadataValue),
         *(dg.PathMetadataValue, dg.MarkdownMetadataValue),

@@ -19,7 +19,7 @@ it, and there may be none; the lock of the device lets one process at it all the
 
 
 def open_instance(home: Path, *, is_headless: bool = False) -> dg.DagsterInstance:
-    """The instance whose runs the UI shows; its folder is made on first use.
+    """Open the instance whose runs the UI shows; its folder is made on first use.
 
     Args:
         home: `DAGSTER_HOME`.

@@ -41,7 +41,7 @@ class _EventHandler(logging.Handler):
 
 @dg.logger
 def progress_logger(_context: dg.InitLoggerContext) -> logging.Logger:
-    """The logger that a headless run selects."""
+    """Return the logger that a headless run selects."""
     logger = logging.getLogger("mens_pipeline.dagster_events")
     logger.setLevel(logging.DEBUG)  # Dagster logs its step events at this level
     logger.propagate = False

@@ -32,7 +32,7 @@ class OldRun:
 
 
 def plan_runs(instance: dg.DagsterInstance, days: int, now: float, own_run_id: str) -> tuple[OldRun, ...]:
-    """The runs that are past their days, the oldest first.
+    """Return the finished runs that are past their days, the oldest first.
 
     Args:
         instance: Where they are kept.

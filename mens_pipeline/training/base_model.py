@@ -85,7 +85,7 @@ class BaseModel:
 def find_base_model(
     name: str, revision: str | None, cache: Path, say: Callable[[str], None] = lambda _line: None
 ) -> BaseModel:
-    """A base model: a folder, else what is on this machine, else the Hub, else the wheel of the CPU default.
+    """Find a base model: a folder, else what is on this machine, else the Hub, else the wheel of the CPU default.
 
     Args:
         name: A folder, or a name on the Hub.
@@ -114,7 +114,7 @@ def find_base_model(
 
 
 def described(name: str, revision: str | None, path: Path, origin: str, licence: str | None) -> BaseModel:
-    """A folder as a base model.
+    """Describe a folder as a base model.
 
     Args:
         name: What was asked for.
@@ -146,7 +146,7 @@ def described(name: str, revision: str | None, path: Path, origin: str, licence:
 
 
 def recorded_base(base: dict[str, Any]) -> Path:
-    """The folder of the base that a run was trained on, if it is still what it was.
+    """Return the folder of the base that a run was trained on, if it is still what it was.
 
     Args:
         base: What the training manifest says of it; anybody may have written it.
@@ -201,7 +201,7 @@ def refuse_unfit(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def configuration_of(path: Path) -> dict[str, Any]:
-    """The configuration of a model, which anybody may have written.
+    """Read the configuration of a model, which anybody may have written.
 
     Args:
         path: Its folder.
@@ -220,7 +220,7 @@ def configuration_of(path: Path) -> dict[str, Any]:
 
 
 def digest_of_folder(path: Path) -> str:
-    """A hash over all files that decide what a model does.
+    """Hash all files that decide what a model does.
 
     Args:
         path: A folder with weights, configuration and tokenizer.
@@ -254,7 +254,7 @@ def _recorded(path: Path) -> BaseModel:
 def _of_hub(
     name: str, revision: str | None, cache: Path, tried: list[str], say: Callable[[str], None]
 ) -> BaseModel | None:
-    """The model of the local cache of the Hub, else of the Hub itself; safetensors alone, and never its code."""
+    """Find the model in the local cache of the Hub, else on the Hub; safetensors alone, and never its code."""
     from httpx2 import HTTPError  # noqa: PLC0415 - comes with huggingface_hub
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - loads in a command or a child process alone
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError  # noqa: PLC0415 - likewise
@@ -284,7 +284,7 @@ def _of_hub(
 
 
 def _first_line(error: Exception) -> str:
-    """What went wrong, in one line: the kind of error, and what it says itself."""
+    """Describe an error in one line: its kind, and the first line of its message."""
     words = str(error).strip().splitlines()
     return type(error).__name__ + (f" ({words[0][:_LONGEST_WORDS]})" if words else "")
 
@@ -303,7 +303,7 @@ def _licence_of(path: Path) -> str | None:
 
 
 def _unpacked(wheel: Path, downloads: Path) -> Path:
-    """The one file of the wheel that is wanted; nothing else of it is written, and nothing of it is run.
+    """Extract the one file of the wheel that is wanted; nothing else of it is written, and nothing of it is run.
 
     Raises:
         RefusedError: It is no wheel, or the file is not there or is too large.
@@ -323,7 +323,7 @@ def _unpacked(wheel: Path, downloads: Path) -> Path:
 
 
 def _of_wheel(name: str, cache: Path, tried: list[str], say: Callable[[str], None]) -> BaseModel:
-    """The CPU default from its wheel, converted once, whoever else begins at the same time."""
+    """Convert the CPU default model from its wheel, once even if several processes begin at the same time."""
     target = cache / name.replace("/", "--")
     downloads = cache / "downloads"
     downloads.mkdir(parents=True, exist_ok=True)

@@ -50,7 +50,7 @@ class Tokenizer(Protocol):
         ...
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """The ids of a text."""
+        """Return the ids of a text."""
         ...
 
 
@@ -104,7 +104,7 @@ def opening_for(tokenizer: Tokenizer) -> str:
 
 
 def render_prompt(system: str, request: str, control: tuple[str, ...] = (), opening: str = _BEGIN) -> str:
-    """The text up to where the answer begins.
+    """Render a prompt: the text up to where the completion begins.
 
     Args:
         system: What the model is told before every request.
@@ -118,7 +118,7 @@ def render_prompt(system: str, request: str, control: tuple[str, ...] = (), open
 
 
 def control_tokens(tokenizer: Tokenizer) -> tuple[str, ...]:
-    """What a tokenizer takes for control tokens, such as `<|im_end|>`, `<filename>` or `</s>`; long ones first.
+    """Return the control tokens of a tokenizer, such as `<|im_end|>`, `<filename>` or `</s>`; long ones first.
 
     Args:
         tokenizer: Of the base model.
@@ -128,7 +128,7 @@ def control_tokens(tokenizer: Tokenizer) -> tuple[str, ...]:
 
 
 def encode_prompt(tokenizer: Tokenizer, system: str, request: str) -> tuple[int, ...]:
-    """The ids up to where the answer begins.
+    """Encode a prompt: the ids up to where the completion begins.
 
     Args:
         tokenizer: Of the base model; it knows the control tokens of ChatML.
@@ -140,7 +140,7 @@ def encode_prompt(tokenizer: Tokenizer, system: str, request: str) -> tuple[int,
 
 
 def encode(tokenizer: Tokenizer, system: str, request: str | None, answer: str) -> Encoded:
-    """A request and its answer as ids.
+    """Encode a prompt and its completion as ids.
 
     Args:
         tokenizer: Of the base model.
@@ -155,7 +155,7 @@ def encode(tokenizer: Tokenizer, system: str, request: str | None, answer: str) 
 
 
 def escape(text: str, control: tuple[str, ...] = ()) -> str:
-    """A text that can neither begin nor end a turn: `<|im_end|>` becomes `< |im_end|>`.
+    """Break control tokens so that a text can neither begin nor end a turn: `<|im_end|>` becomes `< |im_end|>`.
 
     Args:
         text: What a user wrote, or a program.

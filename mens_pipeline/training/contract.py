@@ -58,5 +58,5 @@ def _is_split_felt(recipe: Recipe) -> bool:
 
 
 def library_versions() -> dict[str, str]:
-    """The versions of the libraries that decide what a run gives."""
+    """Return the versions of the libraries that decide what a run gives."""
     return {name: version(name) for name in LIBRARIES}

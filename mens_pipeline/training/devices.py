@@ -42,7 +42,7 @@ class Device:
 
 
 def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
-    """The device that was asked for; `best` takes the first there is of cuda, mps, cpu.
+    """Return the device that was asked for; `best` takes the first there is of cuda, mps, cpu.
 
     Args:
         choice: What was asked for.

@@ -82,7 +82,7 @@ class Examples:
         return self.seen == len(self.train) + len(self.validation) + self.not_shown.total()
 
     def kinds(self, batches: Iterable[Sequence[int]] = ()) -> dict[str, dict[str, float]]:
-        """What there is of each kind and what is shown of it, largest first.
+        """Count what there is of each kind and what is shown of it, largest first.
 
         Args:
             batches: Rows of the micro-batches that are shown, by their place in `train`.
@@ -117,7 +117,7 @@ class Examples:
         }
 
     def account(self) -> dict[str, Any]:
-        """The counts in JSON types."""
+        """Return the counts in JSON types."""
         tokens = sum(map(len, self.train))
         supervised = sum(len(example.completion) for example in self.train)
         return {
@@ -133,7 +133,7 @@ class Examples:
 
 
 def make_examples(pairs: Iterable[TrainingPair], recipe: Recipe, tokenizer: Tokenizer, system: str) -> Examples:
-    """The rows of a train set as a recipe wants them shown.
+    """Encode the rows of a train set as a recipe demands, and count those that are dropped by reason.
 
     Args:
         pairs: The train set.
@@ -159,7 +159,7 @@ def make_examples(pairs: Iterable[TrainingPair], recipe: Recipe, tokenizer: Toke
 
 
 def kind_of(pair: TrainingPair) -> str:
-    """The kind of row that a pair is, for the shares of tokens.
+    """Return the kind of row that a pair is, for the shares of tokens.
 
     Args:
         pair: A row of the train set.

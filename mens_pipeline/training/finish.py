@@ -13,7 +13,7 @@ from mens_pipeline.training.presets import ResolvedRecipe
 def finish_run(
     run: PreparedRun, resolved: ResolvedRecipe, vcs_sha: str | None, code: int, backend: str | None = None
 ) -> dict[str, Any]:
-    """The manifest of a complete run, written beside its adapter.
+    """Write the manifest of a complete run beside its adapter, and return it.
 
     Args:
         run: What was prepared.

@@ -106,7 +106,7 @@ def mark_complete(checkpoint: Path) -> None:
 
 
 def newest_checkpoint(run_dir: Path) -> Path | None:
-    """The newest complete checkpoint of a run, if there is one.
+    """Return the newest complete checkpoint of a run, if there is one.
 
     Args:
         run_dir: The folder of the run.

@@ -24,7 +24,7 @@ METHOD: Final = "qlora"
 def training_manifest(
     run: PreparedRun, resolved: ResolvedRecipe, result: dict[str, Any], vcs_sha: str | None, backend: str | None = None
 ) -> dict[str, Any]:
-    """The manifest of an adapter.
+    """Build the manifest of an adapter.
 
     Args:
         run: What was prepared.
@@ -73,7 +73,7 @@ def write_manifest(run_dir: Path, manifest: dict[str, Any]) -> None:
 
 
 def data_sources(manifest: dict[str, Any]) -> tuple[DataSource, ...]:
-    """What the train set of an adapter was made of; nothing when that is not on record beside that very set.
+    """Return what the train set of an adapter was made of; empty when that is not on record beside that very set.
 
     Args:
         manifest: What `training_manifest` gave.

@@ -79,7 +79,7 @@ class _Manifest(_Part):
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a run, with everything of its type that judging, merging, serving and cards read.
+    """Read the manifest of a run, and check the type of everything that judging, merging, serving and cards read.
 
     Args:
         path: The file.

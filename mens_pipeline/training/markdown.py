@@ -10,7 +10,7 @@ _MEANT: Final = re.compile(r"[&<>\[\]`|]")
 
 
 def plain(text: str) -> str:
-    """A text that Markdown shows as it is, in one line: no tag, link, image or cell of its own.
+    """Escape a text so that Markdown shows it as it is, in one line: no tag, link, image or cell of its own.
 
     Args:
         text: Any text.

@@ -90,7 +90,7 @@ def model_card(
     standing: Standing | None = None,
     data_licence: str | None = None,
 ) -> str:
-    """The card of a model, with the head that the Hub reads.
+    """Write the card of a model, with the head that the Hub reads.
 
     Args:
         manifest: What `training_manifest` gave.
@@ -167,7 +167,7 @@ def base_name(manifest: dict[str, Any]) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """A part of a manifest that anybody may have written, with every text in it as Markdown shows it."""
+    """Escape every text in a part of a manifest, which anybody may have written, for Markdown."""
     if isinstance(value, str):
         return plain(value)
     if isinstance(value, dict):
@@ -180,7 +180,7 @@ def _named(modules: Any) -> str:
 
 
 def _head(manifest: dict[str, Any], form: Form, standing: Standing | None) -> "ModelCardData":
-    """What the Hub reads."""
+    """Build the head of the card, which the Hub reads."""
     from huggingface_hub import EvalResult, ModelCardData  # noqa: PLC0415 - takes a third of a second to load
 
     base = manifest["base_model"]

@@ -37,7 +37,7 @@ class Plan:
     num_skipped: tuple[int, ...]
 
     def first(self, num_steps: int, accumulated: int) -> "Plan":
-        """The beginning of the plan.
+        """Return the first steps of the plan.
 
         Args:
             num_steps: Steps that are kept, if there are as many.
@@ -85,7 +85,7 @@ def plan_run(examples: Sequence[Planned], recipe: Recipe) -> Plan:
 
 
 def hardest_of(epoch: int, recipe: Recipe) -> int:
-    """The highest difficulty that an epoch shows; with fewer epochs than stages, the first stages are left out.
+    """Return the highest difficulty an epoch shows; with fewer epochs than stages, the first stages are left out.
 
     Args:
         epoch: From 0.
@@ -127,7 +127,7 @@ def _row_weights(examples: Sequence[Planned], recipe: Recipe) -> list[float]:
 
 
 def _batches(rows: list[int], examples: Sequence[Planned], recipe: Recipe, random: Random) -> list[tuple[int, ...]]:
-    """The micro-batches of an epoch or of a window: of like lengths, to pad little; easy ones first in a curriculum."""
+    """Cut an epoch or a window into micro-batches of like lengths, to pad little; easy ones first in a curriculum."""
     random.shuffle(rows)
     rows.sort(key=lambda row: len(examples[row]))
     if recipe.curriculum:

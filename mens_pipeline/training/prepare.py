@@ -141,7 +141,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
 
 
 def _chosen(resolved: ResolvedRecipe) -> dict[str, Any]:
-    """The recipe, and where its values came from."""
+    """Return the recipe, and where its values came from."""
     return {
         "preset": resolved.preset,
         "domain": resolved.domain,

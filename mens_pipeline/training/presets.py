@@ -77,7 +77,7 @@ def load_named(path: Path) -> dict[str, Named]:
 
 
 def mistakes_of(values: Mapping[str, Any]) -> list[str]:
-    """What is wrong with some fields of a recipe: `lora_rr: unknown, did you mean lora_r?`.
+    """Return what is wrong with some fields of a recipe: `lora_rr: unknown, did you mean lora_r?`.
 
     Args:
         values: Fields of a recipe; the others have their defaults.
@@ -106,7 +106,7 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
     flags: Mapping[str, Any],
     vram_gb: float | None = None,
 ) -> ResolvedRecipe:
-    """A recipe from all that has a say: flag before environment before preset before domain before default.
+    """Build a recipe from all sources: flag before environment before preset before domain before default.
 
     Args:
         presets: All presets.
@@ -140,7 +140,7 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
 
 
 def pick_preset(presets: Mapping[str, Named], vram_gb: float | None) -> str:
-    """The preset that asks for most memory and gets it; `cpu_demo` without a GPU.
+    """Choose the preset that asks for most memory and fits; `cpu_demo` without a GPU.
 
     Args:
         presets: All presets.
@@ -175,7 +175,7 @@ def _chosen(named: Mapping[str, Named], name: str, what: str) -> Named:
 
 
 def _field_of(mistake: str) -> str:
-    """The field that a mistake begins with, without the place in a list."""
+    """Return the field that a mistake begins with, without the place in a list."""
     return mistake.split(":", maxsplit=1)[0].split(".", maxsplit=1)[0]
 
 

@@ -8,7 +8,7 @@ _BREAK = "\n\n"
 
 
 def code_in(pair: TrainingPair) -> str | None:
-    """The program that a prompt ends with, after a sentence such as `It goes with this code:`.
+    """Return the program that a prompt ends with, after a sentence such as `It goes with this code:`.
 
     What the front end rejects, such as a program to be repaired, is no code to learn; nor is a name in a sentence.
 
@@ -27,7 +27,7 @@ def code_in(pair: TrainingPair) -> str | None:
 
 
 def code_tokens(tokenizer: Tokenizer, system: str, pair: TrainingPair, encoded: Encoded) -> tuple[int, int]:
-    """The tokens of a prompt from where its code begins to where it ends, half-open; (0, 0) without code.
+    """Return the range of a prompt's tokens in which its code stands, half-open; (0, 0) without code.
 
     Args:
         tokenizer: Of the base model.

@@ -30,7 +30,7 @@ class Footprint:
 
 
 def load_base(path: Path, recipe: Recipe, device: str | int, compute_dtype: "torch.dtype") -> "PreTrainedModel":
-    """The base in NF4; only linear layers are quantised, never the head.
+    """Load the base in NF4; only linear layers are quantised, never the head.
 
     Args:
         path: The folder of the base model.
@@ -65,7 +65,7 @@ def load_base(path: Path, recipe: Recipe, device: str | int, compute_dtype: "tor
 
 
 def lora_config(recipe: Recipe, model: "PreTrainedModel") -> "LoraConfig":
-    """The adapter of a recipe.
+    """Build the LoRA configuration of a recipe.
 
     Args:
         recipe: Rank, scale, dropout, layers.
@@ -107,7 +107,7 @@ def keep_adapter_in_float32(model: "PeftModel") -> None:
 
 
 def footprint(model: "PeftModel") -> Footprint:
-    """What the frozen part and each adapter matrix hold.
+    """Hash the frozen parameters and each adapter matrix.
 
     Args:
         model: A model with an adapter.

@@ -95,7 +95,7 @@ class Recipe(BaseModel):
     @field_validator("target_modules", "category_filter", "curriculum_max_difficulty", mode="before")
     @classmethod
     def _from_text(cls, value: object) -> object:
-        """Lists may be written with commas, as flags and environment variables are."""
+        """Split lists written with commas, as flags and environment variables are."""
         if isinstance(value, str) and value != "all-linear":
             return tuple(_parts(value))
         return value

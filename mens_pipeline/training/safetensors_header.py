@@ -51,7 +51,7 @@ def num_values_in(file: Path) -> int:
 
 
 def _shape(sizes: list[Any]) -> Shape:
-    """A shape; anything but a few whole numbers is none."""
+    """Return sizes as a shape; refuse anything but a few whole numbers."""
     if len(sizes) > _MOST_DIMENSIONS or not all(type(size) is int and 0 <= size < _LARGEST for size in sizes):
         raise ValueError("no shape of a tensor")
     return tuple(sizes)

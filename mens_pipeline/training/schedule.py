@@ -53,7 +53,7 @@ class Schedule:
         return self.decisions[-1].num_steps if self.decisions else self.target_steps
 
     def factor(self, step: int) -> float:
-        """The rate of the step that comes after `step` others, as a share of the highest one, 0 to 1.
+        """Return the rate of the step that comes after `step` others, as a share of the highest one, 0 to 1.
 
         Args:
             step: From 0; 0 is also what it is after the last step.
@@ -76,7 +76,7 @@ class Schedule:
         return (warmup + 1) / full * self._declined(left * max(0, end - step) / (end - begin))
 
     def _declined(self, left: float) -> float:
-        """The rate when this share of the decline is still to come."""
+        """Return the rate when this share of the decline is still to come."""
         if self.kind == "cosine":
             return 0.5 * (1 - math.cos(math.pi * left))
         return left if self.kind == "linear" else 1.0

@@ -21,7 +21,7 @@ _SCORED_AT_ONCE: Final = 1024
 
 
 def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, Any]:
-    """A micro-batch: rows padded on the right to the longest.
+    """Build a micro-batch: rows padded on the right to the longest.
 
     Args:
         examples: Its rows; without any, two positions that neither count nor teach.
@@ -158,7 +158,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """The mean negative log-likelihood of the labelled positions of a step, each times its weight.
+        """Compute the mean negative log-likelihood of the labelled positions of a step, each times its weight.
 
         Args:
             model: The model with its adapter.

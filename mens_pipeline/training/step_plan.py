@@ -71,7 +71,7 @@ class Pace:
         return self._rate() * (self._before[last] - self._before[first])
 
     def fitting(self, first: int, most: int, seconds: float) -> int:
-        """The number of steps in all, of which those after `first` fit into a time.
+        """Return the number of steps in all, of which those after `first` fit into a time.
 
         Args:
             first: Steps that are done.
@@ -168,7 +168,7 @@ class StepPlan:
         }
 
     def account(self) -> dict[str, Any]:
-        """What was planned and decided, in JSON types."""
+        """Return the plan and the decisions about it, in JSON types."""
         return {
             "target_steps": self.schedule.target_steps,
             "budget_seconds": self._max_seconds,
@@ -180,7 +180,7 @@ class StepPlan:
         return is_early or self._pace.num_measured >= _MEASURED
 
     def _decision(self, step: int, seconds: float) -> Decision | None:
-        """A number of steps that ends within the budget, if the present one is off by more than the tolerance."""
+        """Return a number of steps that ends within the budget, if the present one is off beyond the tolerance."""
         if self._max_seconds is None:
             return None
         planned, target = self.num_steps, self.schedule.target_steps
@@ -216,7 +216,7 @@ class StepPlan:
 def take_up(
     run_dir: Path, schedule: Schedule, tokens: Sequence[int], max_minutes: float | None, *, is_recorded: bool = True
 ) -> StepPlan:
-    """The step plan of a run, where its newest checkpoint is.
+    """Restore the step plan of a run where its newest checkpoint is.
 
     Args:
         run_dir: The folder of the run.

@@ -83,7 +83,7 @@ class Follower:
 
 
 def steps_of(path: Path) -> Iterator[dict[str, Any]]:
-    """The steps of a run, each once, in order; what a resumed run took back is left out, and did again counts.
+    """Yield each step of a run once, in order; steps that a resumed run took back are left out, redone ones count.
 
     Args:
         path: A log; a last line that is not whole is passed over.
@@ -127,7 +127,7 @@ def totals_of(path: Path) -> dict[str, Any]:
 
 
 def update_of(checkpoint: str | None) -> int:
-    """The step after which a checkpoint was written: 40 of `checkpoint-40`, 0 of none.
+    """Return the step after which a checkpoint was written: 40 of `checkpoint-40`, 0 of none.
 
     Args:
         checkpoint: Its name.

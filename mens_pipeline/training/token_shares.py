@@ -34,7 +34,7 @@ class Dealt(Protocol):
 
 
 def shares_of(tokens: Mapping[str, int], named: Mapping[str, float]) -> dict[str, float]:
-    """The share of the shown tokens that each kind gets.
+    """Return the share of the shown tokens that each kind gets.
 
     Args:
         tokens: Of each kind that there is.
@@ -73,7 +73,7 @@ class Dealer:
         self._passes: dict[str, int] = {}
 
     def windows(self, rows: Sequence[int], *, easy_first: bool) -> Iterator[list[int]]:
-        """The rows of an epoch in windows, in each of which every kind has its share of the tokens.
+        """Yield the rows of an epoch in windows, in each of which every kind has its share of the tokens.
 
         An epoch has as many tokens as its rows have. A kind that runs out begins anew until it was shown `MOST_PASSES`
         times; then it is missing, and the epoch is so much shorter. What an epoch does not show comes in the next one.
@@ -108,7 +108,7 @@ class Dealer:
                 yield window
 
     def _dealt(self, kind: str, rows: Sequence[int], tokens: float) -> list[int]:
-        """The next rows of a kind, as many as come nearest to a number of tokens."""
+        """Deal the next rows of a kind, as many as come nearest to a number of tokens."""
         queue = self._queues.setdefault(kind, [])
         dealt: list[int] = []
         count = 0.0

@@ -20,7 +20,7 @@ _LARGEST: Final = 100_000_000
 
 
 def read_tokenizer(path: Path) -> Any:
-    """The tokenizer of a file that anybody may have written.
+    """Read the tokenizer of a file that anybody may have written.
 
     Args:
         path: `tokenizer.json`.
@@ -63,7 +63,7 @@ def template_in(folder: Path) -> str | None:
 
 
 def _text_of(path: Path) -> str:
-    """What a file says that anybody may have written."""
+    """Read the text of a file that anybody may have written."""
     try:
         return read_regular(path, _LONGEST).decode("utf-8")
     except (OSError, ValueError) as error:
@@ -94,6 +94,6 @@ class FileTokenizer:
         return added
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """The ids of a text."""
+        """Return the ids of a text."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
         return ids

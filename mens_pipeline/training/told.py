@@ -7,7 +7,7 @@ _FEW_MINUTES: Final = 5
 
 
 def told_plan(plan: Mapping[str, Any]) -> str:
-    """A `plan` event: `118 of 150 steps, about 20 min; budget 20 min: 150 steps would take 25.4 of 20.0 min, ...`.
+    """Format a `plan` event: `118 of 150 steps, about 20 min; budget 20 min: 150 steps would take ...`.
 
     Args:
         plan: Its payload.
@@ -20,7 +20,7 @@ def told_plan(plan: Mapping[str, Any]) -> str:
 
 
 def told_kinds(kinds: Mapping[str, Mapping[str, float]]) -> str:
-    """What was shown of each kind, the most first: `task 45 % (63,000 tokens, 0.8 epochs), ...`.
+    """Format what was shown of each kind, the most first: `task 45 % (63,000 tokens, 0.8 epochs), ...`.
 
     Args:
         kinds: What `Examples.kinds` gave.

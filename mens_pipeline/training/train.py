@@ -100,7 +100,7 @@ def train(
 
 
 def tokenizer_of(path: Path) -> Any:
-    """The tokenizer of a base; one that pads with nothing pads with the end of a turn, which is masked.
+    """Load the tokenizer of a base; one without a padding token pads with the end of a turn, which is masked.
 
     Args:
         path: The folder of the base model.
@@ -112,7 +112,7 @@ def tokenizer_of(path: Path) -> Any:
 
 
 def plan_of(examples: list[Example], recipe: Recipe) -> Plan:
-    """The order of a run.
+    """Plan the order of a run.
 
     Args:
         examples: The rows that train.
@@ -128,7 +128,7 @@ def plan_of(examples: list[Example], recipe: Recipe) -> Plan:
 
 
 def validation_loss(trainer: PlannedTrainer, examples: list[Example]) -> float | None:
-    """The mean loss of a token on rows that did not train; None without such rows.
+    """Compute the mean loss of a token on rows that did not train; None without such rows.
 
     Args:
         trainer: After training.
@@ -249,7 +249,7 @@ def _about(job: TrainingJob, plan: Plan, trainer: PlannedTrainer) -> dict[str, A
 
 
 def _changes(before: Footprint, after: Footprint) -> dict[str, Any]:
-    """What training changed; the base must be as it was.
+    """Count the adapter matrices that training changed, and check that the base is as it was.
 
     Raises:
         RefusedError: The base changed, or the adapter did not.
@@ -267,7 +267,7 @@ def _changes(before: Footprint, after: Footprint) -> dict[str, Any]:
 
 
 def _save(job: TrainingJob, trainer: PlannedTrainer, tokenizer: Any) -> None:
-    """The adapter as PEFT writes it, with the tokenizer and the template it was trained with."""
+    """Save the adapter as PEFT writes it, with the tokenizer and the template it was trained with."""
     folder = job.run_dir / ADAPTER
     for config in trainer.model.peft_config.values():
         config.base_model_name_or_path, config.revision = job.base_name, job.base_revision

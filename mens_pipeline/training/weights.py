@@ -11,7 +11,7 @@ _FAILURES: Final = ("fail", "error", "repair")
 
 
 def row_weight(pair: TrainingPair, recipe: Recipe) -> float:
-    """What the loss of a row is multiplied by; 1 unless `trajectory_weighting` is on, never above 8.
+    """Return what the loss of a row is multiplied by; 1 unless `trajectory_weighting` is on, never above 8.
 
     Args:
         pair: A row.

@@ -206,7 +206,7 @@ class _First(Random):
         return 0.99
 
     def getrandbits(self, _k: int, /) -> int:
-        """The least."""
+        """Return 0, the smallest draw."""
         return 0
 
 
@@ -214,7 +214,7 @@ _PLAIN: Final = frozenset(("int", "float", "bool", "str"))
 
 
 def type_key(annotation: Type | None, generics: Sequence[str] = ()) -> str:
-    """A type as a text that is the same for types that mean the same.
+    """Return a key for a type, equal for types that mean the same.
 
     Args:
         annotation: A type; None where none is written.
@@ -229,7 +229,7 @@ def type_key(annotation: Type | None, generics: Sequence[str] = ()) -> str:
 
 
 def _concrete(annotation: Type | None, generics: Sequence[str]) -> Type:
-    """A type with ints for the type parameters of its function."""
+    """Return a type with `int` in place of the type parameters of its function."""
     if annotation is None:
         raise UndrawableError
     if isinstance(annotation, NamedType) and annotation.name in generics:
@@ -259,7 +259,7 @@ def _relate(values: list[Value], keys: Sequence[str], random: Random) -> None:
 
 
 def _leaves(value: Value) -> Iterator[Value]:
-    """The ints, strings and other plain values inside a value."""
+    """Yield the ints, strings and other plain values inside a value."""
     if type(value) is list:
         parts: Iterable[Value] = value
     elif type(value) is dict:
@@ -277,7 +277,7 @@ _Literals = tuple[tuple[int, ...], tuple[float, ...], tuple[Decimal, ...], tuple
 
 
 def _literals(module: Module) -> _Literals:
-    """The ints, floats, decimals and strings of a program, numbers with their neighbours."""
+    """Collect the ints, floats, decimals and strings of a program, numbers with their neighbours."""
     ints: dict[int, None] = {}
     floats: dict[float, None] = {}
     decimals: dict[Decimal, None] = {}

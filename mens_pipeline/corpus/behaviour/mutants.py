@@ -69,7 +69,7 @@ _Path = tuple[Any, Node, str, int | None] | None
 
 
 def mutants_of(declaration: Declaration, most: int, seed: str) -> tuple[Declaration, ...]:
-    """Changed copies of a function: one change each, of as many kinds as there are.
+    """Return copies of a function with one change each, of as many kinds as there are.
 
     The syntax tree is changed, not the text: nothing has to be parsed again.
 
@@ -93,7 +93,7 @@ def mutants_of(declaration: Declaration, most: int, seed: str) -> tuple[Declarat
 
 
 def probed(declaration: Declaration) -> Declaration:
-    """A copy of a function that calls `PROBE` with a number wherever a branch begins; what it returns is the same.
+    """Return a copy of a function that calls `PROBE` with a number where a branch begins and returns the same result.
 
     Args:
         declaration: A function, or what wraps one.
@@ -102,7 +102,7 @@ def probed(declaration: Declaration) -> Declaration:
 
 
 def _sites(declaration: Declaration) -> Iterator[tuple[_Path, Node]]:
-    """The nodes of the body, each with its path."""
+    """Yield the function and each node of its body with its path."""
     function: Any = getattr(declaration, "function", declaration)
     root: _Path = None if function is declaration else (None, declaration, "function", None)
     pending: list[tuple[_Path, Node]] = [((root, function, "body", i), s) for i, s in enumerate(function.body)]
@@ -120,7 +120,7 @@ def _sites(declaration: Declaration) -> Iterator[tuple[_Path, Node]]:
 
 
 def _rebuilt(path: _Path, node: Node) -> Any:
-    """The declaration with another node at a path."""
+    """Return the declaration with the node at a path replaced."""
     while path is not None:
         above, parent, name, index = path
         value: object = node
@@ -174,7 +174,7 @@ def _pattern(node: LiteralPattern) -> Iterator[Node]:
 
 
 def _if(node: If) -> Iterator[Node]:
-    """The condition is not looked at, or the other way round."""
+    """Yield mutants of an `if`: branches swapped, or the same branch taken in both cases."""
     yield replace(node, then=node.otherwise or (), otherwise=node.then)
     yield replace(node, then=node.otherwise or ())
     if node.otherwise is not None:

@@ -304,7 +304,7 @@ class _Observing:
         return len(self.calls) < _NUM_DRAWS // 2 or len(counts) < MOST_EXAMPLES or is_rare or is_alone
 
     def _results(self) -> list[SeenCall]:
-        """A call for each different result."""
+        """Return the first call for each different result."""
         return list({call.result: call for call in reversed(self.calls)}.values())
 
     def _refusal(self) -> NoBehaviour | None:

@@ -70,7 +70,7 @@ class TaskFunctions:
                     yield signatures[name], _Entry(task, label)
 
     def account(self) -> dict[str, int]:
-        """Tested functions by whether others were compared with them, and tasks without tests."""
+        """Return how many tested functions were or were not compared with others, and how many tasks have no tests."""
         return {str(status): self.counts[status] for status in (*TaskStatus, "without_tests")}
 
     def repeated(self, rows: Sequence[TrainingPair]) -> list[str | None]:
@@ -94,7 +94,7 @@ class TaskFunctions:
         return labels
 
     def _tried(self, row: TrainingPair) -> Iterator[tuple[tuple[str, str, int], list[_Entry]]]:
-        """The functions of a row, each with the tasks of its signature."""
+        """Yield the functions of a row, each with tasks of its signature in batches."""
         program = _program_of(row) if self._entries else None
         module = analyze(program).module if program is not None else None
         if program is None or module is None:
@@ -106,7 +106,7 @@ class TaskFunctions:
 
 
 def _asked(reference: Module, signatures: Iterable[str], tests: Module) -> list[str]:
-    """The functions that tests call, without those that others of them call: a helper alone solves no task."""
+    """Return the functions that tests call, without helpers that others of them call: a helper alone solves no task."""
     called = (_names_in(tests) - _signatures(tests).keys()) & set(signatures)
     uses = {name: set[str]() for name in called}
     for declaration in reference.declarations:
@@ -121,7 +121,7 @@ def _names_in(node: Node) -> set[str]:
 
 
 def _program_of(pair: TrainingPair) -> str | None:
-    """The code of an answer with what its prompt gives; None for prose, scripts and modules of user interfaces."""
+    """Return the code of a completion with what its prompt gives; None for prose, scripts and UI modules."""
     code = judged_code(pair)
     if code is None or code[1] is not Mode.SOURCE:
         return None
@@ -130,7 +130,7 @@ def _program_of(pair: TrainingPair) -> str | None:
 
 
 def _signatures(module: Module) -> dict[str, _Signature]:
-    """Function -> its signature, for all that take something; type parameters count as ints."""
+    """Map each function that has parameters to its signature; type parameters count as ints."""
     signatures = {}
     with DEEP_STACK.parse():
         DEEP_STACK.deepen()

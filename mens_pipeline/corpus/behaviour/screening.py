@@ -72,7 +72,7 @@ class Screening:
             return self._task(task).status()
 
     def first_passed(self, program: str, function: str, tasks: Sequence[TaskFunction]) -> int | None:
-        """The first task whose tests a function passes.
+        """Find the first task whose tests a function passes.
 
         Args:
             program: An accepted program that declares it.

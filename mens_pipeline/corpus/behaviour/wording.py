@@ -24,7 +24,7 @@ _MOST_SHOWN: Final = 4
 
 
 def behaviour_sentence(span: DeclarationSpan) -> str | None:
-    """The comment lines directly above a declaration as one line, directives left out; None without.
+    """Return the comment lines directly above a declaration as one line, without directives; None if there are none.
 
     Args:
         span: The declaration.
@@ -33,7 +33,7 @@ def behaviour_sentence(span: DeclarationSpan) -> str | None:
 
 
 def examples_sentence(examples: Sequence[Observation]) -> str:
-    """The examples as a sentence: ``For example, `f(1)` is 2 and `f(2)` is 3.``.
+    """Return the examples as a sentence: ``For example, `f(1)` is 2 and `f(2)` is 3.``.
 
     Args:
         examples: At least one.

@@ -41,7 +41,7 @@ class Responder:
 
 
 def behaviour_from(record: dict[str, Any]) -> Behaviour | NoBehaviour:
-    """What a worker observed, from its answer.
+    """Convert the reply of a worker to the behaviour it observed, or to the reason why there is none.
 
     Args:
         record: The answer.
@@ -69,7 +69,7 @@ def main(memory_bytes: int, requests: BinaryIO, answers: BinaryIO, give_up: Call
 
 
 def _observed(request: dict[str, Any]) -> dict[str, Any]:
-    """The behaviour of a function, its tests with what its declaration needs and an answer need not repeat."""
+    """Observe a function; its tests hold the declarations that it needs and a completion need not repeat."""
     given, alone = request["given"], request["source"]
     behaviour = behaviour_of(f"{given}\n\n{alone}", request["function"], seed=request["seed"])
     if isinstance(behaviour, NoBehaviour):

@@ -136,7 +136,7 @@ class BehaviourWorkers:
         yield from self._answers({**common, "number": number} for number in range(len(programs)))
 
     def _answers(self, requests: Iterable[dict[str, Any]]) -> Iterator[Any]:
-        """The answers in order; None where a worker had to be replaced."""
+        """Yield the replies in order; None where a worker had to be replaced."""
         waiting = iter(requests)
         with ThreadPoolExecutor(self._num_workers) as threads:
             while batch := list(islice(waiting, _AT_ONCE)):

@@ -129,7 +129,7 @@ class _Work:
         self._until = desk.clock() + 60 * plan.budget.max_minutes
 
     def evolved(self, parents: Sequence[TrainingPair], generation: int) -> list[TrainingPair]:
-        """The rows that come of some pairs, in their order."""
+        """Evolve some pairs in order until a budget is used up, and return the rows that are kept."""
         waiting = [self._attempt(parent, generation) for parent in parents]
         rows: list[TrainingPair] = []
         while waiting and self.account.ended_by is None:
@@ -250,7 +250,7 @@ class _Work:
         )
 
     def _ask(self, requests: Sequence[Request]) -> dict[str, Reply]:
-        """The replies to some requests, as many as there is time for."""
+        """Return the replies to some prompts, from the ledger or the model, as many as there is time for."""
         asked = {request.key: request for request in requests}
         missing = [request for key, request in asked.items() if self._desk.ledger.find(key) is None]
         if missing:

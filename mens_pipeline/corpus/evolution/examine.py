@@ -62,7 +62,7 @@ class Reading:
 
 
 def instruction_in(text: str) -> str:
-    """The request in a reply: without a label before it and quotes around it.
+    """Extract the instruction from a reply, without a label before it and quotes around it.
 
     Args:
         text: What the model wrote.
@@ -191,7 +191,7 @@ def content_refusal(candidate: Candidate, module: Module) -> Refusal | None:
 
 
 def asked_names(instruction: str, construct: str) -> set[str]:
-    """The names that a request gives to what it asks for: those in backticks behind its noun.
+    """Return the names that an instruction gives to what it asks for: those in backticks behind its noun.
 
     Args:
         instruction: The request.
@@ -224,7 +224,7 @@ def refusal_of_tests(program: str, mode: Mode, run: Callable[[str, Mode], Progra
 
 
 def structures_of(pairs: Iterable[TrainingPair], min_nodes: int) -> set[str]:
-    """The structures of the programs of some pairs.
+    """Return the structure digests of the programs of some pairs.
 
     Args:
         pairs: Pairs of accepted code.

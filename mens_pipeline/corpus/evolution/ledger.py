@@ -62,7 +62,7 @@ class Ledger:
             raise ConfigurationError(f"{self._path}: {error.strerror}. {_WRITABLE}") from error
 
     def find(self, key: str) -> Reply | None:
-        """The reply to a request, if it was ever answered.
+        """Return the stored reply to a prompt; None if it was never answered.
 
         Args:
             key: Of the request.

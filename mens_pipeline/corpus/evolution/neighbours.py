@@ -43,7 +43,7 @@ class Neighbours:
             self._texts.earlier(f"seed {number}", _text(pair))
 
     def refusal(self, row: TrainingPair, module: Module) -> Refusal | None:
-        """What speaks against a row; None for one that joins the others.
+        """Return the reason to drop a row, with a detail; None for a row that is kept and joins the others.
 
         Args:
             row: A row that is good in itself.

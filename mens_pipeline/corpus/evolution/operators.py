@@ -68,7 +68,7 @@ class Evolution:
 
 
 def draw_evolution(random: Random, construct: str, mode: Mode, known: Mapping[str, str]) -> Evolution:
-    """An operator that fits a request; each of those that fit is as likely.
+    """Draw one of the operators that fit a prompt, each with the same probability.
 
     Args:
         random: Draws.

@@ -102,7 +102,7 @@ class EvolutionAccount:
         return self.seen == len(self.kept) + len(self.dropped)
 
     def as_json(self) -> dict[str, Any]:
-        """The counts in JSON types."""
+        """Return the counts in JSON types."""
         reasons = Counter(attempt.reason for attempt in self.dropped)
         lineages = [row.lineage for row in self.kept if row.lineage is not None]
         return {

@@ -17,7 +17,7 @@ _UNTESTED: Final = 3
 def evolved_row(  # noqa: PLR0913 - all that a row says of where it comes from
     candidate: Candidate, module: Module, generation: int, *, generator: tuple[str, str], seed: int, is_tested: bool
 ) -> TrainingPair:
-    """The row.
+    """Build the training row of a completion that was kept.
 
     It stands where the first of its ancestors stands: whoever holds that file out holds this row out as well, and
     whoever caps what a file or template may give counts it.

@@ -48,7 +48,7 @@ class SynthesisAccount:
         self.failing[template] += 1
 
     def as_json(self, coverage: Mapping[str, int]) -> dict[str, Any]:
-        """The counts and shares in JSON types.
+        """Return the counts and shares in JSON types.
 
         Args:
             coverage: Construct -> examples there were before.

@@ -20,7 +20,7 @@ class Edit:
 
 
 def apply_edits(source: str, edits: Iterable[Edit]) -> str:
-    """The text with all edits made; every offset counts in the original text.
+    """Return the text with all edits made; every offset counts in the original text.
 
     Args:
         source: The text.

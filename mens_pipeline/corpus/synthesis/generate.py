@@ -46,7 +46,7 @@ class Base:
 
 
 def bases_of(records: Sequence[ExtractedRecord]) -> tuple[Base, ...]:
-    """The records that may be changed: short accepted programs, with all they need.
+    """Return the programs that may be changed: short accepted records, with all they need.
 
     Args:
         records: What was extracted.
@@ -111,7 +111,7 @@ class _Maker:
         self.families = {kind: _families(kind) for kind in ("template", "combination")}
 
     def next_pair(self, kind: str, limit: int) -> TrainingPair:
-        """A pair that was not there before: of this kind, or from a template when the kind has nothing new."""
+        """Make a pair that was not there before: of this kind, or from a template when the kind has nothing new."""
         for attempted in (kind, "template"):
             for _ in range(_MOST_TRIES):
                 made = self._make(attempted)
@@ -137,7 +137,7 @@ class _Maker:
         return sample, base.source if base.program.origin else None
 
     def _scarcest(self, kind: str) -> Family:
-        """A family of the construct with the fewest examples; its families take turns."""
+        """Return the next family, in turn, of the construct with the fewest examples."""
         families = self.families[kind]
         construct = min(families, key=lambda name: (self.counts[name], list(CONSTRUCTS).index(name)))
         # A construct whose families are used up must not block the others.
@@ -145,7 +145,7 @@ class _Maker:
         return self._turn(f"{kind} {construct}", families[construct])
 
     def _base(self) -> Base:
-        """A program to change: now one of the workspace, now one from a template."""
+        """Draw a program to change, from the workspace or from a template."""
         if self.bases and self.random.random() < 0.5:  # noqa: PLR2004 - half and half
             return self.random.choice(self.bases)
         kind = self.random.choice(("template", "combination"))
@@ -163,7 +163,7 @@ class _Maker:
         return choices[(self.turns[what] - 1) % len(choices)]
 
     def _judged(self, kind: str, sample: Sample, origin: Source | None) -> TrainingPair | None:
-        """The sample as a pair; None when it was there before, or does not pass its own tests."""
+        """Return the sample as a pair; None when it was there before, or does not pass its own tests."""
         key = hashlib.sha256(f"{sample.prompt}\0{sample.response}".encode()).digest()
         if key in self.seen:
             return None
@@ -195,7 +195,7 @@ def _families(kind: str) -> dict[str, tuple[Family, ...]]:
 
 
 def _template_source(sample: Sample) -> Source:
-    """The template as the source of what it made."""
+    """Return the template as the source of what it made."""
     suffix = ".vox.ui" if sample.mode is Mode.UI else ".vox"
     return Source(
         path=f"synthetic/{sample.template}{suffix}",

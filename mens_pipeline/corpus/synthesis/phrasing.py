@@ -54,7 +54,7 @@ _SMALL_NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "se
 
 
 def ask(random: Random, what: str, *details: str, domain: str = "") -> str:
-    """A request.
+    """Write a prompt that asks for a program.
 
     Args:
         random: Decides the wording.
@@ -127,7 +127,7 @@ def described_fields(random: Random, fields: Sequence[Field]) -> str:
 
 
 def has_fields(random: Random, subject: str, fields: Sequence[Field]) -> str:
-    """A sentence that says which fields something has.
+    """Write a sentence that says which fields something has.
 
     Args:
         random: Decides the wording.
@@ -142,7 +142,7 @@ def has_fields(random: Random, subject: str, fields: Sequence[Field]) -> str:
 
 
 def with_article(noun: str) -> str:
-    """A noun with `a` or `an`, by its first letter; the word banks hold none that sounds otherwise.
+    """Put `a` or `an` before a noun, by its first letter; the word banks hold none that sounds otherwise.
 
     Args:
         noun: In words or in backticks.
@@ -151,7 +151,7 @@ def with_article(noun: str) -> str:
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """A number of things: `one field`, `three fields`.
+    """Write a number of things: `one field`, `three fields`.
 
     Args:
         number: At least 0; from eleven on it is written in digits.

@@ -71,7 +71,7 @@ class Program:
         return frozenset(found)
 
     def place_at(self, offset: int) -> int:
-        """The number of the declaration at a place, from 0; between two, the later one; behind all, the last one.
+        """Return the index of the declaration at a place; between two, the later one; behind all, the last one.
 
         Args:
             offset: Characters before the place.
@@ -81,7 +81,7 @@ class Program:
 
 
 def read_program(source: str, mode: Mode = Mode.SOURCE, origin: str | None = None) -> Program | None:
-    """A text as a program; None when the front end rejects it or nothing is declared.
+    """Parse a text as a program; return None when the front end rejects it or nothing is declared.
 
     Args:
         source: The text, metadata comments already removed.
@@ -97,7 +97,7 @@ def read_program(source: str, mode: Mode = Mode.SOURCE, origin: str | None = Non
 
 
 def read_changed(program: Program, changed: str) -> Program | None:
-    """A changed text as a program; None when it is rejected, says nothing new, or earns a new warning.
+    """Parse a changed text; return None when it is rejected, changes nothing, or earns a new warning.
 
     Args:
         program: What was changed.

@@ -113,7 +113,7 @@ class Answering:
         engine.submit(self.replies)
 
     async def events(self) -> AsyncIterator[tuple[int, Piece | Ended]]:
-        """What becomes of the answers, each with its number, until all have ended.
+        """Yield each event of the completions with the completion's number, until all have ended.
 
         Of an answer that is chosen from several nothing comes before all of these have ended.
 

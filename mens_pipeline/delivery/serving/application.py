@@ -48,7 +48,7 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
     defaults: Defaults,
     say: Callable[[str], None],
 ) -> FastAPI:
-    """The application of a server; it starts the engine, and awaits its end.
+    """Build the application of a server; it starts the engine, and waits for its end.
 
     Args:
         served: What answers.

@@ -100,7 +100,7 @@ class Asker:
         self._limits = limits
 
     async def asked(self, wish: Wish) -> Asked:
-        """What the model is asked.
+        """Return what the model is asked: prompt ids, limits and sampling.
 
         Without a system text the model is told what it was told in training. Without a temperature it answers as it
         was judged: always the most likely token; where one of several answers is chosen, these are drawn.

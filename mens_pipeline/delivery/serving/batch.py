@@ -133,7 +133,7 @@ class Batch:
 
 
 def new_cache(model: Any) -> Any:
-    """What a model keeps of what it has read; nothing yet.
+    """Return an empty KV cache for a model.
 
     Args:
         model: A causal language model.

@@ -23,7 +23,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 async def read_body(request: Request, model: type[Model], max_bytes: int) -> Model:
-    """The body as a model.
+    """Read the body of a request, validated as a pydantic model.
 
     The limit of the web framework is not taken, since it answers in a shape of its own.
 
@@ -57,7 +57,7 @@ async def read_body(request: Request, model: type[Model], max_bytes: int) -> Mod
 
 
 def without_idle(values: Any, idle: dict[str, tuple[Any, ...]], harmless: frozenset[str] | None = None) -> Any:
-    """A document without the fields that ask for nothing: absent, or at the value that changes nothing.
+    """Remove the fields of a document that ask for nothing: absent, or at the value that changes nothing.
 
     Args:
         values: What came in.

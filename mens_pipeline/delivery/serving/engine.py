@@ -51,7 +51,7 @@ class Loaded:
     tokenizer: Any
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of some tokens.
+        """Decode some tokens to text.
 
         Args:
             tokens: Control tokens among them have none.

@@ -172,7 +172,7 @@ class OllamaAnswer:
         self._begun = time.monotonic()
 
     def whole(self, outcome: Outcome) -> dict[str, Any]:
-        """The answer at once.
+        """Return the whole response as one document.
 
         Args:
             outcome: A complete answer.
@@ -180,7 +180,7 @@ class OllamaAnswer:
         return self._document("".join(outcome.texts), outcome.ended)
 
     async def stream(self, answering: Answering) -> AsyncIterator[bytes]:
-        """The answer as lines of JSON.
+        """Yield the response as lines of JSON.
 
         Args:
             answering: The answer in the making.
@@ -213,7 +213,7 @@ class OllamaAnswer:
 
 
 def tag(served: ServedModel, name: str, num_bytes: int) -> dict[str, Any]:
-    """A model of a list.
+    """Return the entry of a model in Ollama's list of models.
 
     Args:
         served: The model.

@@ -183,7 +183,7 @@ class ChatAnswer:
         }
 
     def whole(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-        """The answer at once.
+        """Return the whole response as one document.
 
         Args:
             outcomes: Complete answers.
@@ -202,7 +202,7 @@ class ChatAnswer:
         return {**self._head, "object": "chat.completion", "choices": choices, "usage": usage(self._asked, num_written)}
 
     async def stream(self, answering: Answering, *, has_usage: bool) -> AsyncIterator[bytes]:
-        """The answer as events.
+        """Yield the response as server-sent events.
 
         Args:
             answering: The answers in the making.
@@ -294,7 +294,7 @@ def _steered(ended: Ended | None) -> dict[str, str | int]:
 
 
 def model_card(served: ServedModel, name: str) -> dict[str, Any]:
-    """A model of a list.
+    """Return the entry of a model in OpenAI's list of models.
 
     Args:
         served: The model.

@@ -43,7 +43,7 @@ class RequestRefusedError(MensError):
         self.headers = dict(headers or {})
 
     def document(self, path: str) -> dict[str, Any]:
-        """The body of the response.
+        """Return the body of the response.
 
         Args:
             path: What was asked for; decides about the shape.
@@ -55,7 +55,7 @@ class RequestRefusedError(MensError):
         return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
 
     def response(self, path: str) -> JSONResponse:
-        """The whole response.
+        """Return the whole response.
 
         Args:
             path: What was asked for.
@@ -64,12 +64,12 @@ class RequestRefusedError(MensError):
 
 
 def nobody_listens() -> RequestRefusedError:
-    """A client that went away; nobody reads it but the log."""
+    """Return the error of a client that went away; nobody reads it but the log."""
     return RequestRefusedError(_NOBODY_LISTENS, "The client went away.")
 
 
 def out_of_time(seconds: float) -> RequestRefusedError:
-    """An answer that took too long.
+    """Return the error of a completion that took too long.
 
     Args:
         seconds: The limit.
@@ -80,7 +80,7 @@ def out_of_time(seconds: float) -> RequestRefusedError:
 
 
 def not_ready(what: str) -> RequestRefusedError:
-    """A server that does not answer at the moment.
+    """Return the error of a server that does not answer at the moment.
 
     Args:
         what: What it does: `is loading the model`.

@@ -68,7 +68,7 @@ class ServedModel:
 
 
 def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
-    """The adapter that is in use.
+    """Return the adapter that is in use, as a model to serve.
 
     Args:
         store: Where promoted adapters are kept.
@@ -88,7 +88,7 @@ def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
 
 
 def run_model(run: Path, device: Device) -> ServedModel:
-    """The adapter of a run on its base.
+    """Return the adapter of a run on its base, as a model to serve.
 
     Args:
         run: The folder with `adapter/` and its training manifest.
@@ -116,7 +116,7 @@ def run_model(run: Path, device: Device) -> ServedModel:
 
 
 def merged_model(folder: Path, device: Device) -> ServedModel:
-    """A plain folder of Hugging Face, with weights as safetensors.
+    """Return a plain folder of Hugging Face, with weights as safetensors, as a model to serve.
 
     Its chat template is compared with ours, and never rendered: prompts are made here, as in training.
 

@@ -27,7 +27,7 @@ class TextStream:
         self.is_stopped = False
 
     def feed(self, token: int) -> str:
-        """The text that a token makes certain; empty when it makes none.
+        """Add a token and return the text that it makes certain; empty when it makes none.
 
         Args:
             token: The next one.
@@ -41,7 +41,7 @@ class TextStream:
         return self._unless_stopped(piece)
 
     def end(self) -> str:
-        """What is left when the last token has come, half a character as U+FFFD."""
+        """Return what is left when the last token has come, half a character as U+FFFD."""
         if self.is_stopped:
             return ""
         piece = self._unless_stopped(self._window()[self._taken :])
@@ -50,7 +50,7 @@ class TextStream:
         return piece
 
     def _window(self) -> str:
-        """The text of the tokens that are not settled; what came before them goes with them, as decoders may ask."""
+        """Return the text of the unsettled tokens; what came before is decoded with them, as decoders may ask."""
         settled = self._decode(self._tokens[self._start : self._read])
         return self._decode(self._tokens[self._start :])[len(settled) :]
 

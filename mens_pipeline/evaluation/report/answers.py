@@ -84,7 +84,7 @@ class Group:
 
 
 def task_views(answers: Iterable[JudgedAnswer]) -> tuple[TaskView, ...]:
-    """The requests that the adapter answered, in order.
+    """Build the views of the tasks that the adapter answered, in order.
 
     Args:
         answers: Of all models.
@@ -96,7 +96,7 @@ def task_views(answers: Iterable[JudgedAnswer]) -> tuple[TaskView, ...]:
 
 
 def groups_of(tasks: Sequence[TaskView]) -> tuple[Group, ...]:
-    """The tasks by construct; the construct with most of them first.
+    """Group the tasks by construct; the construct with most of them first.
 
     Args:
         tasks: In order.

@@ -52,7 +52,7 @@ class Curve:
 
 
 def loss_curve(losses: Mapping[int, float]) -> Curve | None:
-    """The picture of a loss; None when fewer than two values are numbers.
+    """Build the curve of a loss; return None when fewer than two values are finite.
 
     Args:
         losses: Step -> loss, in any order; thinned out to a few hundred.
@@ -93,7 +93,7 @@ class _Scale:
 
 
 def _averaged(values: Sequence[float]) -> list[float]:
-    """The exponential moving average, begun at the mean of the first values."""
+    """Return the exponential moving average, begun at the mean of the first values."""
     begin = values[: max(1, min(len(values), round(1 / _SMOOTHNESS)))]
     current = sum(begin) / len(begin)
     averaged = []

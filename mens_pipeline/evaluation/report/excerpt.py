@@ -36,7 +36,7 @@ class Excerpt:
 
 
 def excerpt(text: str, error: str | None = None) -> Excerpt:
-    """What is shown of a text.
+    """Cut a text to what is shown of it, and mark the place of its first error.
 
     Args:
         text: A program or a request.
@@ -55,7 +55,7 @@ def excerpt(text: str, error: str | None = None) -> Excerpt:
 
 
 def _around(text: str, line: str, start: int, column: int) -> Excerpt:
-    """The text with its line marked; cut on both sides of the marked character where it is too long."""
+    """Return the text with its line marked; cut on both sides of the marked character where it is too long."""
     at, end = start + min(column, len(line)), start + len(line)
     first = max(0, min(at - LONGEST // 2, len(text) - LONGEST))
     last = min(len(text), first + LONGEST)

@@ -31,7 +31,7 @@ _FOLDER: Final = Path(__file__).parent
 def report_page(
     results: EvalResults, answers: Sequence[JudgedAnswer], losses: Mapping[int, float], receipt: Receipt | None
 ) -> str:
-    """What was judged, the verdict and its reasons, figures, and every answer beside what was asked.
+    """Render the page: what was judged, the verdict and its reasons, figures, and every completion with its prompt.
 
     Args:
         results: The figures.
@@ -75,7 +75,7 @@ def report_page(
 
 
 def visible(value: Any) -> Any:
-    """A text with a mark for every character that would not show; anything else as it is.
+    """Replace each character of a text that would not show with a mark; return anything else as it is.
 
     Args:
         value: What the page is about to print.
@@ -86,7 +86,7 @@ def visible(value: Any) -> Any:
 
 
 def _hash_of(text: str) -> str:
-    """What the page's own policy knows a style sheet or script by: no other runs."""
+    """Return the hash by which the page's content security policy allows a style sheet or script: no other runs."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

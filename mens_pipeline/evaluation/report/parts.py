@@ -56,7 +56,7 @@ class Missing:
 
 
 def construct_rows(results: EvalResults) -> tuple[PartRow, ...]:
-    """The constructs that were asked for; those that the adapter does least well first.
+    """Return the constructs that were asked for; those that the adapter does least well first.
 
     Args:
         results: The figures.
@@ -66,7 +66,7 @@ def construct_rows(results: EvalResults) -> tuple[PartRow, ...]:
 
 
 def difficulty_rows(results: EvalResults) -> tuple[PartRow, ...]:
-    """The difficulties, easy first.
+    """Return a row for each difficulty, easy first.
 
     Args:
         results: The figures.
@@ -77,7 +77,7 @@ def difficulty_rows(results: EvalResults) -> tuple[PartRow, ...]:
 
 
 def error_rows(results: EvalResults) -> tuple[ErrorRow, ...]:
-    """The first errors of rejected answers; those that the adapter makes most first.
+    """Return the first errors of rejected completions; those that the adapter makes most first.
 
     Args:
         results: The figures.
@@ -86,7 +86,7 @@ def error_rows(results: EvalResults) -> tuple[ErrorRow, ...]:
 
 
 def run_rows(results: EvalResults) -> tuple[ErrorRow, ...]:
-    """What went wrong first with answers to requests that have hidden tests; what the adapter does most first.
+    """Return the first failures on prompts that have hidden tests; those that the adapter has most first.
 
     Args:
         results: The figures.
@@ -95,7 +95,7 @@ def run_rows(results: EvalResults) -> tuple[ErrorRow, ...]:
 
 
 def missing_constructs(results: EvalResults) -> tuple[Missing, ...]:
-    """What no accepted answer of the adapter shows; what was asked for most first.
+    """Return the constructs that no accepted completion of the adapter shows; those asked for most first.
 
     Args:
         results: The figures.

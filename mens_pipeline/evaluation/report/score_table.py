@@ -114,7 +114,7 @@ _FIGURES: Final = (
 
 
 def models_of(results: EvalResults) -> dict[str, ModelScores]:
-    """The models that have figures, in the order of the columns of the table.
+    """Return the models that have figures, in the order of the columns of the table.
 
     Args:
         results: The figures.
@@ -136,7 +136,7 @@ def models_of(results: EvalResults) -> dict[str, ModelScores]:
 
 
 def score_rows(results: EvalResults, answers: Sequence[JudgedAnswer]) -> Iterator[ScoreRow]:
-    """The rows of the table.
+    """Yield the rows of the table.
 
     Args:
         results: The figures.
@@ -160,7 +160,7 @@ def score_rows(results: EvalResults, answers: Sequence[JudgedAnswer]) -> Iterato
 
 
 def family_rows(results: EvalResults) -> tuple[tuple[str, Scores], ...]:
-    """The synthetic tasks that the adapter was asked, as people call them, with its figures.
+    """Return the display names of the synthetic suites that the adapter was asked, with its figures.
 
     Args:
         results: The figures.
@@ -169,7 +169,7 @@ def family_rows(results: EvalResults) -> tuple[tuple[str, Scores], ...]:
 
 
 def points(difference: float) -> str:
-    """A difference of two shares as people read it.
+    """Format a difference of two shares in percentage points.
 
     Args:
         difference: -1 to 1.
@@ -184,7 +184,7 @@ def _is_measured(figure: _Figure, model: ModelScores) -> bool:
 
 
 def _figures_of(models: Sequence[ModelScores]) -> Iterator[_Figure]:
-    """The figures, with pass@k for every number of samples but one that all models have."""
+    """Yield the figures, with pass@k for every number of samples but one that all models have."""
     numbers = [set(model.suites[Suite.BENCHMARK].pass_at) for model in models if Suite.BENCHMARK in model.suites]
     for figure in _FIGURES:
         yield figure
@@ -216,7 +216,7 @@ def _rate_row(
 
 
 def _cell(figure: _Figure, model: ModelScores) -> Cell:
-    """A figure of a model; a dash where it was not asked for it."""
+    """Return the cell with a figure of a model; a dash where it was not asked for it."""
     scores = _scores(model, figure.suite)
     if scores is None:
         return Cell("\u2013")
@@ -234,7 +234,7 @@ def _scores(model: ModelScores, suite: Suite | None) -> Scores | None:
 
 
 def _test(figure: _Figure, answers: Iterable[JudgedAnswer]) -> Paired | None:
-    """The exact test over the first answers to the requests that both models were asked."""
+    """Compute the exact test over the first completions of the prompts that both models were asked."""
     if figure.holds is None:
         return None
     outcomes: dict[str, dict[str, bool]] = {"base": {}, "adapter": {}}
@@ -274,7 +274,7 @@ def _coverage_row(models: Iterable[ModelScores], both: tuple[ModelScores, ModelS
 
 
 def _exact(share: float) -> Rate:
-    """A share that was counted, not sampled: its interval is the share itself."""
+    """Return the rate of a share that was counted, not sampled: its interval is the share itself."""
     # No posterior has an interval without width, so this is the one rate that is not checked against its own.
     return Rate.model_construct(
         numerator=share, denominator=1, value=share, num_units=1, num_effective=inf, low=share, high=share

@@ -73,7 +73,7 @@ class Headline:
 
 
 def headline(results: EvalResults, receipt: Receipt | None) -> Headline:
-    """The verdict on an adapter.
+    """Return the headline for the verdict on an adapter.
 
     Args:
         results: What was judged.

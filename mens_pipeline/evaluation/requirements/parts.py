@@ -35,7 +35,7 @@ class Part(StrEnum):
 
 
 def normalised(text: str) -> str:
-    """A text without regard to its spacing.
+    """Normalise the spacing of a text.
 
     Args:
         text: A type, a part or a name as someone wrote it.
@@ -44,7 +44,7 @@ def normalised(text: str) -> str:
 
 
 def text_of(node: Node, source: str) -> str:
-    """What a piece of syntax was written as, on one line.
+    """Return the source text of a piece of syntax, on one line.
 
     Args:
         node: The piece.
@@ -54,7 +54,7 @@ def text_of(node: Node, source: str) -> str:
 
 
 def typed(param: Param, source: str) -> str:
-    """A parameter with its type and without its default: `count: int`.
+    """Format a parameter with its type and without its default: `count: int`.
 
     Args:
         param: The parameter.
@@ -74,7 +74,7 @@ def has_part(part: Part, construct: str) -> bool:
 
 
 def parts_of(part: Part, construct: str, declaration: Declaration, source: str) -> tuple[Spellings, ...]:
-    """The parts of one kind that a declaration has, in order.
+    """Return the parts of one kind that a declaration has, in order.
 
     Args:
         part: The kind of part; the construct must have it.

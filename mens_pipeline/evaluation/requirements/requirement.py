@@ -68,7 +68,7 @@ class Requirement(BaseModel):
         return self
 
     def parts(self, part: Part) -> tuple[str, ...]:
-        """The parts of one kind that are asked for.
+        """Return the parts of one kind that are asked for.
 
         Args:
             part: The kind.

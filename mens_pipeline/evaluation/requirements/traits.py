@@ -62,7 +62,7 @@ def traits_of(declaration: Declaration) -> frozenset[str]:
 
 
 def trait_mistake(trait: str) -> str | None:
-    """What is wrong with the wording of a trait; None when nothing is.
+    """Return what is wrong with the wording of a trait; None when nothing is.
 
     Args:
         trait: As written in a requirement.
@@ -98,7 +98,7 @@ def _method_traits(call: MethodCall) -> tuple[str, ...]:
 
 
 def _path(node: Node) -> str | None:
-    """The dotted name of what a method is called on: `db.Task`; None for anything but names."""
+    """Return the dotted name of what a method is called on: `db.Task`; None for anything but names."""
     names: list[str] = []
     while isinstance(node, FieldAccess):
         names.append(node.field)

@@ -17,7 +17,7 @@ _MOST_NAMED: Final = 5
 
 
 def unmet(requirements: Iterable[Requirement], module: Module, source: str) -> tuple[str, ...]:
-    """The requirements that an answer does not meet; by its syntax tree, never by substrings.
+    """Return the requirements that a completion does not meet; by its syntax tree, never by substrings.
 
     Args:
         requirements: What a task demands.
@@ -52,7 +52,7 @@ def _objection(requirement: Requirement, module: Module, source: str) -> str | N
 
 
 def _faults(requirement: Requirement, declaration: Declaration, source: str) -> Iterator[str]:
-    """What one declaration lacks, one clause for each key of the requirement."""
+    """Yield what one declaration lacks, one clause for each key of the requirement."""
     if requirement.label is not None and requirement.label != (label := _label(requirement, declaration)):
         yield f"asked for the text `{requirement.label}`, found {_quoted([label]) if label else 'none'}"
     if requirement.params is not None:
@@ -99,12 +99,12 @@ def _part_fault(asked: Sequence[str], part: Part, parts: Sequence[Spellings]) ->
 
 
 def _called(declaration: Declaration) -> Any:
-    """What has the parameters: the declaration, or the function it wraps."""
+    """Return the declaration that has the parameters: this one, or the function it wraps."""
     return getattr(declaration, "function", declaration)
 
 
 def names_of(declaration: Declaration) -> frozenset[str | None]:
-    """What a declaration may be called; an import by the paths, last parts and aliases of all that it imports.
+    """Return the names of a declaration; of an import the paths, last parts and aliases of all that it imports.
 
     Args:
         declaration: Any declaration.

@@ -20,7 +20,7 @@ class Node:
 
 
 def children(node: Node) -> Iterator[Node]:
-    """The nodes directly below a node, in field order.
+    """Yield the nodes directly below a node, in field order.
 
     Args:
         node: Any syntax node.
@@ -34,7 +34,7 @@ def children(node: Node) -> Iterator[Node]:
 
 
 def walk(root: Node) -> Iterator[Node]:
-    """A node and all nodes below it, parents first, siblings in field order; safe at any depth.
+    """Yield a node and all nodes below it, parents first, siblings in field order; safe at any depth.
 
     The target of a compound assignment is visited twice, since `x += e` is kept as `x = x + e` (A5).
 

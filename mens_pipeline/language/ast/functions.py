@@ -34,7 +34,7 @@ class Decorator(Node):
     fallback: str | None = None
 
     def argument(self, key: str) -> ArgumentValue:
-        """The value of a key; the last one wins, None when it is absent (A4).
+        """Return the value of a key; the last one wins, None when it is absent (A4).
 
         Args:
             key: The key as written.
@@ -58,7 +58,7 @@ class Function(Node):
     extern_module: str | None = None
 
     def conditions(self, decorator: str) -> tuple[Expr, ...]:
-        """The expressions of a contract decorator, in order (A4).
+        """Return the expressions of a contract decorator, in order (A4).
 
         Args:
             decorator: `@require`, `@invariant` or `@ensure`.

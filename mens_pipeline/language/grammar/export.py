@@ -37,7 +37,7 @@ class GrammarFormat(StrEnum):
 
 
 def grammar_text(notation: GrammarFormat, *, is_ui: bool = False) -> str:
-    """The grammar; the front end accepts every text it accepts, up to the nesting that the parser follows.
+    """Return the grammar; the front end accepts every text it accepts, up to the nesting that the parser follows.
 
     Args:
         notation: How it is written.
@@ -123,7 +123,7 @@ def _quoted(word: str) -> str:
 
 
 def _identifier_but(words: Iterable[str]) -> str:
-    """A pattern for the identifiers that are none of these words: neither notation can subtract."""
+    """Return a pattern for the identifiers that are none of these words: neither notation can subtract."""
     return _alternatives(_branches(set(words), ""))
 
 
@@ -148,7 +148,7 @@ def _branches(tails: set[str], others: str) -> Iterator[str]:
 
 
 def _other_than(firsts: Iterable[str], others: str) -> str:
-    """A pattern for words that begin neither with these nor with what is no letter of theirs."""
+    """Return a pattern for words that begin with one of `others`, or a lower-case letter or `_` not in `firsts`."""
     runs = re.split(f"[{''.join(firsts)}]", ascii_lowercase)
     others += "".join(f"{run[0]}-{run[-1]}" for run in runs if run) + ("" if "_" in firsts else "_")
     return f"/[{others}][A-Za-z0-9_]*/"

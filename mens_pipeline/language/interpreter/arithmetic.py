@@ -23,7 +23,7 @@ _SIGNS_OF_TWO: Final = {"Lte": "<=", "Gte": ">="}
 
 
 def ranged(value: int) -> int:
-    """An int that fits into 64 bits (V1).
+    """Check that an int fits into 64 bits, and return it (V1).
 
     Args:
         value: The exact result of an operation.
@@ -180,7 +180,7 @@ def negate(value: Value) -> Value:
 
 
 def truth(value: Value, what: str) -> bool:
-    """A condition; there is no truthiness (V13).
+    """Check that a condition is a bool, and return it; there is no truthiness (V13).
 
     Args:
         value: What the condition gave.

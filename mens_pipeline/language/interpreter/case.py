@@ -63,7 +63,7 @@ class CaseRunner:
         message: str = "",
         place: tuple[TextName, int] | None = None,
     ) -> CaseResult:
-        """The result of a test that ended on this machine, or never began.
+        """Build the result of a test that ended on this machine, or never began.
 
         Args:
             test: Which.
@@ -116,7 +116,7 @@ class CaseRunner:
                 raise
 
     def _judge(self, value: Value) -> None:
-        """A test that returns an `Error` fails; whatever else it returns is a pass, `false` included (T3)."""
+        """Fail a test that returns an `Error`; whatever else it returns is a pass, `false` included (T3)."""
         if type(value) is Variant and value.name == "Error":
             raise VoxError(None, f"the test returned {shown(self.machine, value)}")
 
@@ -144,7 +144,7 @@ def error_of(body: Callable[[], object]) -> VoxError | None:
 
 
 def _internal_message(error: Exception) -> str:
-    """What went wrong in the interpreter, and where; no file is read for it, since a worker may not read any."""
+    """Describe what went wrong in the interpreter, and where; read no file for it, since a worker may not read any."""
     frames = [(frame.f_globals["__name__"], line) for frame, line in walk_tb(error.__traceback__)]
     module, line = [place for place in frames if place[0].split(".")[0] == _OURS][-1]
     return (

@@ -23,7 +23,7 @@ def has_contract(function: Function) -> bool:
 
 
 def guarded(function: Function, scope: Scope, compile_body: Callable[[Scope], Code]) -> Code:
-    """The body of a function between its conditions.
+    """Compile the body of a function between its conditions.
 
     Args:
         function: Its declaration.
@@ -65,7 +65,7 @@ def _conditions(function: Function, scope: Scope, words: Sequence[str]) -> list[
 
 
 def _check(decorator: Decorator, condition: Expr, scope: Scope) -> Code:
-    """Gives None where the condition holds, the value of the fallback where it does not and there is one."""
+    """Compile a condition to code that returns None where it holds, else the value of the fallback, else fails."""
     code, cost = scope.stretch(condition)
     machine, names, fallback = scope.module.machine, scope.module.names, decorator.fallback
     word = decorator.name

@@ -20,7 +20,7 @@ class Database:
     num_inserted: dict[str, int] = field(default_factory=dict)
 
     def of(self, table: Table) -> dict[int, dict[str, Value]]:
-        """The records of a table by their ids, oldest first.
+        """Return the records of a table by their ids, oldest first.
 
         Args:
             table: Which.
@@ -28,7 +28,7 @@ class Database:
         return self.records.setdefault(table.name, {})
 
     def next_id(self, table: Table) -> int:
-        """The id of a new record; ids count from 1 and are not used twice.
+        """Return the id of a new record; ids count from 1 and are not used twice.
 
         Args:
             table: Which.

@@ -14,7 +14,7 @@ _EXACT: Final = Context(prec=120, rounding=ROUND_HALF_EVEN, Emax=MAX_EMAX, Emin=
 
 
 def decimal_of(text: str) -> Decimal:
-    """A literal.
+    """Return the value of a decimal literal.
 
     Args:
         text: Digits, perhaps with a point.
@@ -51,7 +51,7 @@ _OPERATIONS: Final[dict[str, Callable[[Decimal, Decimal], Decimal]]] = {
 
 
 def _fit(exact: Decimal) -> Decimal:
-    """The exact value at the largest scale at which it fits."""
+    """Round an exact value to the largest scale at which it fits."""
     exponent = exact.as_tuple().exponent
     digits = -exponent if isinstance(exponent, int) else 0
     for scale in range(max(0, min(_MOST_SCALE, digits)), -1, -1):

@@ -81,7 +81,7 @@ def run_with_tests(
 
 @lru_cache(maxsize=_TESTS_KEPT)
 def hidden_module(tests: str) -> Module:
-    """The syntax of hidden tests.
+    """Parse hidden tests.
 
     Args:
         tests: Their text.
@@ -100,7 +100,7 @@ def hidden_module(tests: str) -> Module:
 
 
 def given_module(tests: str) -> Module | None:
-    """The syntax of the code that a task gives; None where it gives none.
+    """Return the syntax of the code that a task gives; None where it gives none.
 
     Args:
         tests: Accepted hidden tests.
@@ -123,7 +123,7 @@ def with_given(given: str, tests: str) -> str:
 
 
 def without_tests(module: Module) -> Module:
-    """A program without its own tests and properties.
+    """Return a program without its own tests and properties.
 
     Args:
         module: Its syntax.

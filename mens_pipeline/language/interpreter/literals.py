@@ -17,7 +17,7 @@ MOST_LEVELS: Final = 20
 
 
 def literal_of(value: Value, level: int = 0) -> str | None:
-    """An expression for a value.
+    """Write an expression for a value.
 
     Args:
         value: Any value.

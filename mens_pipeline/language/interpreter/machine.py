@@ -75,7 +75,7 @@ class Machine:
         raise VoxError(LimitKind.STEPS, f"more than {self.limits.max_steps:,} steps")
 
     def expire(self, seconds: float) -> None:
-        """The time is over: leave no steps.
+        """End the test because its time is over: leave no steps.
 
         This runs in a signal handler: an exception out of nowhere could leave any lock of this process locked, so one
         is raised only where a search waits for it.
@@ -93,7 +93,7 @@ class Machine:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """The body may be ended at any point by the time that is over."""
+        """Let the time limit end the body at any point."""
         self.is_interruptible = True
         try:
             yield

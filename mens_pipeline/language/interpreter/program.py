@@ -97,7 +97,7 @@ class Program:
         self._declare_function(declaration)
 
     def _value_of(self, constant: Const) -> Value:
-        """A constant is a function without parameters that is called once, so that `?` has something to leave."""
+        """Compute a constant as a function without parameters, called once, so that `?` has something to leave."""
 
         def compile_body(scope: Scope) -> Code:
             code, cost = scope.stretch(constant.value)
@@ -129,7 +129,7 @@ class Program:
             self._declared[declaration.name] = Refused(Refusal.INTERFACE, declaration.name)
 
     def _declare_variant(self, variant: VariantSyntax) -> None:
-        """A predefined variant that is declared again stays what it is (V10)."""
+        """Declare a variant; a predefined one that is declared again stays what it is (V10)."""
         fields = tuple(field.name for field in variant.fields)
         if PREDEFINED_VARIANTS.get(variant.name) == len(fields):
             return
@@ -186,7 +186,7 @@ def _imported(declarations: Sequence[Declaration]) -> Iterator[ImportPath]:
 
 
 def _import(path: ImportPath) -> tuple[str, Value]:
-    """The name an import brings in; built-in namespaces keep working under it, all else is out of reach."""
+    """Return the name an import brings in and its value; all but built-in namespaces is out of reach."""
     name = path.alias or path.segments[-1]
     if path.alias is None and name in BUILT_INS:
         return name, BUILT_INS[name]

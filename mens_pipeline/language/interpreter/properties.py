@@ -23,7 +23,7 @@ _Draw = Callable[[Random, bool], Value]
 
 
 def cases(params: Sequence[Param], seed: str) -> list[list[Value]]:
-    """The arguments of a property, case by case, small edges first.
+    """Draw the arguments of a property, case by case, small edges first.
 
     Args:
         params: Its parameters.
@@ -42,7 +42,7 @@ class _First(Random):
     """Draws that take the first of everything: the smallest case."""
 
     def getrandbits(self, _k: int, /) -> int:
-        """The least."""
+        """Return 0, the smallest draw."""
         return 0
 
 

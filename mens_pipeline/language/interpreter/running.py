@@ -51,7 +51,7 @@ def run_tests(
 
 
 def parsed(source: str, limits: Limits, mode: Mode = Mode.SOURCE) -> tuple[Module | None, ProgramReport]:
-    """The syntax of a program, or the report of its rejection (J1, R8).
+    """Parse a program; return its syntax, or None, with the report of its rejection (J1, R8).
 
     Args:
         source: The program.

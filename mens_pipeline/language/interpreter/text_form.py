@@ -21,7 +21,7 @@ def byte_length(text: str) -> int:
 
 
 def float_text(value: float) -> str:
-    """The shortest digits that read back, without exponent and without a final `.0`.
+    """Format a float with the shortest digits that read back, without exponent and without a final `.0`.
 
     Args:
         value: Any float.
@@ -35,7 +35,7 @@ def float_text(value: float) -> str:
 
 
 def text_of(machine: Machine, value: Value, level: int = 0) -> str:
-    """The text of a value.
+    """Return the text of a value.
 
     Args:
         machine: The running test, which is charged for it.
@@ -82,7 +82,7 @@ def _joined(machine: Machine, values: list[Value] | tuple[Value, ...], level: in
 
 
 def shown(machine: Machine, value: Value) -> str:
-    """A value in a message: its text, strings quoted, cut where it is long.
+    """Format a value for a message: its text, strings quoted, cut where it is long.
 
     Args:
         machine: The running test.

@@ -67,7 +67,7 @@ def error(message: Value) -> Variant:
 
 
 def arity_error(name: str, expected: str, found: int) -> VoxError:
-    """The error of a wrong number of arguments (C2).
+    """Return the error of a wrong number of arguments (C2).
 
     Args:
         name: What was called.
@@ -162,7 +162,7 @@ class Refused:
     name: str
 
     def fault(self) -> VoxError:
-        """What happens when it is reached (U3)."""
+        """Return the error that using the name raises (U3)."""
         return VoxError(self.reason, f"`{self.name}` needs {self.reason}, which the interpreter does not provide")
 
 
@@ -193,7 +193,7 @@ _KINDS: Final[dict[type, str]] = {
 
 
 def kind_name(value: Value) -> str:
-    """What a value is, for messages.
+    """Return the name of a value's kind, for messages.
 
     Args:
         value: Any value.
@@ -204,7 +204,7 @@ def kind_name(value: Value) -> str:
 
 
 def type_error(message: str) -> VoxError:
-    """The error of an operand or argument of the wrong kind.
+    """Return the error of an operand or argument of the wrong kind.
 
     Args:
         message: What was found and what was expected.

@@ -42,7 +42,7 @@ class Request:
 
 
 def request_of(record: dict[str, Any]) -> Request:
-    """A request from its record, as `dataclasses.asdict` made it.
+    """Build a request from its record, as `dataclasses.asdict` made it.
 
     Args:
         record: The record.
@@ -52,7 +52,7 @@ def request_of(record: dict[str, Any]) -> Request:
 
 
 def report_record(report: ProgramReport) -> dict[str, Any]:
-    """A report in JSON types; lines count from 1, columns from 0.
+    """Return a report in JSON types; lines count from 1, columns from 0.
 
     Args:
         report: What running a program gave.
@@ -61,7 +61,7 @@ def report_record(report: ProgramReport) -> dict[str, Any]:
 
 
 def report_of(record: dict[str, Any]) -> ProgramReport:
-    """A report from its record.
+    """Build a report from its record.
 
     Args:
         record: As `report_record` made it.

@@ -130,7 +130,7 @@ class WorkerProcess:
             pipe.close()
 
     def _started(self) -> subprocess.Popen[bytes]:
-        """A fresh process in a group of its own, with no more of this one than where the package lies."""
+        """Start a process in a group of its own, which gets no more of this one than where the package lies."""
         starter = _STARTERS.setdefault(os.getpid(), ThreadPoolExecutor(1, "starts workers"))
         process = starter.submit(
             subprocess.Popen,

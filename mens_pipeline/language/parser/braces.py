@@ -33,7 +33,7 @@ class BraceParser(OperandParser):
         """`Stmt` (G30)."""
 
     def brace_expression(self) -> Expr:
-        """An object literal or a block, told apart by two tokens of lookahead (G37)."""
+        """Parse an object literal or a block, told apart by two tokens of lookahead (G37)."""
         kinds = self.kinds
         start = self.starts[self.pos]
         key = self.pos + 1

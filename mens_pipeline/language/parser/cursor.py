@@ -271,7 +271,7 @@ class Cursor(ABC):
         raise ParseError(Finding(code, f"{expectation}, found {self.found()}", self.pos, advice))
 
     def found(self) -> str:
-        """The next token in words, for a message."""
+        """Describe the next token, for a message."""
         return describe(self.kinds[self.pos], self.texts[self.pos])
 
 
@@ -288,7 +288,7 @@ _LONGEST_QUOTE: Final = 40
 
 
 def describe(kind: TokenKind, text: str) -> str:
-    """A token in words: `identifier `x``, `` `{` ``, `end of line`.
+    """Describe a token: `identifier `x``, `` `{` ``, `end of line`.
 
     Args:
         kind: Its kind.
@@ -308,7 +308,7 @@ def describe(kind: TokenKind, text: str) -> str:
 
 
 def integer(literal: str) -> int:
-    """The value of an INT token, however many zeros it begins with.
+    """Return the value of an INT token, however many zeros it begins with.
 
     Args:
         literal: The token text; at most 19 digits behind the zeros (L5).
@@ -320,7 +320,7 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "
 
 
 def unescape(literal: str) -> str:
-    """The value of a string literal with its quotes; an unknown escape keeps its backslash (L6).
+    """Return the value of a string literal given with its quotes; an unknown escape keeps its backslash (L6).
 
     Args:
         literal: The token text.

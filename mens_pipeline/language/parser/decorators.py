@@ -69,7 +69,7 @@ class DecoratorParser(ExpressionParser):
         return tuple(arguments)
 
     def _keyed(self, table: KeyTable) -> Decorator:
-        """A decorator with `KeyLoop` (G10)."""
+        """Parse a decorator with `KeyLoop` (G10)."""
         start = self.starts[self.pos]
         kind = self.kinds[self.pos]
         self.pos += 1

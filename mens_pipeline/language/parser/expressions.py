@@ -39,7 +39,7 @@ class ExpressionParser(StatementParser):
         return operand
 
     def _infix(self, left: Expr, start: int, minimum: int) -> Expr:
-        """The loop of `Infix(minimum)` behind its first operand (G34)."""
+        """Parse the loop of `Infix(minimum)` behind its first operand (G34)."""
         kinds = self.kinds
         while True:
             powers = BINARY_POWERS.get(kinds[self.pos])

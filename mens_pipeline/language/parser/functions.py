@@ -121,7 +121,7 @@ class FunctionParser(DecoratorParser):
         return Function(start, end, name, (), params, returned, (), (), (), is_pub=True, extern_module=module)
 
     def loading(self) -> Loading:
-        """`'@loading' FnDecl` (G12)."""
+        """Parse `'@loading' FnDecl` (G12)."""
         start = self.starts[self.pos]
         self.pos += 1
         function = self._wrapped()

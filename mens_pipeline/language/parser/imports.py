@@ -79,7 +79,7 @@ class ImportParser(BehaviourParser):
         return tuple(entries)
 
     def _more_segments(self, segments: list[str], separators: tuple[TokenKind, ...]) -> None:
-        """A separator without a segment behind it ends the path quietly (E4)."""
+        """Add the further segments of a path; a separator without a segment behind it ends the path quietly (E4)."""
         while self.kinds[self.pos] in separators:
             self.pos += 1
             if self.kinds[self.pos] not in SEGMENT_KINDS:

@@ -28,7 +28,7 @@ class Mode(StrEnum):
 
 
 def mode_of(file_name: str) -> Mode:
-    """The mode a file name selects; scripts are never told by their name (M6).
+    """Return the mode a file name selects; no file name selects the script mode (M6).
 
     Args:
         file_name: The last part of a path.
@@ -83,14 +83,14 @@ class ModuleParser(ImportParser):
         return tuple(declarations), tuple(failures)
 
     def item(self) -> Declaration | Statement:
-        """What begins at the next token: a declaration, or in a script perhaps a statement (M2)."""
+        """Parse what begins at the next token: a declaration, or in a script perhaps a statement (M2)."""
         self.depth = 0
         if self.mode is Mode.SCRIPT and not self._starts_script_declaration():
             return self.statement()
         return self._declaration()
 
     def _declaration(self) -> Declaration:
-        """The production that the next token selects (G3)."""
+        """Parse the production that the next token selects (G3)."""
         kind = self.kinds[self.pos]
         start = self.starts[self.pos]
         form = _FORMS.get(kind)
@@ -179,7 +179,7 @@ class ModuleParser(ImportParser):
 
 
 def _script_main(statements: list[Statement]) -> Function:
-    """The synthetic `main` that holds the statements of a script (M2)."""
+    """Build the synthetic `main` that holds the statements of a script (M2)."""
     start, end = statements[0].start, statements[-1].end
     return Function(start, end, "main", (), (), None, tuple(statements), (), ())
 

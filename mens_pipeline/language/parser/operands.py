@@ -39,7 +39,7 @@ class OperandParser(TypeParser):
         """One operand with its postfix loop (G33)."""
 
     def postfix(self, node: Expr, start: int) -> Expr:
-        """Calls, members and indexes, as many as follow on the line (G35)."""
+        """Parse calls, members and indexes, as many as follow on the line (G35)."""
         kinds = self.kinds
         while True:
             pos = self.pos
@@ -97,7 +97,7 @@ class OperandParser(TypeParser):
         return Argument(start, self.end(), None, value)
 
     def _call(self, callee: Expr, start: int, arguments: tuple[Argument, ...]) -> Expr:
-        """A call, or a view call with its children (G41)."""
+        """Build a call, or a view call with its children (G41)."""
         is_view = (
             type(callee) is Ident
             and ("A" <= callee.name[0] <= "Z" or callee.name in VIEW_TAGS)
@@ -140,7 +140,7 @@ class OperandParser(TypeParser):
         return Lambda(start, self.end(), (param,), None, body, cancellable=False)
 
     def parenthesised(self) -> Expr:
-        """Grouping, a tuple, or the head of a lambda (G33, G36)."""
+        """Parse a grouping, a tuple, or a lambda whose head is in parentheses (G33, G36)."""
         opener = self.pos
         start = self.starts[opener]
         self.pos += 1
@@ -208,7 +208,7 @@ class OperandParser(TypeParser):
         return Lambda(start, self.end(), params, returned, body, cancellable)
 
     def literal(self) -> Expr:
-        """A literal (G33)."""
+        """Parse a literal (G33)."""
         pos = self.pos
         self.pos = pos + 1
         kind, text, start, end = self.kinds[pos], self.texts[pos], self.starts[pos], self.ends[pos]

@@ -71,7 +71,7 @@ class StatementParser(BraceParser):
         return Assign(start, end, target, value)
 
     def _warn_of_stray_word(self, word: str) -> None:
-        """A bare name in front of another statement on the line is accepted (N9) and hardly ever meant; once a line."""
+        """Warn, once a line, of a bare name in front of another statement: accepted (N9) and hardly ever meant."""
         last = self.warnings[-1] if self.warnings else None
         if last is not None and last.code is Code.STRAY_WORD and "NL" not in self.kinds[last.token : self.pos]:
             return

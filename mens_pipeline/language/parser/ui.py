@@ -47,7 +47,7 @@ class UiParser(DataParser):
         return ReactiveMember(start, self.end(), "statement", None, None, None, statement)
 
     def reactive_member(self) -> ReactiveMember:
-        """The `state`, `derived`, `effect` and `on` forms of `Member` (G18)."""
+        """Parse the `state`, `derived`, `effect` and `on` forms of `Member` (G18)."""
         start = self.starts[self.pos]
         role = self.texts[self.pos]
         self.pos += 1

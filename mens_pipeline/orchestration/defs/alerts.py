@@ -10,7 +10,7 @@ from mens_pipeline.settings import load_settings
 
 @dg.definitions
 def alerts() -> dg.Definitions:
-    """The sensors of runs that ended; on from the start in production."""
+    """Define the sensors of runs that ended; on from the start in production."""
     is_production = load_settings().environment == "prod"
     status = dg.DefaultSensorStatus.RUNNING if is_production else dg.DefaultSensorStatus.STOPPED
     return dg.Definitions(sensors=[_failed_sensor(status), _unpromoted_sensor(status)])

@@ -8,7 +8,7 @@ from mens_pipeline.orchestration.defs.promotion import promoted_adapter
 
 @dg.definitions
 def sensors() -> dg.Definitions:
-    """The sensor of the champion; off until a person switches it on: a merged model is as large as its base."""
+    """Define the sensor of the champion; off until a person switches it on: a merged model is as large as its base."""
 
     @dg.asset_sensor(
         asset_key=promoted_adapter.key,

@@ -71,7 +71,7 @@ def merged_model(
     merger: Merger,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any]:
-    """The adapter in use, merged into the four-bit weights that it was judged on, restored; and as GGUF if asked for.
+    """Merge the adapter in use into the four-bit weights it was judged on, restored; write it as GGUF if asked for.
 
     The folder is loaded as any program would, and compared with what was judged on held-out requests.
     """
@@ -109,7 +109,7 @@ def merged_model(
 
 @dg.asset_check(asset=merged_model, blocking=True)
 def writes_what_was_judged(merged_model: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """The merged folder writes the same tokens as the judged model (99.9 %), and as much Vox (0.2 points)."""
+    """Check that the merged folder writes the judged model's tokens (99.9 %), at its parse rate (0.2 points)."""
     report = report_in(store.artifact(merged_model.of(MERGED)).path)
     return dg.AssetCheckResult(
         passed=report.passed,
@@ -126,7 +126,7 @@ def writes_what_was_judged(merged_model: ArtifactRef, store: ArtifactStoreResour
 def serving_handoff(
     config: HandoffConfig, merged_model: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
-    """What a serving system needs to know: files with their hashes, template, stop tokens, verdict; the card besides.
+    """Describe the model for a serving system: files with their hashes, template, stop tokens, verdict; card besides.
 
     Refused when the merged model is not what was judged, also when it is materialised alone. Publishes the adapter on
     the Hub where that is asked for.
@@ -166,7 +166,7 @@ def _dtype(config: MergeConfig) -> Dtype | None:
 
 
 def _published(config: HandoffConfig, settings: Settings, source: MergeSource) -> str | None:
-    """The commit on the Hub that the adapter became; None when it was not asked for."""
+    """Publish the adapter on the Hub and return the commit; None when it was not asked for."""
     with TemporaryDirectory(prefix="mens-push-") as staging:
         plan = _planned(config, settings, source, Path(staging))
         return push(plan, settings.hub_token).commit if plan is not None else None
@@ -184,7 +184,7 @@ def _refuse_what_cannot_be_sent(context: dg.AssetExecutionContext, settings: Set
 
 
 def _planned(config: HandoffConfig, settings: Settings, source: MergeSource, staging: Path) -> PushPlan | None:
-    """What would be sent; None when that was not asked for."""
+    """Return what would be sent; None when that was not asked for."""
     wanted = config.publish if config.publish is not None else settings.hub_repo is not None
     if not wanted:
         return None

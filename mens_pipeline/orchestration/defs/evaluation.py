@@ -100,7 +100,7 @@ def eval_results(
 
 @dg.asset_check(asset=eval_results)
 def beats_the_base(eval_results: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """The adapter writes more Vox than the base does, and chance alone would not give that; otherwise a warning."""
+    """Warn unless the parse rate of the adapter is above that of the base, by more than chance alone would give."""
     results = read_results(store.artifact(eval_results).path / RESULTS)
     assert results is not None, "a complete evaluation can be read"  # noqa: S101 - our own impossibility
     difference = results.parse_difference
@@ -116,7 +116,7 @@ def beats_the_base(eval_results: ArtifactRef, store: ArtifactStoreResource) -> d
 
 
 def figures_of(results: EvalResults) -> dict[str, Any]:
-    """What is plotted over time, and read at a glance.
+    """Return the figures that are plotted over time, and read at a glance.
 
     Args:
         results: All figures.
@@ -154,7 +154,7 @@ def figures_of(results: EvalResults) -> dict[str, Any]:
 
 
 def rows_of(base: Scores, adapter: Scores) -> list[dg.TableRecord]:
-    """The table of both models.
+    """Return the rows of the table of both models.
 
     Args:
         base: Figures of the base.

@@ -42,7 +42,7 @@ def extracted_corpus(
     telemetry: Telemetry,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any]:
-    """Records of Vox code and prose cut from the workspace, each with its source, span, hash and verdict.
+    """Cut records of Vox code and prose from the workspace, each with its source, span, hash and verdict.
 
     Where a telemetry database is named, its rows stand beside them as redacted pairs.
 
@@ -76,7 +76,7 @@ def extracted_corpus(
 
 @dg.asset_check(asset=extracted_corpus, blocking=True)
 def everything_accounted_for(extracted_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """What was seen is what was kept plus what was dropped, for programs, pages, sections and blocks."""
+    """Check that what was seen is what was kept plus what was dropped, for programs, pages, sections and blocks."""
     units = store.artifact(extracted_corpus).manifest["units"]
     missing = {unit: c["seen"] - c["kept"] - sum(c["dropped"].values()) for unit, c in units.items()}
     return dg.AssetCheckResult(
@@ -86,7 +86,7 @@ def everything_accounted_for(extracted_corpus: ArtifactRef, store: ArtifactStore
 
 @dg.asset_check(asset=extracted_corpus, blocking=True)
 def corpus_coverage(extracted_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """The corpus shows at least `min_corpus_coverage` of the constructs that the parser can produce."""
+    """Check that the corpus shows at least `min_corpus_coverage` of the constructs that the parser can produce."""
     required = load_gate_policy(GATE_POLICY).min_corpus_coverage
     counts = _construct_counts(store.artifact(extracted_corpus))
     present = sum(count > 0 for count in counts.values())

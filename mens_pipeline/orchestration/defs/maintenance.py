@@ -72,7 +72,7 @@ def run_retention(context: dg.OpExecutionContext, config: RetentionConfig) -> dg
     description="Shows which artifacts of the store and which old runs would go, and with `apply` removes them.",
 )
 def maintenance() -> None:
-    """The plans, and with `apply` what they say."""
+    """Show what the plans would remove, and with `apply` remove it."""
     store_retention()
     run_retention()
 

@@ -19,7 +19,7 @@ from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG
 
 @dg.asset(group_name="corpus", kinds={"json", "parquet"}, owners=OWNERS, code_version=STAGE.code_version)
 def mixed_train_set(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
-    """What the model is trained on: sources in the shares that config/mix.yaml asks for, shuffled by its seed."""
+    """Mix what the model is trained on: sources in the shares that config/mix.yaml asks for, shuffled by its seed."""
     mixed, reused = build_mixed_train_set(store.artifact(heldout_split), load_mix_config(MIX_CONFIG), store.open())
     train = mixed.path / TRAIN
     categories = _categories(mixed)

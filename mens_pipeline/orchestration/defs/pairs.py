@@ -20,7 +20,7 @@ from mens_pipeline.settings import PIPELINE_CONFIG
 def validated_pairs(
     extracted_corpus: ArtifactRef, synthetic_corpus: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
-    """Requests and their answers; schema, code and repetition checked, the rest quarantined with reasons.
+    """Make pairs of prompt and completion; what fails schema, code or repetition checks is dropped with a reason.
 
     An unchanged corpus gives the pairs it gave before.
     """

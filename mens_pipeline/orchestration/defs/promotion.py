@@ -51,7 +51,7 @@ class GateConfig(dg.Config):
 def benchmark_gate(
     config: GateConfig, eval_results: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
-    """The verdict on the adapter: what was measured, what config/gates.yaml requires, bound by hash to both.
+    """Judge the adapter: the verdict is bound by hash to what was measured and to what config/gates.yaml requires.
 
     The page `report.html` shows it to people, with every failure.
     """
@@ -117,7 +117,7 @@ def benchmark_gate(
 def gate_checks(
     context: dg.AssetCheckExecutionContext, benchmark_gate: ArtifactRef, store: ArtifactStoreResource
 ) -> Iterator[dg.AssetCheckResult]:
-    """The verdict as asset checks, read from the receipt."""
+    """Report the verdict as asset checks, read from the receipt."""
     receipt = receipt_in(store.artifact(benchmark_gate).path)
     severity = dg.AssetCheckSeverity.ERROR if receipt.strict else dg.AssetCheckSeverity.WARN
     gates = {"model_parse_rate": GateName.PARSE_RATE, "model_coverage": GateName.COVERAGE}
@@ -144,7 +144,7 @@ def gate_checks(
 def promoted_adapter(
     context: dg.AssetExecutionContext, benchmark_gate: ArtifactRef, store: ArtifactStoreResource
 ) -> Iterator[dg.MaterializeResult[Any]]:
-    """The adapter that is in use: an atomic pointer to it, its verdict, and the history of all changes.
+    """Promote the adapter: write an atomic pointer to it, its verdict, and the history of all changes.
 
     Without a verdict that passed and is about this very adapter it refuses, also when it is materialised alone.
     One that a rollback took out of use is not promoted again.
@@ -177,7 +177,7 @@ def promoted_adapter(
 
 
 def _thresholds(config: GateConfig, settings: Settings) -> Thresholds:
-    """What is demanded in this run."""
+    """Return the thresholds of this run."""
     try:
         return demanded(settings, config.benchmark_min_pass_rate)
     except MensError as error:
@@ -185,7 +185,7 @@ def _thresholds(config: GateConfig, settings: Settings) -> Thresholds:
 
 
 def _policy(config: GateConfig, settings: Settings) -> str:
-    """The name of the policy, and what this run and the environment change of it."""
+    """Return the name of the policy, and what this run and the environment change of it."""
     label = policy_label(settings)
     higher = config.benchmark_min_pass_rate
     return label if higher is None else f"{label}, min_benchmark {higher:g} by benchmark_min_pass_rate"

@@ -30,7 +30,7 @@ _FORKING: Final = dg.multiprocess_executor.configured(
 
 @dg.definitions
 def resources() -> dg.Definitions:
-    """The resources of every asset and check, the loggers a run can select, and what starts its steps."""
+    """Define the resources of every asset and check, the loggers a run can select, and what starts its steps."""
     return dg.Definitions(
         resources={
             "workspace": VoxWorkspace(),

@@ -9,7 +9,7 @@ from mens_pipeline.settings import load_settings
 
 @dg.definitions
 def schedules() -> dg.Definitions:
-    """The schedules; those of production are on from the start, those of a developer wait to be switched on."""
+    """Define the schedules; on from the start in production, else they wait to be switched on."""
     is_production = load_settings().environment == "prod"
     nightly = dg.ScheduleDefinition(
         name="nightly",

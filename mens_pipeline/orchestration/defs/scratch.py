@@ -49,7 +49,7 @@ def scratch_model(  # noqa: PLR0913, PLR0917 - what Dagster injects
     trainer: Trainer,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any]:
-    """A VoxTransformer on VoxTokenizer, trained from random weights in a process of its own; never promoted.
+    """Train a VoxTransformer on VoxTokenizer from random weights, in a process of its own; it is never promoted.
 
     An unchanged contract (recipe, train set, device, versions) is not trained again; an interrupted run goes on.
     """
@@ -81,13 +81,13 @@ def scratch_model(  # noqa: PLR0913, PLR0917 - what Dagster injects
 
 @dg.asset_check(asset=scratch_model)
 def scratch_loss_fell(scratch_model: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """The loss of the last quarter of steps is below that of the first quarter; otherwise a warning."""
+    """Warn unless the loss of the last quarter of steps is below that of the first quarter."""
     return fall_of(store.artifact(scratch_model).path)
 
 
 @dg.asset_check(asset=scratch_model, blocking=True)
 def scratch_parameters_as_declared(scratch_model: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """The model that was trained has as many values as the shape of its configuration says."""
+    """Check that the trained model has as many parameters as the shape of its configuration says."""
     manifest = store.artifact(scratch_model).manifest["training"]
     declared, found = SHAPES[ScratchConfig(manifest["config"])].num_parameters, manifest["num_parameters"]
     return dg.AssetCheckResult(passed=declared == found, metadata={"declared": declared, "found": found})

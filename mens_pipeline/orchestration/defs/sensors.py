@@ -26,7 +26,7 @@ _GRAMMAR: Final = "grammar_changed"
 
 @dg.definitions
 def sensors() -> dg.Definitions:
-    """The sensors; those of production are on from the start, those of a developer wait to be switched on."""
+    """Define the sensors; on from the start in production, else they wait to be switched on."""
     is_production = load_settings().environment == "prod"
     status = dg.DefaultSensorStatus.RUNNING if is_production else dg.DefaultSensorStatus.STOPPED
     return dg.Definitions(
@@ -41,7 +41,7 @@ def sensors() -> dg.Definitions:
 def _tree_sensor(
     name: str, what: str, suffixes: tuple[str, ...], status: dg.DefaultSensorStatus
 ) -> dg.SensorDefinition:
-    """A sensor of the files whose names end so."""
+    """Build a sensor of the files whose names end in one of the suffixes."""
 
     @dg.sensor(
         name=name,
@@ -79,7 +79,7 @@ def _tree_sensor(
 
 
 def _grammar_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
-    """A sensor of the language itself: of what the code server has loaded."""
+    """Build a sensor of the grammar that the code server has loaded."""
 
     @dg.sensor(
         name=_GRAMMAR,

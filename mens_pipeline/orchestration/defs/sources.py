@@ -64,7 +64,7 @@ def telemetry_source(telemetry: Telemetry) -> dg.ObserveResult:
 
 @dg.asset_check(asset=vox_sources, blocking=True)
 def source_parse_rate(workspace: VoxWorkspace) -> dg.AssetCheckResult:
-    """The front end accepts at least `min_source_parse_rate` of the files (config/gates.yaml); none is a failure."""
+    """Check that at least `min_source_parse_rate` of the files (config/gates.yaml) parse; no file is a failure."""
     policy = load_gate_policy(GATE_POLICY)
     report = report_sources(workspace.contents())
     rate = report.parse_rate

@@ -16,7 +16,7 @@ from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
 
 @dg.asset(group_name="corpus", kinds={"json"}, owners=OWNERS, code_version=STAGE.code_version)
 def synthetic_corpus(extracted_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
-    """Executable tasks, templates, combinations, mutations and repairs, accepted by the front end, with passing tests.
+    """Generate executable tasks, templates, combinations, mutations and repairs that parse and pass their tests.
 
     config/pipeline.yaml says how many of each kind. The same corpus and seed give the same bytes.
     """

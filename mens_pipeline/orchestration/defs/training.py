@@ -52,7 +52,7 @@ class TrainConfig(dg.Config):
     code_version=code_version("mens_pipeline.training.base_model:find_base_model"),
 )
 def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.MaterializeResult[Any]:
-    """The pretrained model that adapters stand on: from this machine, the Hub, or the wheel of the CPU default.
+    """Find the pretrained model that adapters stand on: on this machine, the Hub, or in the wheel of the CPU default.
 
     A preset that names one, chosen for `qlora_adapter` in the same run, decides which.
 
@@ -97,7 +97,7 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     trainer: Trainer,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any]:
-    """An adapter in NF4 QLoRA, trained on the mixed train set in a process of its own.
+    """Train an adapter in NF4 QLoRA on the mixed train set, in a process of its own.
 
     An unchanged contract (recipe, train set, base, device, versions) is not trained again; an interrupted run goes on.
     """
@@ -125,7 +125,7 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
 
 @dg.asset_check(asset=qlora_adapter, blocking=True)
 def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """The base is bit for bit as it was; every matrix of the adapter is not."""
+    """Check that the base is bit for bit as it was, and that every matrix of the adapter is not."""
     result = store.artifact(qlora_adapter).manifest["training"]["result"]
     matrices, changed = result["num_adapter_matrices"], result["num_changed_matrices"]
     return dg.AssetCheckResult(
@@ -136,7 +136,7 @@ def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreRes
 
 @dg.asset_check(asset=qlora_adapter)
 def loss_fell(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """The loss of the last quarter of steps is below that of the first quarter; otherwise a warning."""
+    """Warn unless the loss of the last quarter of steps is below that of the first quarter."""
     return fall_of(store.artifact(qlora_adapter).path)
 
 
@@ -156,7 +156,7 @@ def fall_of(folder: Path) -> dg.AssetCheckResult:
 
 
 def quarters_of(losses: list[float]) -> tuple[float, float]:
-    """The mean loss of the first and of the last quarter of the steps.
+    """Return the mean loss of the first and of the last quarter of the steps.
 
     Args:
         losses: Of each step, at least one.
@@ -225,6 +225,6 @@ def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _kind_rows(kinds: dict[str, dict[str, float]]) -> list[dg.TableRecord]:
-    """What there is of each kind of rows and what was shown of it, the most first."""
+    """Return a table row for each kind of rows with what there is and what was shown, the most shown first."""
     ordered = sorted(kinds.items(), key=lambda item: (-item[1]["tokens_shown"], item[0]))
     return [dg.TableRecord({"kind": kind, **counts}) for kind, counts in ordered]

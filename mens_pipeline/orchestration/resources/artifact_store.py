@@ -18,7 +18,7 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
     root: str = ""
 
     def open(self) -> ArtifactStore:
-        """The store."""
+        """Open the store."""
         return ArtifactStore((Path(self.root) if self.root else load_settings().store_root).resolve())
 
     def artifact(self, ref: ArtifactRef) -> Artifact:

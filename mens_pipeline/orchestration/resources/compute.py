@@ -18,7 +18,7 @@ class Compute(dg.ConfigurableResource[None]):
     device: Literal["cuda", "cpu", "mps", "best"] = "best"
 
     def resolve(self) -> Device:
-        """The device.
+        """Return the device that models train on.
 
         Raises:
             RefusedError: It is not there, or VOX_BACKEND forbids it.

@@ -32,7 +32,7 @@ class VoxWorkspace(dg.ConfigurableResource[None]):
     root: str = ""
 
     def folder(self) -> Path:
-        """The folder as an absolute path.
+        """Return the folder as an absolute path.
 
         Raises:
             SourceNotFoundError: It is not there; a missing workspace is never an empty one.
@@ -43,7 +43,7 @@ class VoxWorkspace(dg.ConfigurableResource[None]):
         return folder
 
     def files(self) -> tuple[Path, ...]:
-        """The Vox programs below it, sorted."""
+        """Return the Vox programs below it, sorted."""
         return tuple(vox_files(self.folder()))
 
     def contents(self) -> Iterator[tuple[str, bytes | None]]:
@@ -57,11 +57,11 @@ class VoxWorkspace(dg.ConfigurableResource[None]):
             yield shown_name(path, folder), data
 
     def pages(self) -> tuple[Path, ...]:
-        """The Markdown pages below it, sorted."""
+        """Return the Markdown pages below it, sorted."""
         return tuple(path for path in files_below(self.folder(), PAGE_SUFFIXES) if not is_out_of_place(path))
 
     def fingerprint(self, files: tuple[Path, ...]) -> str:
-        """A hash over the names and contents of files.
+        """Hash the names and contents of files.
 
         Args:
             files: Files below the folder, sorted.

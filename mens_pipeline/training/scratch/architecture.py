@@ -39,7 +39,7 @@ class Shape:
     vocab_size: int = len(VOCABULARY)
 
     def as_json(self) -> dict[str, float]:
-        """The shape in JSON types."""
+        """Return the shape in JSON types."""
         return asdict(self)
 
     @property

@@ -22,7 +22,7 @@ def register() -> None:
 
 
 def load_scratch_model(folder: Path) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    """A saved model and its tokenizer.
+    """Load a saved model and its tokenizer.
 
     Args:
         folder: What a run or a merge left in `model/`.

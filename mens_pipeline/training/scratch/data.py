@@ -110,7 +110,7 @@ class JsonlDataLoader:
         return len(self.entries)
 
     def __getitem__(self, number: int) -> Encoded:
-        """A row, read from the file.
+        """Return a row, read from the file.
 
         Args:
             number: Its place among the rows that are shown.
@@ -129,7 +129,7 @@ class JsonlDataLoader:
         return encoded
 
     def __iter__(self) -> Iterator[Encoded]:
-        """The rows in the order of the file, one at a time."""
+        """Iterate over the rows in the order of the file, one at a time."""
         return (self[number] for number in range(len(self)))
 
     def adds_up(self) -> bool:
@@ -137,7 +137,7 @@ class JsonlDataLoader:
         return self.seen == len(self.entries) + self.skipped.total()
 
     def account(self) -> dict[str, Any]:
-        """The counts in JSON types."""
+        """Return the counts in JSON types."""
         return {
             "num_rows": self.seen,
             "num_shown": len(self.entries),
@@ -201,13 +201,13 @@ class _Ids:
         return {}
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """The ids of a text; there are none to add."""
+        """Return the ids of a text; there are no special tokens to add."""
         del add_special_tokens
         return list(encode(text))
 
 
 def collate(rows: Sequence[Encoded]) -> "dict[str, torch.Tensor]":
-    """A micro-batch: rows padded on the right to the longest; padding is neither attended to nor learnt.
+    """Build a micro-batch: rows padded on the right to the longest; padding is neither attended to nor learnt.
 
     Args:
         rows: Its rows.

@@ -16,7 +16,7 @@ SCHEMA_VERSION: Final = 1
 
 
 def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> dict[str, Any]:
-    """The manifest of a complete run, written beside its model.
+    """Write the manifest of a complete run beside its model, and return it.
 
     Args:
         run: What was prepared.
@@ -38,7 +38,7 @@ def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> dict
 
 
 def scratch_manifest(run: PreparedScratch, result: dict[str, Any], vcs_sha: str | None) -> dict[str, Any]:
-    """The manifest of a model that was made from scratch.
+    """Build the manifest of a model that was made from scratch.
 
     Args:
         run: What was prepared.
@@ -70,7 +70,7 @@ def scratch_manifest(run: PreparedScratch, result: dict[str, Any], vcs_sha: str 
 
 
 def card_of(manifest: dict[str, Any]) -> str:
-    """The card of a model, for people and for the Hub.
+    """Write the card of a model, for people and for the Hub.
 
     Args:
         manifest: What `scratch_manifest` gave.

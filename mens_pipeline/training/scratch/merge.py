@@ -52,7 +52,7 @@ class Merged:
 
 
 def scratch_sources(folders: Sequence[Path], last: int) -> tuple[Path, ...]:
-    """The models and checkpoints that some folders stand for.
+    """Return the models and checkpoints that some folders stand for.
 
     Args:
         folders: Models, checkpoints, or runs; a run stands for its newest complete checkpoints, by their numbers, and
@@ -147,7 +147,7 @@ def _sources_of(folder: Path, last: int) -> list[Path]:
 
 
 def _step_of(checkpoint: Path) -> int | None:
-    """The number of a checkpoint; None for a folder that somebody called otherwise, `checkpoint-best`."""
+    """Return the step of a checkpoint; None for a folder that somebody called otherwise, `checkpoint-best`."""
     step = checkpoint.name.rsplit("-", 1)[1]
     return int(step) if step.isdecimal() else None
 
@@ -170,7 +170,7 @@ def _is_scratch_model(folder: Path) -> bool:
 
 
 def _document(path: Path) -> dict[str, Any]:
-    """A configuration or a manifest, which anybody may have written."""
+    """Read a configuration or a manifest, which anybody may have written."""
     try:
         document = json.loads(read_regular(path, _LONGEST))
     except (OSError, ValueError, RecursionError) as error:

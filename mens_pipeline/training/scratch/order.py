@@ -26,7 +26,7 @@ class Order:
     num_steps: int
 
     def first(self, num_steps: int, accumulated: int) -> "Order":
-        """The beginning of the order.
+        """Return the first steps of the order.
 
         Args:
             num_steps: Steps that are kept; not more than there are.
@@ -36,7 +36,7 @@ class Order:
 
 
 def lay_down(loader: JsonlDataLoader, recipe: ScratchRecipe) -> Order:
-    """The order of a run; the same arguments give the same order on every machine.
+    """Fix the order of a run; the same arguments give the same order on every machine.
 
     Args:
         loader: The rows.
@@ -58,7 +58,7 @@ def lay_down(loader: JsonlDataLoader, recipe: ScratchRecipe) -> Order:
 
 
 def account_of(loader: JsonlDataLoader, order: Order) -> dict[str, object]:
-    """What is shown, in JSON types.
+    """Return the counts of what is shown, in JSON types.
 
     Args:
         loader: The rows.

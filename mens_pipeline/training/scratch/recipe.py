@@ -47,7 +47,7 @@ class ScratchRecipe(BaseModel):
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> "ScratchRecipe":
-        """A recipe of what a person wrote.
+        """Build a recipe from what a person wrote.
 
         Args:
             values: Fields; the others have their defaults.
@@ -71,7 +71,7 @@ class ScratchRecipe(BaseModel):
         return _RATES[self.config] if self.learning_rate is None else self.learning_rate
 
     def plan(self) -> Recipe:
-        """What the order of rows depends on, as the planner takes it."""
+        """Return the fields that the order of rows depends on, as a `Recipe` for the planner."""
         return Recipe(
             max_length=self.max_length,
             per_device_train_batch_size=self.per_device_train_batch_size,

@@ -103,7 +103,7 @@ class ScratchTrainer(CommonTrainer, Trainer):  # type: ignore[misc]
         self.num_supervised = 0
 
     def get_train_dataloader(self) -> "DataLoader[Any]":
-        """The micro-batches of the order, read from the file one by one."""
+        """Return a loader of the micro-batches of the order, read from the file one by one."""
         batches: DataLoader[Any] = DataLoader(self._loader, batch_sampler=self._batches, collate_fn=collate)
         return self.accelerator.prepare(batches)
 
@@ -114,7 +114,7 @@ class ScratchTrainer(CommonTrainer, Trainer):  # type: ignore[misc]
         return_outputs: bool = False,  # noqa: FBT001, FBT002 - the library's own
         num_items_in_batch: Any = None,
     ) -> Any:
-        """The mean negative log-likelihood of the labelled positions of a step.
+        """Compute the mean negative log-likelihood of the labelled positions of a step.
 
         Args:
             model: The model.
@@ -188,7 +188,7 @@ def _about(job: ScratchJob, order: Order, trainer: ScratchTrainer) -> dict[str, 
 
 
 def _validation_loss(trainer: ScratchTrainer, loader: JsonlDataLoader, rows: Sequence[int]) -> float | None:
-    """The mean loss of a token on rows that did not train; None without such rows."""
+    """Compute the mean loss of a token on rows that did not train; None without such rows."""
     if not rows:
         return None
     trainer.model.eval()

@@ -42,7 +42,7 @@ class VoxTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
 
 
 def config_of(shape: Shape) -> VoxTransformerConfig:
-    """The configuration of a shape.
+    """Return the configuration of a shape.
 
     Args:
         shape: What the model is made of.
@@ -131,7 +131,7 @@ class VoxTransformer(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
         return self.tokens
 
     def get_output_embeddings(self) -> nn.Linear:
-        """The head."""
+        """Return the head."""
         return self.head
 
     def forward(  # noqa: PLR0913, PLR0917 - what the library calls a model with

@@ -29,7 +29,7 @@ class Draft:
 
 
 def family(name: str, write: Callable[[Random], Draft], *, construct: str = "", mode: Mode = Mode.SOURCE) -> Family:
-    """A family that writes drafts.
+    """Build a family from a function that writes drafts.
 
     Args:
         name: The construct and the shape, with a slash between.
@@ -48,7 +48,7 @@ def family(name: str, write: Callable[[Random], Draft], *, construct: str = "", 
 
 
 def block(head: str, *body: str) -> str:
-    """A head with its body in braces, indented by four spaces.
+    """Format a head with its body in braces, indented by four spaces.
 
     Args:
         head: What stands before the brace.
@@ -58,7 +58,7 @@ def block(head: str, *body: str) -> str:
 
 
 def struct(name: str, fields: Sequence[Field], keyword: str = "type") -> str:
-    """A struct type, or a table.
+    """Format a struct type, or a table.
 
     Args:
         name: Its name.
@@ -69,7 +69,7 @@ def struct(name: str, fields: Sequence[Field], keyword: str = "type") -> str:
 
 
 def table(entity: Entity, fields: Sequence[Field]) -> str:
-    """The table of an entity.
+    """Format the table of an entity.
 
     Args:
         entity: Whose rows it keeps.
@@ -79,7 +79,7 @@ def table(entity: Entity, fields: Sequence[Field]) -> str:
 
 
 def record(pairs: Iterable[tuple[str, str]]) -> str:
-    """A record literal on one line.
+    """Format a record literal on one line.
 
     Args:
         pairs: Field names and expressions.
@@ -88,7 +88,7 @@ def record(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def with_record(before: str, pairs: Sequence[tuple[str, str]], after: str = "") -> str:
-    """A line with a record literal in it, or several lines where one would be long.
+    """Format a line with a record literal in it, or several lines where one would be long.
 
     Args:
         before: What stands before the literal.
@@ -102,7 +102,7 @@ def with_record(before: str, pairs: Sequence[tuple[str, str]], after: str = "") 
 
 
 def same_names(fields: Iterable[Field]) -> list[tuple[str, str]]:
-    """The pairs of a record whose fields are taken from parameters of the same names.
+    """Return the pairs of a record whose fields are taken from parameters of the same names.
 
     Args:
         fields: What it holds.
@@ -111,7 +111,7 @@ def same_names(fields: Iterable[Field]) -> list[tuple[str, str]]:
 
 
 def params(fields: Iterable[Field]) -> str:
-    """A parameter list without its parentheses.
+    """Format a parameter list without its parentheses.
 
     Args:
         fields: One parameter each.
@@ -120,7 +120,7 @@ def params(fields: Iterable[Field]) -> str:
 
 
 def example(random: Random, fields: Sequence[Field]) -> dict[str, str]:
-    """The values of one record: field name -> Vox literal.
+    """Draw the values of one record: field name -> Vox literal.
 
     Args:
         random: Picks among the examples of each field.

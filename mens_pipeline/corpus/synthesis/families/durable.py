@@ -191,7 +191,7 @@ _BACKOFFS: Final = (
 
 
 def options_of(random: Random) -> str:
-    """The options of a durable call, as a record.
+    """Draw the options of a durable call, as a record.
 
     Args:
         random: Decides the retries and whether there is a second option.
@@ -201,7 +201,7 @@ def options_of(random: Random) -> str:
 
 
 def step_of(random: Random) -> Step:
-    """An activity.
+    """Draw an activity.
 
     Args:
         random: Decides which.

@@ -6,7 +6,7 @@ from mens_pipeline.corpus.synthesis.phrasing import one_in
 
 
 def guard(random: Random) -> tuple[tuple[str, ...], str]:
-    """Decorator lines for some endpoints.
+    """Draw decorator lines that protect an endpoint, or none.
 
     Args:
         random: Decides whether there is one, and which.
@@ -40,7 +40,7 @@ def _cors(random: Random) -> tuple[tuple[str, ...], str]:
 
 
 def endpoint(kind: str, lines: tuple[str, ...], signature: str) -> str:
-    """The head of an endpoint.
+    """Format the head of an endpoint.
 
     Args:
         kind: `query`, `mutation` or `server`.

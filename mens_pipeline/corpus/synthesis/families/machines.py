@@ -70,7 +70,7 @@ _NUMBERS: Final = frozenset(("target", "points", "minutes", "kilos", "price", "r
 
 
 def life_of(random: Random) -> Life:
-    """A life with three or four of its states.
+    """Draw a life with three or four of its states.
 
     Args:
         random: Decides which and how many.
@@ -81,7 +81,7 @@ def life_of(random: Random) -> Life:
 
 
 def machine(life: Life, *, escape: bool, payload: bool, keyword: str = "state_machine") -> str:
-    """The state machine of a life; its last state and the ruined one are terminal.
+    """Format the state machine of a life; its last state and the ruined one are terminal.
 
     Args:
         life: Whose machine it is.

@@ -313,7 +313,7 @@ def _sample_test(random: Random) -> Draft:
 
 
 def block_list(head: str, items: list[str]) -> str:
-    """A list literal with one element a line.
+    """Format a list literal with one element a line.
 
     Args:
         head: What stands before it.

@@ -15,7 +15,7 @@ _MOST_CALLS: Final = 3
 
 
 def _tested(random: Random) -> tuple[ObservedFunction, str, tuple[str, ...], str]:
-    """A function, the name of a test, what is told of it, and the test."""
+    """Draw a function, the name of a test, the sentences that describe it, and the test."""
     function = observed_function(random)
     calls = sorted(
         random.sample(function.calls, random.randint(1, min(_MOST_CALLS, len(function.calls)))),

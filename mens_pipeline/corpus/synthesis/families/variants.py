@@ -86,7 +86,7 @@ class SumType:
         return listed([f"`{variant.declaration}`" for variant in self.variants])
 
     def describe(self, name: str) -> str:
-        """The function that gives the text of each variant.
+        """Format the function that gives the text of each variant.
 
         Args:
             name: What to call it.
@@ -96,7 +96,7 @@ class SumType:
 
 
 def choice_type(name: str, variants: list[str], keyword: str = "type") -> str:
-    """A sum type with one variant a line.
+    """Format a sum type with one variant a line.
 
     Args:
         name: The type name.
@@ -183,7 +183,7 @@ CYCLES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
 
 
 def enum_of(random: Random) -> tuple[str, tuple[str, ...]]:
-    """An enumeration and the first few of its variants; of a cycle, all of them.
+    """Draw an enumeration and the first few of its variants; of a cycle, all of them.
 
     Args:
         random: Decides which, and how many: at least three.
@@ -193,7 +193,7 @@ def enum_of(random: Random) -> tuple[str, tuple[str, ...]]:
 
 
 def sum_type_of(random: Random) -> SumType:
-    """A sum type with some of its variants.
+    """Draw a sum type with some of its variants.
 
     Args:
         random: Decides which, and how many: at least two, in their own order.

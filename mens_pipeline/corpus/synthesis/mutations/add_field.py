@@ -53,7 +53,7 @@ _MIDDLE_FRAMES: Final = (
 
 
 def add_field(program: Program, random: Random) -> Sample | None:
-    """A request to add a field to a type or table, and the program with the field.
+    """Make a task: a prompt to add a field to a type or table, and the program with the field.
 
     Types and tables of which the program itself writes values are left alone: those values would lack the field.
 
@@ -112,7 +112,7 @@ def _is_insert(node: object, table: str) -> bool:
 
 
 def _insertion(program: Program, fields: Sequence[Field], after: int, text: str) -> tuple[Edit, ...]:
-    """The field behind another one, on a line of its own if the other has one, with a comma if the others have one."""
+    """Return edits that add a field behind another: on its own line and with a comma as the other fields have them."""
     field = fields[after]
     comma = _comma_behind(program, field)
     end = comma.end if comma else field.end

@@ -23,7 +23,7 @@ _FRAMES: Final = (
 
 
 def add_test(program: Program, random: Random) -> Sample | None:
-    """A request to test a function with given arguments, and the program with the test, which passes.
+    """Make a task: a prompt to test a function with given arguments, and the program with the test, which passes.
 
     Args:
         program: An accepted program.
@@ -50,7 +50,7 @@ def add_test(program: Program, random: Random) -> Sample | None:
 
 
 def _choose(program: Program, random: Random) -> tuple[str, tuple[Observation, ...]] | None:
-    """The name of a test, and two or three calls of its function with their results."""
+    """Choose a name for a test, and two or three calls of its function with their results; None where there is none."""
     if program.mode is Mode.SCRIPT:
         return None
     functions = [

@@ -55,7 +55,7 @@ class Site:
 
 
 def sites_of(program: Program) -> list[Site]:
-    """The literals of a program that one can ask to have changed, in source order of the declarations.
+    """Return the literals of a program that a prompt can ask to change, in source order of the declarations.
 
     No test depends on the declarations they stand in, no comment or other text repeats them, and the words for each
     fit no other.
@@ -93,7 +93,7 @@ def _is_alone(program: Program, site: Site) -> bool:
 
 
 def _sites_below(program: Program, node: Node, place: int) -> Iterator[Site]:
-    """The literals directly below a node."""
+    """Yield the literals directly below a node."""
     if isinstance(node, View | SelfClosingView):
         for attribute in node.attributes:
             yield from _attribute_sites(program, node.tag, attribute, place)
@@ -110,7 +110,7 @@ def _sites_below(program: Program, node: Node, place: int) -> Iterator[Site]:
 
 
 def _name_below(node: Node) -> str | None:
-    """What the literal below a node is, when it is the one value that the node gives to a name."""
+    """Describe the literal below a node when it is the one value that the node gives to a name; else return None."""
     if isinstance(node, Let) and isinstance(node.pattern, IdentPattern):
         return f"the {'initial value' if node.mutable else 'value'} of `{node.pattern.name}`"
     if isinstance(node, ReactiveMember) and node.role == "state":
@@ -123,7 +123,7 @@ def _name_below(node: Node) -> str | None:
 
 
 def _limits_below(node: Node) -> Iterator[IntLit | FloatLit]:
-    """The numbers directly below a node that limit something."""
+    """Yield the numbers directly below a node that limit something."""
     values: tuple[Node, ...] = ()
     if isinstance(node, Binary) and node.op in _LIMITS:
         values = node.left, node.right

@@ -28,7 +28,7 @@ _LITERAL_FRAMES: Final[tuple[str, ...]] = (
 
 
 def change_literal(program: Program, random: Random) -> Sample | None:
-    """A request to change one literal, and the program with the new one.
+    """Make a task: a prompt to change one literal, and the program with the new one.
 
     Args:
         program: An accepted program.
@@ -89,7 +89,7 @@ def _other_float(old: float, random: Random) -> str:
 
 
 def _other_text(old: str, random: Random) -> str:
-    """The text with a synonym for one of its words, else a small change that anybody can see."""
+    """Replace one word of the text with a synonym, or make a small visible change where none is known."""
     words = old.split(" ")
     ideas = [
         " ".join((*words[:place], _like(word, synonym), *words[place + 1 :]))

@@ -179,7 +179,7 @@ def new_name(old: str, noun: str, taken: Collection[str], random: Random) -> str
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a name in lower case: `BayReading` and `bay_reading` are `bay`, `reading`.
+    """Split a name into its words in lower case: `BayReading` and `bay_reading` are `bay`, `reading`.
 
     Args:
         name: Any identifier.
@@ -189,7 +189,7 @@ def words_of(name: str) -> list[str]:
 
 
 def synonyms_of(word: str) -> tuple[str, ...]:
-    """What may stand for a word; nothing when none is known.
+    """Return the synonyms of a word; empty when none is known.
 
     Args:
         word: A word in lower case.
@@ -206,7 +206,7 @@ def _with_synonyms(words: list[str]) -> list[str]:
 
 
 def _in_case_of(old: str, idea: str) -> str:
-    """An idea in snake case as `snake_case`, `CamelCase` or `CAPITALS`, whichever the old name has."""
+    """Convert a name in snake case to `snake_case`, `CamelCase` or `CAPITALS`, whichever the old name has."""
     if old.isupper() and len(old) > 1:
         return idea.upper()
     return "".join(word.capitalize() for word in idea.split("_")) if old[0].isupper() else idea

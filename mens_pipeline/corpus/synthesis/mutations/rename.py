@@ -78,7 +78,7 @@ class _Target:
 
 
 def rename(program: Program, random: Random) -> Sample | None:
-    """A request to rename one thing the program declares, and the program with every use of it renamed.
+    """Make a task: a prompt to rename one thing the program declares, and the program with every use of it renamed.
 
     Only names whose every occurrence the syntax tree accounts for are renamed, so nothing of the same spelling but
     another meaning is touched.

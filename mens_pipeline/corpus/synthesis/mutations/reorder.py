@@ -49,7 +49,7 @@ class _Order:
 
 
 def reorder(program: Program, random: Random) -> Sample | None:
-    """A request to put fields, variants or declarations in another order, and the program in that order.
+    """Make a task: a prompt to put fields, variants or declarations in another order, and the program in that order.
 
     Declarations only move past others that neither need them nor are needed by them; comments directly above a
     declaration move with it.
@@ -73,7 +73,7 @@ def reorder(program: Program, random: Random) -> Sample | None:
 
 
 def _members(span: DeclarationSpan) -> tuple[Field | Variant, ...]:
-    """The fields or variants of a type or table whose order means nothing."""
+    """Return the fields or variants of a type or table, whose order means nothing; none for other declarations."""
     declaration = span.declaration
     if isinstance(declaration, Table):
         return declaration.fields

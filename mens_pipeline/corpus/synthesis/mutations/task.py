@@ -30,7 +30,7 @@ class Change:
 
 
 def task_of(program: Program, change: Change) -> Sample | None:
-    """The task of a change; None when the front end or the change itself is not content with the answer.
+    """Build the task of a change; None when the front end or the check of the change rejects the result.
 
     Args:
         program: What is to be changed.
@@ -50,7 +50,7 @@ def task_of(program: Program, change: Change) -> Sample | None:
 
 
 def described(span: DeclarationSpan) -> str:
-    """A declaration as one speaks of it: ``the function `double` ``, `the routes block`.
+    """Describe a declaration as one speaks of it: ``the function `double` ``, `the routes block`.
 
     Args:
         span: The declaration.
@@ -62,7 +62,7 @@ def described(span: DeclarationSpan) -> str:
 
 
 def with_remark(request: str, remark: str) -> str:
-    """A request and a sentence behind it.
+    """Append a sentence to a request.
 
     Args:
         request: A sentence that ends in `.` or `:`.
@@ -72,7 +72,7 @@ def with_remark(request: str, remark: str) -> str:
 
 
 def capitalised(sentence: str) -> str:
-    """A sentence with its first letter in upper case.
+    """Return a sentence with its first letter in upper case.
 
     Args:
         sentence: Any text but the empty one.

@@ -58,7 +58,7 @@ def _can_lose_its_quote(site: Site) -> bool:
 
 
 def unterminated_string(program: Program, random: Random) -> Edit | None:
-    """A string without its closing quote."""
+    """Remove the closing quote of a string."""
     site = pick([site for site in sites(program) if _can_lose_its_quote(site)], random)
     return Edit(site.token.end - 1, site.token.end, "") if site else None
 

@@ -77,7 +77,7 @@ def increment(program: Program, random: Random) -> Edit | None:
 
 
 def parenthesised_fields(program: Program, random: Random) -> tuple[Edit, ...] | None:
-    """The braces of a type or table as parentheses."""
+    """Replace the braces of a type or table with parentheses."""
     owners: list[TypeDef | Table] = [*nodes(program, TypeDef), *nodes(program, Table)]
     node = pick([node for node in owners if node.fields and program.source[node.end - 1] == "}"], random)
     if node is None:

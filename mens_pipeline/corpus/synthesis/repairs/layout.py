@@ -14,14 +14,14 @@ _FEWEST_PARAMETERS: Final = 2
 
 
 def brace_on_its_own_line(program: Program, random: Random) -> Edit | None:
-    """The `{` of a function's body below its signature."""
+    """Move the `{` of a function's body to the line below its signature."""
     ends = {node.return_type.end for node in nodes(program, Function) if node.return_type is not None}
     site = pick([site for site in sites(program) if site.token.kind == "{" and site.before.end in ends], random)
     return Edit(site.before.end, site.token.start, "\n") if site else None
 
 
 def line_break_before_operator(program: Program, random: Random) -> Edit | None:
-    """The second half of an infix expression on a line that begins with the operator."""
+    """Move the second half of an infix expression to a line that begins with the operator."""
     operators = [site for site in sites(program) if site.token.kind in _OPERATORS and _follows_a_blank(site)]
     site = pick(operators, random)
     if site is None:
@@ -45,7 +45,7 @@ def parameters_on_lines(program: Program, random: Random) -> tuple[Edit, ...] | 
 
 
 def effects_behind_result(program: Program, random: Random) -> tuple[Edit, ...] | None:
-    """The `uses` clause behind the return type."""
+    """Move the `uses` clause behind the return type."""
     results = {node.return_type.start: node.return_type.end for node in nodes(program, Function) if node.return_type}
     keywords = (site for site in sites(program) if site.token.kind == "to" and site.after.start in results)
     clauses = ((site, program.source.rfind(" uses ", 0, site.token.start)) for site in keywords)

@@ -15,7 +15,7 @@ _NAMES: Final = frozenset(("IDENT", "TYPEIDENT"))
 
 
 def _without(kind: str) -> Breakage:
-    """A breakage that leaves a token out, with one of the blanks around it."""
+    """Return a breakage that leaves a token out, with the blanks before it."""
 
     def breakage(program: Program, random: Random) -> Edit | None:
         site = pick([site for site in sites(program) if site.token.kind == kind and site.before.kind != "NL"], random)
@@ -25,19 +25,19 @@ def _without(kind: str) -> Breakage:
 
 
 def trailing_comma_in_parameters(program: Program, random: Random) -> Edit | None:
-    """A comma behind the last parameter."""
+    """Add a comma behind the last parameter."""
     ends = {node.end for node in nodes(program, Param)}
     site = pick([site for site in sites(program) if site.token.kind == ")" and site.before.end in ends], random)
     return Edit(site.token.start, site.token.start, ",") if site else None
 
 
 def missing_arm_arrow(program: Program, random: Random) -> Edit | None:
-    """A match arm without its `=>`."""
+    """Remove the `=>` of a match arm."""
     return _arm_arrow(program, "", random)
 
 
 def old_arm_arrow(program: Program, random: Random) -> Edit | None:
-    """A match arm with `->` or `:` for its arrow."""
+    """Replace the `=>` of a match arm with `->` or `:`."""
     return _arm_arrow(program, random.choice((" ->", ":")), random)
 
 
@@ -52,7 +52,7 @@ def _gives_a_type(site: Site) -> bool:
 
 
 def colon_for_argument(program: Program, random: Random) -> Edit | None:
-    """A named argument as `name: value`."""
+    """Write a named argument as `name: value`."""
     arguments = (*nodes(program, Argument), *nodes(program, Attribute), *nodes(program, DecoratorArgument))
     starts = {node.start for node in arguments}
     site = pick([site for site in sites(program) if site.token.kind == "=" and site.before.start in starts], random)

@@ -31,7 +31,7 @@ _HEADINGS: Final = ("The compiler says:", "Compiler output:", "It fails with:", 
 
 
 def repair(program: Program, name: str, random: Random) -> Sample | None:
-    """A request to repair a program that was broken in one way, and the program as it was.
+    """Make a task: a prompt to repair a program that was broken in one way, and the program as it was.
 
     Args:
         program: An accepted program, which gives no warnings.
@@ -84,6 +84,6 @@ def report_of(errors: Sequence[Diagnostic], *, has_advice: bool) -> str:
 
 
 def _rendered(error: Diagnostic, *, has_advice: bool) -> str:
-    """A diagnostic on one line as `mens check` words it, columns from 1; the advice on a second."""
+    """Format a diagnostic on one line as `mens check` words it, columns from 1; the advice on a second."""
     line = f"{error.start.line}:{error.start.column + 1}: {error.severity}[{error.code}]: {error.message}"
     return f"{line}\n  = help: {error.advice}" if has_advice and error.advice else line

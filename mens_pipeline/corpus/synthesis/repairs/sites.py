@@ -69,7 +69,7 @@ def nodes(program: Program, kind: type[_N]) -> list[_N]:
 
 
 def indent_at(program: Program, offset: int) -> str:
-    """The blanks at the beginning of a line.
+    """Return the blanks at the beginning of a line.
 
     Args:
         program: An accepted program.
@@ -80,7 +80,7 @@ def indent_at(program: Program, offset: int) -> str:
 
 
 def swapping(wanted: Callable[[Site], bool], *texts: str) -> Breakage:
-    """A breakage that replaces one token.
+    """Return a breakage that replaces one token.
 
     Args:
         wanted: Which tokens it may replace.
@@ -95,7 +95,7 @@ def swapping(wanted: Callable[[Site], bool], *texts: str) -> Breakage:
 
 
 def is_any(*kinds: str) -> Callable[[Site], bool]:
-    """A test for tokens of these kinds.
+    """Return a test for tokens of these kinds.
 
     Args:
         kinds: Kinds of tokens.

@@ -13,12 +13,12 @@ _FEWEST_LETTERS: Final = 2
 
 
 def misspelled_keyword(program: Program, random: Random) -> Edit | None:
-    """A keyword with two letters swapped, one doubled or one left out."""
+    """Misspell a keyword: two letters swapped, one doubled or one left out."""
     return _misspelt(program, KEYWORDS, random)
 
 
 def misspelled_decorator(program: Program, random: Random) -> Edit | None:
-    """A decorator with two letters swapped, one doubled or one left out."""
+    """Misspell a decorator: two letters swapped, one doubled or one left out."""
     return _misspelt(program, DECORATORS, random)
 
 
@@ -32,7 +32,7 @@ def _misspelt(program: Program, words: frozenset[str], random: Random) -> Edit |
 
 
 def _typo(word: str, random: Random) -> str:
-    """A word as a hasty hand writes it; the `@` of a decorator stays."""
+    """Misspell a word as in hasty typing; the `@` of a decorator stays."""
     first = 1 if word.startswith("@") else 0
     place = random.choice(range(first, len(word) - 1))
     one, two = word[place], word[place + 1]

@@ -59,7 +59,7 @@ class _Fit:
         self.random = random
 
     def value(self, value: Value, name: str) -> Value:
-        """A value that fits.
+        """Fit a drawn value to what is promised of it.
 
         Args:
             value: As drawn.
@@ -84,7 +84,7 @@ class _Fit:
         return KINDS[wanted](self, value)
 
     def number(self, value: int, wanted: str) -> int:
-        """An int in a range: the value itself if it lies there.
+        """Fit an int to a range; one that lies there is unchanged.
 
         Args:
             value: As drawn.

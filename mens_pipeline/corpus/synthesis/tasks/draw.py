@@ -114,7 +114,7 @@ class ObservedFunction:
 
 
 def draw_tasks(seed: int, side: Side = Side.TRAIN, *, workers: int = 1) -> Iterator[TrainingPair]:
-    """Executable tasks without end, no two with the same answer; the same for any number of workers.
+    """Yield executable tasks without end, no two with the same completion; the same for any number of workers.
 
     Every answer is accepted by the front end and was run: the examples of the prompt are what it returned, and its
     hidden tests (`tests`) refuse every changed body that any observed call tells from it.
@@ -150,7 +150,7 @@ def heldout_tasks(seed: int, num_tasks: int, *, workers: int = 1) -> dict[Side, 
 
 
 def observed_function(random: Random) -> ObservedFunction:
-    """A function that needs nothing beside it, with calls that were observed.
+    """Draw a function that needs nothing beside it, with calls that were observed.
 
     Args:
         random: Decides.
@@ -304,7 +304,7 @@ def _observed(drafts: list[_Draft]) -> list[TrainingPair | None]:
 
 
 def _pair(draft: _Draft) -> TrainingPair | None:
-    """The task with examples and hidden tests; None when they would not tell it from something else."""
+    """Build the task with examples and hidden tests; None when they would not tell it from something else."""
     module = analyze(draft.program).module
     assert module is not None  # noqa: S101 - it was accepted when it was drawn
     behaviour = _behaviour(draft, module)
@@ -331,7 +331,7 @@ def _pair(draft: _Draft) -> TrainingPair | None:
 
 
 def _behaviour(draft: _Draft, module: Module) -> Behaviour | None:
-    """What the function was observed to do; None when that would not tell it from something else."""
+    """Observe what the function does; None when that would not tell it from something else."""
     function = module.declarations[-1]
     assert isinstance(function, Function)  # noqa: S101 - as `_drafted` writes it
     arguments = arguments_for(module, function, parsed_inputs(draft.inputs), draft.seed)

@@ -71,7 +71,7 @@ Scope = Mapping[str, str | Row]
 
 
 def fill(template: str, scope: Scope) -> str:
-    """A template with its references replaced, the inner ones first.
+    """Replace the references of a template, the inner ones first.
 
     Args:
         template: `$hole`, `${hole.attribute}`, `${hole:expression}` and `${hole.attribute:expression}` refer to holes.
@@ -167,7 +167,7 @@ BankRows = Mapping[str, Sequence[Mapping[str, Any]]]
 
 @lru_cache
 def load_tasks(folder: Path = Path(__file__).parent) -> tuple[tuple[Atom, ...], BankRows]:
-    """The atoms and banks of a folder.
+    """Load the atoms and banks of a folder.
 
     Args:
         folder: Holds `banks.yaml` and files of atoms, `*_atoms.yaml`.
@@ -207,7 +207,7 @@ class _Known:
             self.attributes[name] = self._attributes_of(name, hole)
 
     def _attributes_of(self, name: str, hole: Hole) -> set[str] | None:
-        """The attributes of all fragments that may fill a hole; None when text fills it."""
+        """Return the attributes that all fragments which may fill a hole have; None when text fills it."""
         if isinstance(hole, list):
             self.check(hole)
             return None

@@ -57,7 +57,7 @@ class Request:
 
 
 def told_types(before: str) -> str:
-    """The type in front of a function as a request names it, on one line; empty where there is none.
+    """Describe the type in front of a function as a prompt names it, on one line; empty where there is none.
 
     Args:
         before: A declaration of a type, or nothing.
@@ -73,7 +73,7 @@ def told_types(before: str) -> str:
 
 
 def prompt_of(random: Random, request: Request, examples: Sequence[Observation]) -> str:
-    """A request with none, one or two of its examples.
+    """Write a prompt with none, one or two of its examples.
 
     Args:
         random: Decides how many, and the wording.
@@ -93,7 +93,7 @@ def prompt_of(random: Random, request: Request, examples: Sequence[Observation])
 
 
 def assertion(call: Observation) -> str:
-    """An assertion of what a call returned.
+    """Write an assertion of what a call returned.
 
     Args:
         call: What was observed.

@@ -17,7 +17,7 @@ _COMPARISONS: Final = {"Is": "is", "Isnt": "isnt", "Lt": "<", "Gt": ">", "Lte": 
 
 
 def assertion(node: Call, scope: Scope) -> Code:
-    """A call of `assert`, `assert_eq` or `assert_ne` by its bare name."""
+    """Compile a call of `assert`, `assert_eq` or `assert_ne` by its bare name."""
     name = getattr(node.callee, "name", "")
     fewest, most, make = ASSERTIONS[name]
     num_arguments = len(node.arguments)

@@ -14,7 +14,7 @@ _Step = tuple[Code, bool]
 
 
 def assign(node: Assign, scope: Scope) -> Code:
-    """An assignment; a wrong target is an error when it is reached, after its value."""
+    """Compile an assignment; a wrong target is an error when it is reached, after its value."""
     value = scope.code(node.value)
     root, steps = _path(node.target, scope)
     problem = _problem(root, scope)
@@ -38,7 +38,7 @@ def assign(node: Assign, scope: Scope) -> Code:
 
 
 def _path(target: Expr, scope: Scope) -> tuple[Expr, list[_Step]]:
-    """The expression at the root of a target, and the steps from there."""
+    """Return the expression at the root of a target, and the steps from there."""
     steps: list[_Step] = []
     while isinstance(target, FieldAccess | IndexAccess):
         if isinstance(target, FieldAccess):
@@ -75,7 +75,7 @@ def _refused(kind: ErrorKind, message: str, value: Code, node: Assign, scope: Sc
 
 
 def _changed(machine: Machine, value: Value, keys: list[tuple[Value, bool]], new: Value) -> Value:
-    """A copy of a list or record in which the place at the end of a path is another; nothing else is touched (V6)."""
+    """Copy a list or record with another value at the end of a path; nothing else is touched (V6)."""
     (key, is_field), rest = keys[0], keys[1:]
     if is_field and type(value) is not dict:
         raise type_error(f"{kind_name(value)} has no fields, so no `.{key}`")

@@ -23,12 +23,12 @@ from mens_pipeline.language.interpreter.values import UNIT, Value
 
 
 def unit(_frame: Frame) -> Value:
-    """The code of what has no value (B3)."""
+    """Return the unit value: the code of what has no value (B3)."""
     return UNIT
 
 
 def block(statements: Sequence[Statement], scope: Scope, *, is_function_body: bool = False) -> Code:
-    """A block in a scope of its own; its value is that of its last statement (B3).
+    """Compile a block in a scope of its own; its value is that of its last statement (B3).
 
     Its steps are charged when it is entered, nested blocks for themselves: a `return` in the middle costs what stands
     behind it, which is never more than the block is long.
@@ -127,7 +127,7 @@ def _stray(word: str, node: Node, scope: Scope) -> Code:
 
 
 def expression_statement(node: ExprStatement, scope: Scope) -> Code:
-    """An expression on its own."""
+    """Compile an expression on its own."""
     return scope.code(node.expression)
 
 

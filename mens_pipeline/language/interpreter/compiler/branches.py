@@ -12,7 +12,7 @@ from mens_pipeline.language.interpreter.values import Value, kind_name, type_err
 
 
 def block_expression(node: Block, scope: Scope) -> Code:
-    """A block where an expression may stand."""
+    """Compile a block where an expression may stand."""
     return block(node.statements, scope)
 
 

@@ -43,7 +43,7 @@ _Names = Sequence[tuple[int, str]]
 
 
 def call(node: Call, scope: Scope) -> Code:
-    """A call: arguments, then the callee (O1)."""
+    """Compile a call: arguments, then the callee (O1)."""
     if is_name(node.callee, ASSERTIONS):
         return assertion(node, scope)
     codes = scope.codes([argument.value for argument in node.arguments])
@@ -88,7 +88,7 @@ def _check_callee(value: Value, names: _Names) -> None:
 
 
 def _check_names(function: Function | Constructor | Native, names: _Names) -> None:
-    """A name must be that of the parameter at its place (C4)."""
+    """Check that each name is that of the parameter at its place (C4)."""
     parameters = function.parameter_names
     for index, name in names:
         expected = parameters[index] if index < len(parameters) else None
@@ -100,7 +100,7 @@ def _check_names(function: Function | Constructor | Native, names: _Names) -> No
 
 
 def self_closing_view(node: SelfClosingView, scope: Scope) -> Code:
-    """A view without children: a call, if its tag names something that can be called (C10)."""
+    """Compile a view without children: a call, if its tag names something that can be called (C10)."""
     codes = scope.codes([attribute.value for attribute in node.attributes])
     names = [(index, attribute.name) for index, attribute in enumerate(node.attributes)]
     if scope.find(node.tag) is not None:
@@ -123,7 +123,7 @@ def self_closing_view(node: SelfClosingView, scope: Scope) -> Code:
 
 
 def view(node: View, scope: Scope) -> Code:
-    """A view with children is always part of a user interface."""
+    """Compile a view with children, which is always part of a user interface, to an error when it is reached."""
 
     def run(_frame: Frame) -> Value:
         raise scope.placed(Refused(Refusal.INTERFACE, f"{node.tag}(…)").fault(), node)
@@ -145,7 +145,7 @@ def spawn(node: Spawn, scope: Scope) -> Code:
 
 
 def method_call(node: MethodCall, scope: Scope) -> Code:
-    """A method: receiver, then arguments (O1)."""
+    """Compile a method call: receiver, then arguments (O1)."""
     target, machine, name = scope.code(node.object), scope.module.machine, node.method
     codes = scope.codes([argument.value for argument in node.arguments])
     names = _names_of(node.arguments)

@@ -30,13 +30,13 @@ from mens_pipeline.language.interpreter.values import Namespace, Refused, Value,
 
 
 def literal(node: IntLit | FloatLit | StringLit | BoolLit, _scope: Scope) -> Code:
-    """A literal (O14)."""
+    """Compile a literal (O14)."""
     value = node.value
     return lambda _frame: value
 
 
 def decimal_literal(node: DecimalLit, scope: Scope) -> Code:
-    """A decimal literal; one that does not fit is an error when it is reached."""
+    """Compile a decimal literal; one that does not fit is an error when it is reached."""
     try:
         value = decimal_of(node.text)
     except VoxError as error:
@@ -50,7 +50,7 @@ def decimal_literal(node: DecimalLit, scope: Scope) -> Code:
 
 
 def name(node: Ident, scope: Scope) -> Code:
-    """A name: the nearest local, else module and built-ins (B1)."""
+    """Compile a name: the nearest local, else module and built-ins (B1)."""
     binding = scope.find(node.name)
     if binding is not None:
         slot = binding.slot
@@ -70,7 +70,7 @@ def name(node: Ident, scope: Scope) -> Code:
 
 
 def object_literal(node: ObjectLit, scope: Scope) -> Code:
-    """A record; a key may stand once (V8)."""
+    """Compile a record; a key may stand once (V8)."""
     keys = [field.key for field in node.fields]
     codes = scope.codes([field.value for field in node.fields])
     if len(set(keys)) < len(keys):
@@ -88,19 +88,19 @@ def object_literal(node: ObjectLit, scope: Scope) -> Code:
 
 
 def list_literal(node: ListLit, scope: Scope) -> Code:
-    """A list."""
+    """Compile a list."""
     codes = scope.codes(node.elements)
     return lambda frame: [code(frame) for code in codes]
 
 
 def tuple_literal(node: TupleLit, scope: Scope) -> Code:
-    """A tuple (V7)."""
+    """Compile a tuple (V7)."""
     codes = scope.codes(node.elements)
     return lambda frame: tuple([code(frame) for code in codes])
 
 
 def binary(node: Binary, scope: Scope) -> Code:
-    """An infix operator other than `and`, `or` and `|>`."""
+    """Compile an infix operator other than `and`, `or` and `|>`."""
     left, right = scope.code(node.left), scope.code(node.right)
     operate, machine = OPERATIONS[node.op], scope.module.machine
 
@@ -176,7 +176,7 @@ def with_(node: With, scope: Scope) -> Code:
 
 
 def field_access(node: FieldAccess, scope: Scope) -> Code:
-    """A field of a record, a member of a namespace (O8)."""
+    """Compile an access to a field of a record or a member of a namespace (O8)."""
     target, field = scope.code(node.object), node.field
 
     def run(frame: Frame) -> Value:
@@ -191,7 +191,7 @@ def field_access(node: FieldAccess, scope: Scope) -> Code:
 
 
 def member(value: Value, field: str) -> Value:
-    """What stands behind a dot.
+    """Return the field of a record or the member of a namespace that stands behind a dot.
 
     Args:
         value: What stands before it.

@@ -118,7 +118,7 @@ def plan_of(params: Sequence[Param], scope: Scope, compile_body: Callable[[Scope
 
 
 def lambda_(node: Lambda, scope: Scope) -> Code:
-    """A lambda: copies the locals it can see when it is created (C6)."""
+    """Compile a lambda, which copies the locals it can see when it is created (C6)."""
 
     def compile_body(inner: Scope) -> Code:
         body, cost = inner.stretch(node.body)

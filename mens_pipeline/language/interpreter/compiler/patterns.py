@@ -36,7 +36,7 @@ def _wildcard(_pattern: WildcardPattern, _scope: Scope, _mutable: bool) -> Match
 
 
 def _name(pattern: IdentPattern, scope: Scope, mutable: bool) -> Matcher:  # noqa: FBT001 - one shape for all
-    """A known variant without payload is a test, every other name binds (K2)."""
+    """Compile a name: a known variant without payload is a test, every other name binds (K2)."""
     name = _canonical(pattern.name)
     num_fields = scope.module.variants.get(name)
     if num_fields == 0:
@@ -97,7 +97,7 @@ def _wrong_arity(name: str, expected: int, found: int, pattern: Pattern, scope: 
 
 
 def _failing(error: VoxError, pattern: Pattern, scope: Scope) -> Matcher:
-    """A pattern that is an error when its turn comes, not before (U3)."""
+    """Return a matcher that raises an error when its turn comes, not before (U3)."""
     reason, message = error.reason, error.message
 
     def match(_value: Value, _frame: Frame) -> bool:

@@ -94,7 +94,7 @@ class Scope:
 
     @classmethod
     def outermost(cls, module: ModuleScope) -> Scope:
-        """The scope of a module-level function.
+        """Return the scope of a module-level function.
 
         Args:
             module: The text it is part of.
@@ -102,7 +102,7 @@ class Scope:
         return cls(module, Layout(), {}, None, in_loop=False)
 
     def child(self, *, in_loop: bool | None = None) -> Scope:
-        """A block inside this one.
+        """Return the scope of a block inside this one.
 
         Args:
             in_loop: Whether it is the body of a loop; by default as here.
@@ -110,7 +110,7 @@ class Scope:
         return Scope(self.module, self.layout, {}, self, self.in_loop if in_loop is None else in_loop)
 
     def inner_function(self) -> Scope:
-        """A lambda at this place: it sees the names here, in a frame that begins with a copy of this one (C6)."""
+        """Return the scope of a lambda here: it sees these names, in a frame that begins with a copy of this (C6)."""
         return Scope(self.module, Layout(self.layout.size), {}, self, in_loop=False)
 
     def declare(self, name: str, *, mutable: bool) -> int:
@@ -138,7 +138,7 @@ class Scope:
         self.bindings[name] = Binding(slot, mutable=False)
 
     def find(self, name: str) -> Binding | None:
-        """The nearest local of a name.
+        """Return the nearest local of a name; None where there is none.
 
         Args:
             name: The name.
@@ -194,7 +194,7 @@ class Scope:
         return code, cost
 
     def placed(self, error: VoxError, node: Node) -> VoxError:
-        """An error with the place of a node, unless it has one from further inside.
+        """Return an error with the place of a node, unless it has one from further inside.
 
         Args:
             error: The error.

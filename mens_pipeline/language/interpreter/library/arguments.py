@@ -4,7 +4,7 @@ from mens_pipeline.language.interpreter.values import Value, kind_name, type_err
 
 
 def a_text(value: Value, what: str) -> str:
-    """A string.
+    """Check that a value is a string, and return it.
 
     Args:
         value: What was given.
@@ -19,7 +19,7 @@ def a_text(value: Value, what: str) -> str:
 
 
 def an_int(value: Value, what: str) -> int:
-    """An integer.
+    """Check that a value is an integer, and return it.
 
     Args:
         value: What was given.
@@ -34,7 +34,7 @@ def an_int(value: Value, what: str) -> int:
 
 
 def a_list(value: Value, what: str) -> list[Value]:
-    """A list.
+    """Check that a value is a list, and return it.
 
     Args:
         value: What was given.
@@ -50,7 +50,7 @@ def a_list(value: Value, what: str) -> list[Value]:
 
 
 def a_record(value: Value, what: str) -> dict[str, Value]:
-    """A record.
+    """Check that a value is a record, and return it.
 
     Args:
         value: What was given.

@@ -85,7 +85,7 @@ def _panic(machine: Machine, message: Value) -> Value:
 
 
 def _read_key(what: str, kinds: tuple[type, ...]) -> Native:
-    """A top-level key of a JSON text (F7)."""
+    """Return a built-in that reads a top-level key of a JSON text (F7)."""
     get = accessor(what, kinds)
 
     def read(machine: Machine, text: Value, key: Value) -> Variant:

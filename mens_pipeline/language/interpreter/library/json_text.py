@@ -79,7 +79,7 @@ _DECODER: Final = json.JSONDecoder(
 
 
 def _adopted(value: Any) -> Value:
-    """What the decoder made, as values of the language."""
+    """Convert what the decoder made to values of the language."""
     if value is None:
         return NONE
     if isinstance(value, list):
@@ -133,7 +133,7 @@ def _written_option(machine: Machine, value: Value, level: int) -> str:
 
 
 def quoted(text: str) -> str:
-    """A JSON string.
+    """Format a text as a JSON string.
 
     Args:
         text: Its content.

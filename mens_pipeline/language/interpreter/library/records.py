@@ -23,7 +23,7 @@ def _keys(machine: Machine, record: dict[str, Value]) -> list[Value]:
 
 
 def accessor(what: str, kinds: tuple[type, ...]) -> Callable[[Machine, dict[str, Value], Value], Variant]:
-    """A typed getter of a JSON object (F7).
+    """Return a typed getter of a JSON object (F7).
 
     Args:
         what: The kind in the words of its message.

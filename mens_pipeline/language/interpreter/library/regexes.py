@@ -58,7 +58,7 @@ def compile_pattern(machine: Machine, pattern: Value) -> Variant:
 
 
 def _translated(text: str) -> str:
-    """The same pattern for Python; what only Python knows is refused."""
+    """Translate the pattern for Python; refuse what only Python knows."""
     end = "$" if _MULTILINE.search(text) else r"\Z"
     parts: list[str] = []
     index, in_class = 0, False

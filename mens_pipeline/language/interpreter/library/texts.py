@@ -18,7 +18,7 @@ _WHITE_SPACE: Final = "".join(
 
 
 def _made(machine: Machine, text: str) -> str:
-    """A new string, which costs what it is long."""
+    """Return a new string, and charge the test for its length in bytes."""
     machine.allocate(byte_length(text))
     return text
 
@@ -41,7 +41,7 @@ def _ends_with(_machine: Machine, text: str, part: Value) -> bool:
 
 
 def _split(machine: Machine, text: str, separator: Value = " ") -> list[Value]:
-    """An empty separator gives an empty string, each character, an empty string."""
+    """Split a text; an empty separator gives an empty string, each character, an empty string."""
     between = a_text(separator, "the separator")
     machine.allocate(text.count(between) + 1)
     machine.allocate(byte_length(text))
