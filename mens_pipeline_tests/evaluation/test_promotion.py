@@ -396,6 +396,5 @@ def test_a_champion_that_is_gone_is_said(run: Path, store: ArtifactStore) -> Non
     """A pointer into nothing is no champion of zero."""
     key = promoted(run, store)
     (store.root / "promoted_adapter" / key / "manifest.json").unlink()
-
     with pytest.raises(RefusedError, match=f"the champion {key[:12]} is gone. Restore it, or promote another one"):
         champion_of(store)
