@@ -272,7 +272,8 @@ def test_a_champion_whose_weights_were_changed_is_laid_out_anew(run: Path, store
     """What is not as it was written counts as absent."""
     gate = _verdict(run, store)
     champion = promote(gate, run, store, PRESENT, now=NOW).champion
-    (store.root / champion.kind / "champion").unlink()
+    for name in (CHAMPION, HISTORY):
+        (store.root / champion.kind / name).unlink()
     (champion.path / ADAPTER / WEIGHTS).write_text("planted")
     again = promote(gate, run, store, PRESENT, now=NOW).champion
 
