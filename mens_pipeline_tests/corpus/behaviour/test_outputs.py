@@ -1,6 +1,7 @@
 """What functions of several programs return for the same arguments."""
 
 from mens_pipeline.corpus.behaviour.outputs import outputs_of
+from mens_pipeline.corpus.behaviour.worker import Responder
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 
 _TWICE = "fn f(n: int) to int { return n * 2 }"
@@ -75,3 +76,10 @@ def test_a_program_that_stops_its_worker_has_no_outputs() -> None:
 
     assert found[0] == found[2] != []
     assert found[1] is None or set(found[1]) == {None}
+
+
+def test_a_worker_answers_as_the_function_does() -> None:
+    """Programs, number, name and seed arrive as they were sent."""
+    request = {"kind": "outputs", "programs": [_TWICE, _WRONG], "number": 1, "function": "f", "seed": "seed"}
+
+    assert Responder().respond(request) == _outputs(_TWICE, _WRONG)[1]

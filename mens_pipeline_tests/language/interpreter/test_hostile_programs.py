@@ -7,9 +7,9 @@ import pytest
 from mens_pipeline.language.interpreter import Limits, ProgramReport, ProgramStatus, Sandbox
 from mens_pipeline_tests.language.interpreter.verdicts import verdict
 
-_LIMITS: Final = Limits(max_steps=100_000, test_seconds=3.0, program_seconds=20.0)
+_LIMITS: Final = Limits(max_steps=100_000, test_seconds=1.0, program_seconds=20.0)
 _OK: Final = "@test fn t() { assert(1 is 1) }"
-_SLOW: Final = "[!-\U0010ffff]" * 500
+_SLOW: Final = "[!-\U0010ffff]" * 800
 _BOMB: Final = '"a".repeat(60) + "b"'
 
 _BODIES: Final = {
