@@ -314,7 +314,7 @@ def training_environment(num_devices: int = 1) -> dict[str, str]:
 
 
 def _of_several(num_processes: int) -> dict[str, str]:
-    """What several processes need besides, unless the user says it."""
+    """Return the variables that several processes need besides, unless the user sets them."""
     usual = {
         # Threads of all together are as many as there are CPUs; the launcher of torch would give each process one.
         "OMP_NUM_THREADS": str(max(1, _num_processors() // num_processes)),

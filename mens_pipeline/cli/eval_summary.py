@@ -63,7 +63,7 @@ def _rows(suite: str, models: "Sequence[Scores | None]", adapter: "Scores") -> I
 
 
 def _best_of_rows(best_of: "BestOf | None", suite: str, columns: Sequence[bool]) -> Iterator[tuple[str, ...]]:
-    """What is shown of chosen answers, in the column of what is served."""
+    """Show the figures of chosen completions in the column of what is served."""
     if best_of is None:
         return
     scores = best_of.suites[suite]

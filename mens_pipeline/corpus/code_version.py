@@ -78,7 +78,7 @@ def reached(entries: tuple[str, ...], without: tuple[str, ...] = (), root: Path 
 
 @cache
 def _look(root: Path, name: str, what: str) -> tuple[dict[str, str], set[_Symbol]]:
-    """What a symbol is, as hashes, and what it uses; nothing of what is not in the package."""
+    """Hash what a symbol is, and list what it uses of the package."""
     module = _module(root, name)
     if module is None:
         return {}, set()
@@ -113,7 +113,7 @@ class _Module:
 
 @cache
 def _module(root: Path, name: str) -> _Module | None:
-    """A module of the package; None for anything else."""
+    """Return a module of the package; None for anything else."""
     package, *parts = name.split(".")
     path = root.joinpath(*parts)
     path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
@@ -139,7 +139,7 @@ def _bind(node: ast.stmt, module: _Module) -> None:
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, _Symbol]]:
-    """The names that an import binds, each with where it stands."""
+    """Return the names that an import binds, each with where it stands."""
     if isinstance(node, ast.ImportFrom):
         yield from ((alias.asname or alias.name, (node.module or "", alias.name)) for alias in node.names)
     else:

@@ -130,7 +130,7 @@ def _write(  # noqa: PLR0913, PLR0917 - where from, where to, what is known
 
 
 def _latest(store: ArtifactStore, inputs: dict[str, Any]) -> Artifact | None:
-    """The latest corpus, if the same rules made it and it is as it was written."""
+    """Return the latest corpus, if the same rules made it and it is as it was written."""
     key = store.pointed(KIND, "latest")
     previous = store.get(KIND, key) if key else None
     if (

@@ -238,7 +238,7 @@ class ArtifactStore:
         *,
         anew: bool = False,
     ) -> tuple[Artifact, bool]:
-        """The artifact of these inputs, written if there is none or it is damaged; `latest` names it from now on.
+        """Return the artifact of these inputs, made if it is absent or damaged; `latest` names it from now on.
 
         Args:
             kind: What it is.

@@ -40,7 +40,7 @@ def name_as_published(weights: Path, base: Path) -> bool:
 
 
 def _published(name: str, published: set[str], weights: Path) -> str:
-    """The name of a matrix, with the words that the checkpoint puts before `layers.`."""
+    """Return the name of a matrix, with the words that the checkpoint puts before `layers.`."""
     layer, half = name.removeprefix(_HEAD).rsplit(".lora_", 1)
     if f"{layer}.weight" in published:
         return name

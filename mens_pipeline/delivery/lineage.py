@@ -101,7 +101,7 @@ def _named(store: ArtifactStore, items: Mapping[_Ref, Item], name: str) -> _Ref:
 
 
 def _reached(edges: _Edges, start: _Ref) -> list[_Ref]:
-    """What a walk along edges reaches, level by level, without its start."""
+    """Return what a walk along edges reaches, level by level, without its start."""
     reached = {start: None}
     waiting = [start]
     for ref in waiting:

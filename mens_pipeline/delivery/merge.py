@@ -107,7 +107,7 @@ def save_merged(model: Any, base: Path, folder: Path) -> None:
 
 
 def _dense(reference: GenerationJob) -> GenerationJob:
-    """What was judged, held so that it can be merged: by the CPU where the memory of the GPU is too small."""
+    """Hold what was judged so that it can be merged: on the CPU where the memory of the GPU is too small."""
     if reference.held == "dense":
         return reference
     return reference.model_copy(update={"held": "dense", "device": "cpu"})

@@ -74,7 +74,7 @@ def speak(  # noqa: PLR0913, PLR0917 - all that an answer rests on
 
 
 def led(model: Any, reference: Spoken) -> dict[str, tuple[int, ...]]:
-    """The token that a model finds most likely at each place of each answer of another model, led along that answer.
+    """Return the most likely token at each place of another model's completions, teacher-forced along them.
 
     Unlike free writing it tells a single close call that turned from a model that is another one. The reference is led
     along its own answers as well: in 16 bits, reading all tokens at once rounds otherwise than writing one by one.

@@ -46,7 +46,7 @@ class Row:
 
 
 def _choose(rows: Sequence[Row], samplers: Sequence[Sampler], scores: torch.Tensor) -> list[int]:
-    """The next token of each row; together where none is constrained, which takes one look at the device."""
+    """Return the next token of each row; together where none is constrained, which takes one look at the device."""
     if all(row.constraint is None for row in rows):
         tokens = Sampler.choose_each(samplers, scores)
     else:

@@ -341,7 +341,7 @@ def judged_answers(evaluation: Evaluation) -> Iterator[JudgedAnswer]:
 
 
 def judged_answer(model: AnsweringModel, task: Task, judgement: Judgement) -> JudgedAnswer:
-    """An answer with what was asked.
+    """Return an answer with what was asked.
 
     Args:
         model: Whose it is.

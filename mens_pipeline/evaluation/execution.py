@@ -45,7 +45,7 @@ def run_hidden_tests(pairs: Sequence[tuple[str, str]], num_workers: int = 2) -> 
 
 
 def completed(program: str, given: str, mode: Mode) -> str:
-    """A program with the declarations in front of it that are given and not its own.
+    """Put in front of a program the given declarations that are not its own.
 
     Args:
         program: What the front end accepts.

@@ -217,7 +217,7 @@ def record(store: ArtifactStore, event: HistoryEvent, champion: Artifact) -> Non
 
 
 def _lines(log: Path) -> list[tuple[HistoryEvent, str]]:
-    """The events of a history, each with the SHA-256 of its line."""
+    """Return the events of a history, each with the SHA-256 of its line."""
     content = log.read_bytes() if log.is_file() else b""
     lines = content[: _complete(content)[0]].splitlines()
     told: list[tuple[HistoryEvent, str]] = []

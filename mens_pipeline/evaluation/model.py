@@ -21,7 +21,7 @@ _HEAD: Final = "lm_head"
 
 
 def load_judged(job: JudgedModel) -> "PreTrainedModel":
-    """Base and adapter as one model, ready to generate.
+    """Load base and adapter as one model, ready to generate.
 
     Args:
         job: Which base, which adapter, how it was quantised, how it is held, what is computed in.
@@ -53,7 +53,7 @@ def load_judged(job: JudgedModel) -> "PreTrainedModel":
 
 
 def _restored_base(job: JudgedModel) -> "PreTrainedModel":
-    """The base with the values that it has in four bits, rounded before as it was for training."""
+    """Load the base with the values that it has in four bits, rounded before as it was for training."""
     import torch
     from transformers import AutoModelForCausalLM
 

@@ -83,7 +83,7 @@ class Sampler:
 
     @staticmethod
     def choose_each(samplers: "Sequence[Sampler]", scores: "torch.Tensor") -> list[int]:
-        """The next token of each of several answers, which all are drawn alike: one look at the device for all.
+        """Return the next token of each of several answers, which all are drawn alike: one look at the device for all.
 
         Args:
             samplers: One an answer.
@@ -99,7 +99,7 @@ class Sampler:
 
 
 def _most_likely(scores: "torch.Tensor", refused: Sequence[int]) -> int:
-    """The most likely token that is not refused."""
+    """Return the most likely token that is not refused."""
     import torch
 
     return int(
@@ -108,7 +108,7 @@ def _most_likely(scores: "torch.Tensor", refused: Sequence[int]) -> int:
 
 
 def _likely(scores: "torch.Tensor", temperatures: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor]":
-    """The most likely tokens of each row, most likely first: their shares of all probability, and their ids.
+    """Return the most likely tokens of each row, most likely first: their shares of all probability, and their ids.
 
     To sort all tokens takes ten times as long as all else that is done to choose one.
     """

@@ -174,7 +174,7 @@ class Selector:
 
 
 def _functions_asked(prompt: str, programs: Sequence[str]) -> list[str]:
-    """The declared functions that a request names: in its examples, else in backticks; the first few."""
+    """Return the declared functions that a request names: in its examples, else in backticks; the first few."""
     examples = (example.call.partition("(")[0] for example in stated_examples(prompt))
     named = dict.fromkeys([*examples, *(match[1] for match in _NAMED.finditer(prompt))])
     modules = (analyze(program).module for program in programs)
@@ -183,7 +183,7 @@ def _functions_asked(prompt: str, programs: Sequence[str]) -> list[str]:
 
 
 def _best(places: Sequence[int], figure: Callable[[int], float]) -> list[int]:
-    """The places whose figure is the highest, in order."""
+    """Return the places whose figure is the highest, in order."""
     figures = {place: figure(place) for place in places}
     most = max(figures.values())
     return [place for place in places if figures[place] == most]

@@ -63,7 +63,7 @@ def resolves(source: str, mode: Mode = Mode.SOURCE) -> bool:
 
 
 def semantic_records(found: Sequence[Diagnostic]) -> list[dict[str, Any]]:
-    """Findings in JSON types.
+    """Return findings in JSON types.
 
     Args:
         found: What is wrong with the names and types of a program.

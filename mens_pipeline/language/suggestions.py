@@ -52,7 +52,7 @@ def did_you_mean(found: str, known: Iterable[str]) -> str | None:
 
 
 def near_miss(found: str, known: Iterable[str]) -> str | None:
-    """A question that names the known word that this one can only be a slip of.
+    """Return a question that names the known word that this one can only be a slip of.
 
     Args:
         found: The word in the source.

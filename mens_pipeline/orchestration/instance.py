@@ -57,7 +57,7 @@ def _alone(home: Path) -> Iterator[None]:
 
 
 def _opened(reference: InstanceRef) -> dg.DagsterInstance:
-    """The instance, with its databases made."""
+    """Open the instance, with its databases made."""
     instance = dg.DagsterInstance.from_ref(reference)
     instance.get_runs_count()
     instance.event_log_storage.get_maximum_record_id()

@@ -48,7 +48,7 @@ def _linear(text: Mapping[str, Any], *, has_kernels: bool) -> int:
 
 
 def _inner(text: Mapping[str, Any]) -> int:
-    """The width of the network; of a mixture, that of the experts that a token sees."""
+    """Return the width of the network; of a mixture, that of the experts that a token sees."""
     inner = int(text.get("intermediate_size") or 4 * text["hidden_size"])
     experts = text.get("num_experts_per_tok")
     return inner if not experts else int(text.get("moe_intermediate_size") or inner) * int(experts)

@@ -72,7 +72,7 @@ class Encoded:
 
 
 def opening_of(template: str | None) -> str:
-    """The text that an answer begins behind.
+    """Return the text that an answer begins behind.
 
     A model that was made to think does so unless its prompt holds an empty thought: its template writes one where
     thinking is switched off. It is trained, judged and served in that form.
@@ -94,7 +94,7 @@ def template_behind(opening: str) -> str:
 
 
 def opening_for(tokenizer: Tokenizer) -> str:
-    """The text that an answer begins behind.
+    """Return the text that an answer begins behind.
 
     Args:
         tokenizer: Of the base model, or of one that was made of it.

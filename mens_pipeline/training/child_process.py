@@ -127,7 +127,7 @@ def leave(code: ExitCode) -> None:
 
 @contextmanager
 def _listener(team: Team) -> Iterator[Listener]:
-    """What takes events: Pipes, if the process was started through it; of several, the first one alone tells."""
+    """Yield what takes events: Pipes, if it started the process; of several the first alone reports."""
     if not team.is_first or not PipesEnvVarParamsLoader().is_dagster_pipes_process():  # type: ignore[no-untyped-call]
         yield lambda _event: None
         return

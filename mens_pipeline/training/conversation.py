@@ -27,7 +27,7 @@ class Turn:
 
 
 def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]:
-    """The ids of a conversation, up to where the next answer begins, or goes on.
+    """Encode a conversation up to where the next completion begins, or goes on.
 
     Args:
         tokenizer: Of the model; it knows the control tokens of ChatML.
@@ -54,7 +54,7 @@ def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]
 
 
 def encode_text(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
-    """The ids of a text that goes on, without any conversation around it.
+    """Encode a text that goes on, without any conversation around it.
 
     Args:
         tokenizer: Of the model.

@@ -75,7 +75,7 @@ def write_result(run_dir: Path, result: dict[str, Any]) -> None:
 
 
 def result_of(run_dir: Path) -> dict[str, Any] | None:
-    """What a training process left; None when it left none, or one that was cut off, as earlier versions could.
+    """Read the result of a training process; None where there is none, or one that was cut off.
 
     Args:
         run_dir: The folder of the run.

@@ -22,7 +22,7 @@ def kernels_found() -> dict[str, bool]:
 
 
 def kernel_notes(config: Mapping[str, Any], found: Mapping[str, bool]) -> list[str]:
-    """What a base would need on a GPU and is not there, a sentence each.
+    """List what a base needs on a GPU and is not installed, a sentence each.
 
     Args:
         config: The configuration of the base.

@@ -151,7 +151,7 @@ def model_card(
 
 
 def _class_of(architecture: str) -> str:
-    """What loads a base as it is published."""
+    """Return the class that loads a base as it is published."""
     sees = architecture.endswith("ForConditionalGeneration")
     return "AutoModelForImageTextToText" if sees else "AutoModelForCausalLM"
 

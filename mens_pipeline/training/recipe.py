@@ -111,7 +111,7 @@ class Recipe(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _not_sharded(cls, values: object) -> object:
-        """What other trainers call these fields cannot be done with a base in four bits."""
+        """Refuse what other trainers call these fields: it cannot be done with a base in four bits."""
         for field, name in _SHARDED.items():
             if isinstance(values, dict) and field in values:
                 raise ValueError(f"{field}: {why_not_sharded(name)} Write devices=N instead")

@@ -56,7 +56,7 @@ def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, Any]:
 
 
 def _nothing(pad_token_id: int) -> dict[str, Any]:
-    """What a process computes while others still have a micro-batch of the step: gradients of zero."""
+    """Return a batch with gradients of zero, for a process that has no micro-batch of the step left."""
     ids = torch.full((1, 2), pad_token_id)
     labels = torch.full((1, 2), IGNORED)
     mask = torch.ones((1, 2), dtype=torch.long)
@@ -128,7 +128,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         return self.optimizer
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """The micro-batches of the plan, in its order; where several processes train, those of this one."""
+        """Return the micro-batches of the plan, in its order; where several processes train, those of this one."""
         pad = self.processing_class.pad_token_id
         loader: DataLoader[Any] = DataLoader(
             self._examples,

@@ -61,7 +61,7 @@ class Team:
 
 
 def own_team(environment: Mapping[str, str]) -> Team:
-    """The place of this process, as the launcher of torch says it; alone where nobody says anything.
+    """Return the place of this process, as the launcher of torch says it; alone where nobody says anything.
 
     Args:
         environment: Of this process.
@@ -72,7 +72,7 @@ def own_team(environment: Mapping[str, str]) -> Team:
 
 
 def share_of(batches: Sequence[_Item], accumulated: int, team: Team) -> list[_Item | None]:
-    """The micro-batches of one process: of every optimizer step each n-th, where n processes train together.
+    """Return the micro-batches of one process: of every optimizer step each n-th, where n processes train together.
 
     Args:
         batches: Of the whole run in order.

@@ -38,7 +38,7 @@ def read_tokenizer(path: Path) -> Any:
 
 
 def template_in(folder: Path) -> str | None:
-    """The chat template beside a model, wherever transformers looks for it; None without one.
+    """Return the chat template beside a model, wherever transformers looks for it; None without one.
 
     Args:
         folder: Of the model.

@@ -202,7 +202,7 @@ def passes(program: str, tests: str) -> bool:
 
 
 def function_in(module: Module, function: str) -> Declaration:
-    """The last function of a name, which is the one that counts (C1).
+    """Return the last function of a name, which is the one that counts (C1).
 
     Args:
         module: A program.

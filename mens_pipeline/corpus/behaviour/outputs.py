@@ -63,13 +63,13 @@ def _drawn(module: Module, function: str, seed: str) -> Iterator[tuple[Value, ..
 
 
 def _text_of(value: Value) -> str | None:
-    """A value as text that is the same for equal records, in whatever order their fields were written."""
+    """Return a value as text that is equal for equal records, in whatever order their fields were written."""
     text = literal_of(_ordered(value))
     return text if text is not None and len(text) <= _LONGEST else None
 
 
 def _ordered(value: Value, level: int = 0) -> Value:
-    """A value whose records have their fields in order, as deep as values are written."""
+    """Return a value whose records have their fields in order, as deep as values are written."""
     kind = type(value)
     if level > MOST_LEVELS:
         return value

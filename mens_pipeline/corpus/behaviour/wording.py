@@ -44,7 +44,7 @@ def examples_sentence(examples: Sequence[Observation]) -> str:
 
 
 def stated_examples(prompt: str) -> tuple[Observation, ...]:
-    """The examples that a prompt states, as ``f(1)` is 2``: a call in backticks, a verb, and a value in them or not.
+    """Return the examples that a prompt states, as ``f(1)` is 2``: a call in backticks, a verb, and a value.
 
     The verb is one of `is`, `gives`, `returns` and `equals`. What is no call or no value of the language is left out.
 
@@ -63,7 +63,7 @@ def stated_examples(prompt: str) -> tuple[Observation, ...]:
 
 
 def example_tests(examples: Sequence[Observation]) -> str:
-    """The examples as `@test` functions, one each, in their order.
+    """Return the examples as `@test` functions, one each, in their order.
 
     Args:
         examples: At least one.
@@ -73,7 +73,7 @@ def example_tests(examples: Sequence[Observation]) -> str:
 
 
 def shown_code(prompt: str) -> str:
-    """The program that a prompt ends with, behind a sentence such as `This is there already:`; empty for none.
+    """Return the program that a prompt ends with, behind a sentence such as `This is there already:`; empty for none.
 
     Args:
         prompt: What is asked of a model.
@@ -91,7 +91,7 @@ def shown_code(prompt: str) -> str:
 
 
 def _value_in(text: str) -> str:
-    """The value that a text begins with; empty where it begins with none."""
+    """Return the value that a text begins with; empty where it begins with none."""
     tokens = [token for token in tokenize(text) if not token.is_trivia]
     if not tokens or tokens[0].start:
         return ""

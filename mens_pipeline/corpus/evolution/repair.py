@@ -112,7 +112,7 @@ def compare_repair(
 
 
 def _again(arm: str, request: Request, program: str, mode: Mode, number: int) -> Request | None:
-    """What is asked next: for a repair, or the same anew, with a key and so a seed of its own."""
+    """Return the next prompt: for a repair, or the same anew, with a key and so a seed of its own."""
     if arm == "repair":
         return repair_of(request, program, mode)
     return _next(request, f"fresh:{number}", request.prompt)

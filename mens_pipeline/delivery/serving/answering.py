@@ -160,7 +160,7 @@ class Answering:
             reply.is_gone = True
 
     async def _chosen(self) -> tuple[str, Ended]:
-        """The best answer, with what all of them took."""
+        """Return the best answer, with what all of them took."""
         outcomes = tuple(Outcome() for _ in self.replies)
         failures: list[Failed] = []
         while len(failures) + sum(outcome.ended is not None for outcome in outcomes) < len(outcomes):

@@ -181,7 +181,7 @@ def _add_ollama(app: FastAPI, served: ServedModel, asker: Asker, limits: Limits,
 
 
 def _warned(asked: Asked) -> dict[str, str]:
-    """The header that says what was not done as it was asked for; figures and names of ours alone stand in it."""
+    """Return the header that says what was not done as asked for; only our figures and names stand in it."""
     return {_WARNING: "; ".join(asked.warnings)} if asked.warnings else {}
 
 

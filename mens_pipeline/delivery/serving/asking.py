@@ -189,7 +189,7 @@ class Asker:
         return min(most if wish.max_tokens is None else wish.max_tokens, most, context - num_prompt)
 
     def _warnings(self, wish: Wish, room: int) -> Iterator[str]:
-        """What of a request is not done as it was asked for."""
+        """Yield what of a request is not done as it was asked for."""
         if wish.max_tokens is not None and wish.max_tokens > room:
             yield f"{wish.token_field} {wish.max_tokens} is more than there is room for; it is {room}"
         if wish.goes_on and self._defaults.syntax is not Syntax.FREE:

@@ -128,7 +128,7 @@ class CompletionAnswer:
         }
 
     def whole(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-        """The answer at once.
+        """Return the answer at once.
 
         Args:
             outcomes: Complete answers.
@@ -138,7 +138,7 @@ class CompletionAnswer:
         return {**self._head, "choices": choices, "usage": usage(self._asked, num_written)}
 
     async def stream(self, answering: Answering, *, has_usage: bool) -> AsyncIterator[bytes]:
-        """The answer as events.
+        """Return the answer as events.
 
         Args:
             answering: The answers in the making.

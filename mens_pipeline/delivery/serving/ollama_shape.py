@@ -239,7 +239,7 @@ def tag(served: ServedModel, name: str, num_bytes: int) -> dict[str, Any]:
 
 
 def shown(served: ServedModel, num_bytes: int) -> dict[str, Any]:
-    """What a model is.
+    """Describe a model.
 
     Args:
         served: The model.

@@ -234,7 +234,7 @@ class ChatAnswer:
 
 
 def usage(asked: Asked, num_written: int) -> dict[str, int]:
-    """What a request took.
+    """Count the tokens that a request took.
 
     Args:
         asked: What was asked.

@@ -250,7 +250,7 @@ def _test(figure: _Figure, answers: Iterable[JudgedAnswer]) -> Paired | None:
 
 
 def _best_of_row(results: EvalResults, best_of: BestOf, suite: Suite | None) -> Iterator[ScoreRow]:
-    """The figure of chosen answers, in the column of what is served; none of a suite that was not asked."""
+    """Return the figure of chosen answers, in the column of what is served; none of a suite that was not asked."""
     scores = best_of.overall if suite is None else best_of.suites.get(suite)
     if scores is None:
         return

@@ -109,7 +109,7 @@ def die_with_parent(parent: int, *, prctl: Prctl | None = None) -> None:
 
 
 def system_call_filter(machine: str) -> bytes | None:
-    """The instructions that look at each system call.
+    """Return the instructions that look at each system call.
 
     Args:
         machine: As `uname` calls it.
@@ -144,7 +144,7 @@ def system_call_filter(machine: str) -> bytes | None:
 
 
 def own_prctl(libc: object | None = None) -> Prctl:
-    """The prctl(2) of this system.
+    """Return the prctl(2) of this system.
 
     Args:
         libc: The C library; None for that of this process.

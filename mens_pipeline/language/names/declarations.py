@@ -137,7 +137,7 @@ def is_page_and_place(one: Binding, other: Binding) -> bool:
 
 
 def imported_paths(declarations: Iterable[Declaration]) -> Iterator[ImportPath]:
-    """The paths of all imports.
+    """Return the paths of all imports.
 
     Args:
         declarations: Of a program.
@@ -148,7 +148,7 @@ def imported_paths(declarations: Iterable[Declaration]) -> Iterator[ImportPath]:
 
 
 def _import(path: ImportPath, names: ModuleNames) -> None:
-    """A built-in namespace keeps its meaning under its own name."""
+    """Declare an import, unless it is a built-in namespace under its own name."""
     local = path.alias or path.segments[-1]
     names.imported.add(local)
     if path.root != "symbol" or path.segments[0] not in BUILT_INS:
@@ -167,7 +167,7 @@ def _declare_type(declaration: Declaration, names: ModuleNames) -> None:
 
 
 def value_bindings(declaration: Declaration) -> Iterator[Binding]:
-    """The values that a declaration declares, in source order.
+    """Return the values that a declaration declares, in source order.
 
     Args:
         declaration: Any declaration.
@@ -191,7 +191,7 @@ def value_bindings(declaration: Declaration) -> Iterator[Binding]:
 
 
 def reactive_bindings(holder: ReactiveModule | ReactiveComponent) -> Iterator[Binding]:
-    """The state and derived values of a component or a reactive module; only state is assigned to.
+    """Yield the state and derived values of a component or a reactive module; only state is assigned to.
 
     Args:
         holder: What has the members.

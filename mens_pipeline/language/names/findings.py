@@ -74,7 +74,7 @@ class Findings:
         return Place(node.start, node.end)
 
     def text(self, place: Node | Place) -> str:
-        """The source at a place.
+        """Return the source at a place.
 
         Args:
             place: Where.

@@ -38,7 +38,7 @@ def _ident(resolver: Resolver, node: Ident) -> None:
 
 
 def _binary(resolver: Resolver, node: Binary) -> None:
-    """A long chain is gone down without recursion."""
+    """Resolve both sides; a long chain without recursion."""
     chain: list[Expr] = []
     left: Expr = node
     while isinstance(left, Binary):

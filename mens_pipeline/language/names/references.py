@@ -228,7 +228,7 @@ def _routes(node: Routes, resolver: Resolver) -> None:
 
 
 def _declared(resolver: Resolver, kind: Kind) -> set[str]:
-    """The names of a kind that the program itself declares."""
+    """Return the names of a kind that the program itself declares."""
     return {name for name, binding in resolver.names.values.items() if binding.kind is kind}
 
 
@@ -241,7 +241,7 @@ def _all_routes(entries: Iterable[Route]) -> Iterator[Route]:
 
 
 def _state_machine(node: StateMachine, resolver: Resolver) -> None:
-    """The rest of a partial machine stands elsewhere."""
+    """Check states and transitions; the rest of a partial machine stands elsewhere."""
     findings = resolver.findings
     _refuse_twice(node.states, "state", Code.DUPLICATE_DECLARATION, findings)
     for state in node.states:

@@ -48,7 +48,7 @@ class Scopes:
         self._visible[binding.name] = binding
 
     def find(self, name: str) -> Binding | None:
-        """The nearest meaning of a name.
+        """Return the nearest meaning of a name.
 
         Args:
             name: The name.

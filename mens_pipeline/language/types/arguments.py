@@ -26,7 +26,7 @@ class Callee:
 
 
 def apply(checker: Checker, node: Node, callee: Callee, arguments: Sequence[Argument | Attribute]) -> Type:
-    """The type of a call; the number, names and types of its arguments are compared.
+    """Type a call, and compare the number, names and types of its arguments.
 
     Args:
         checker: The walk.

@@ -34,7 +34,7 @@ from mens_pipeline.language.types.terms import (
 
 
 def block(checker: Checker, node: Block, wanted: Wanted) -> Type:
-    """A block where an expression may stand."""
+    """Type a block where an expression may stand."""
     return checker.block(node.statements, wanted)
 
 
@@ -74,7 +74,7 @@ def for_(checker: Checker, node: For, _expected: Type) -> Type:
 
 
 def lambda_(checker: Checker, node: Lambda, expected: Type) -> Type:
-    """A lambda; what its place gives it types parameters without an annotation."""
+    """Type a lambda; what its place gives it types parameters without an annotation."""
     given = expected.parameters if isinstance(expected, Callable) else ()
     types = []
     for index, param in enumerate(node.params):
@@ -90,12 +90,12 @@ def lambda_(checker: Checker, node: Lambda, expected: Type) -> Type:
 
 
 def _kept(result: Type) -> Type:
-    """The value of a body is dropped where nothing is returned."""
+    """Return the type to expect of a body; its value is dropped where nothing is returned."""
     return UNKNOWN if result == UNIT else result
 
 
 def parameter(checker: Checker, param: Param, hint: Type = UNKNOWN) -> Type:
-    """The type of a parameter, noted under its name.
+    """Return the type of a parameter, noted under its name.
 
     Args:
         checker: The walk.
@@ -126,14 +126,14 @@ def match(checker: Checker, node: Match, wanted: Wanted) -> Type:
 
 
 def _as_told(node: Match, subject: Named) -> Type:
-    """What comes from a table is a Result in the reference only: the arms say which it is."""
+    """Return the type of what comes from a table: a Result in the reference only, so the arms decide."""
     names = {arm.pattern.name for arm in node.arms if isinstance(arm.pattern, ConstructorPattern)}
     inner = subject if subject.name == "Rows" else option_of(subject.arguments[0])
     return result_of(inner) if names & {"Ok", "Error", "Err"} else inner
 
 
 def _told_by_arms(checker: Checker, node: Match) -> Type:
-    """The type that alone has the variants of the arms, where the subject does not say it."""
+    """Return the type that alone has the variants of the arms, where the subject does not say it."""
     for arm in node.arms:
         name = arm.pattern.name if isinstance(arm.pattern, ConstructorPattern | IdentPattern) else ""
         owners = checker.declared.names.variants.get(name, [])
@@ -202,7 +202,7 @@ def _tuple(checker: Checker, node: TuplePattern, subject: Type) -> None:
 def _check_variant(
     checker: Checker, written: str, num_found: int, node: ConstructorPattern | IdentPattern, subject: Type
 ) -> tuple[Type, ...]:
-    """The types of the fields of a variant as a pattern writes it."""
+    """Return the types of the fields of a variant as a pattern writes it."""
     name = written if written in checker.declared.names.variants else canonical(written)
     place = Place(node.start, node.start + len(written))
     variants = checker.declared.variants(subject)

@@ -35,7 +35,7 @@ from mens_pipeline.language.types.terms import (
 
 
 def call(checker: Checker, node: Call, _expected: Type) -> Type:
-    """A call of a function or constructor."""
+    """Type a call of a function or constructor."""
     callee = checker.infer(node.callee)
     what = f"`{node.callee.name}`" if isinstance(node.callee, Ident) else "this function"
     binding = checker.used(node.callee)
@@ -56,7 +56,7 @@ def call(checker: Checker, node: Call, _expected: Type) -> Type:
 
 
 def _check_length(checker: Checker, node: Expr) -> None:
-    """What `len` takes: texts, lists and records (F1); its argument was typed before, so only names and literals."""
+    """Report what `len` does not take (F1); its argument was typed before, so only names and literals."""
     found = checker.infer(node) if isinstance(node, Ident | IntLit) else UNKNOWN
     if isinstance(found, Named) and found.name in {"int", "float", "dec", "bool", "Unit", "Option", "Result"}:
         checker.report(Code.TYPE_MISMATCH, node, f"`len` does not take `{text_of(found)}`")
@@ -83,7 +83,7 @@ def spawn(checker: Checker, node: Spawn, _expected: Type) -> Type:
 
 
 def method_call(checker: Checker, node: MethodCall, _expected: Type) -> Type:
-    """A method, an event of an actor, a function of a namespace."""
+    """Type a call of a method, an event of an actor or a function of a namespace."""
     receiver = checker.infer(node.object)
     if not is_definite(receiver) and not isinstance(receiver, Namespace):
         return _of_unknown(checker, node, receiver)
@@ -114,7 +114,7 @@ def method_call(checker: Checker, node: MethodCall, _expected: Type) -> Type:
 
 
 def _of_found(checker: Checker, node: MethodCall, receiver: Named) -> Type:
-    """An Option, or in the reference a Result with one inside."""
+    """Type a method of what was found: an Option, or in the reference a Result with one inside."""
     known = METHOD_TYPES["Option"] | METHOD_TYPES["Result"]
     if node.method not in known:
         _unknown_method(checker, node, Named("Option", receiver.arguments), list(known))
@@ -126,7 +126,7 @@ def _member(owner: Namespace, name: str) -> tuple[Type | None, list[str], str]:
 
 
 def kind_of(checker: Checker, receiver: Type) -> str:
-    """The name under which the methods of a type are listed; a sum type, a function and Unit have none.
+    """Return the name under which the methods of a type are listed; a sum type, a function and Unit have none.
 
     Args:
         checker: The walk.
@@ -140,7 +140,7 @@ def kind_of(checker: Checker, receiver: Type) -> str:
 
 
 def _unknown_method(checker: Checker, node: MethodCall, receiver: Type, known: list[str]) -> None:
-    """A decimal is left alone: the reference gives it methods that the interpreter has not."""
+    """Report an unknown method; not of a decimal, to which the reference gives more than the interpreter."""
     if text_of(receiver) == "dec":
         return
     place = checker.findings.member(node.object, node, node.method)
@@ -149,7 +149,7 @@ def _unknown_method(checker: Checker, node: MethodCall, receiver: Type, known: l
 
 
 def _of_unknown(checker: Checker, node: MethodCall, receiver: Type) -> Type:
-    """What was read from JSON has at least no methods that no value has."""
+    """Type a method of a value of unknown type; one read from JSON has no methods that no value has."""
     accessor = method_type("Record", node.method) if node.method.startswith("get_") else None
     if receiver == JSON and isinstance(accessor, Callable):
         return apply(checker, node, Callee(accessor, f"`{node.method}`"), node.arguments)
@@ -161,7 +161,7 @@ def _of_unknown(checker: Checker, node: MethodCall, receiver: Type) -> Type:
 
 
 def view(checker: Checker, node: View | SelfClosingView, _expected: Type) -> Type:
-    """A view; one without children may be a call (C10)."""
+    """Type a view; one without children may be a call (C10)."""
     if isinstance(node, View):
         for child in node.children:
             checker.infer(child)

@@ -75,7 +75,7 @@ class Checker:
         """The types that the function around chooses."""
 
     def infer(self, node: Expr, expected: Type = UNKNOWN) -> Type:
-        """The type of an expression.
+        """Return the type of an expression.
 
         Args:
             node: The expression.
@@ -87,7 +87,7 @@ class Checker:
         return self._forms.nested[type(node)](self, node, ANYTHING)
 
     def expect(self, node: Expr, wanted: Wanted) -> Type:
-        """The type of an expression that must fit its place; of branches, each is judged for itself.
+        """Return the type of an expression that must fit its place; of branches, each is judged for itself.
 
         Args:
             node: The expression.
@@ -118,7 +118,7 @@ class Checker:
             self.findings.add(Code.TYPE_MISMATCH, node, message)
 
     def block(self, statements: Sequence[Statement], wanted: Wanted = ANYTHING) -> Type:
-        """The type of the value of a block: that of its last statement (B3).
+        """Return the type of the value of a block: that of its last statement (B3).
 
         Args:
             statements: The block.
@@ -133,7 +133,7 @@ class Checker:
         return NEVER if is_over else type_
 
     def statement(self, node: Statement, wanted: Wanted = ANYTHING) -> Type:
-        """The type of the value of a statement.
+        """Return the type of the value of a statement.
 
         Args:
             node: The statement.
@@ -152,7 +152,7 @@ class Checker:
             self._types[binding] = settled(type_)
 
     def type_of(self, binding: Binding) -> Type:
-        """The type of a name.
+        """Return the type of a name.
 
         Args:
             binding: What it means.
@@ -163,7 +163,7 @@ class Checker:
         return known
 
     def used(self, node: Node) -> Binding | None:
-        """What a name or view refers to.
+        """Return what a name or view refers to.
 
         Args:
             node: The name or view.

@@ -18,7 +18,7 @@ _MOST_STEPS: Final = 2000
 
 
 def canonical(name: str) -> str:
-    """The name of a variant: `Err` means `Error`, `null` means `None` (V11, V12).
+    """Return the name of a variant: `Err` means `Error`, `null` means `None` (V11, V12).
 
     Args:
         name: As written.
@@ -63,7 +63,7 @@ class Coverage:
         return self._takes_all or self._key(pattern) in self._simple
 
     def missing(self, subject: Type) -> str | None:
-        """A value that no arm takes, as a pattern; None if there is none, or nobody can know.
+        """Return a value that no arm takes, as a pattern; None if there is none, or if that cannot be known.
 
         Args:
             subject: The type of what is matched.
@@ -80,7 +80,7 @@ class Coverage:
         return isinstance(pattern, WildcardPattern)
 
     def _key(self, pattern: Pattern) -> object | None:
-        """What a pattern without patterns inside tests for."""
+        """Return what a pattern without patterns inside tests for."""
         if isinstance(pattern, LiteralPattern):
             return (type(pattern.value), pattern.value)
         if isinstance(pattern, IdentPattern):
@@ -126,7 +126,7 @@ class Coverage:
         return any(isinstance(row[0], LiteralPattern) for row in rows)
 
     def _told_by(self, rows: list[tuple[Pattern, ...]]) -> dict[str, tuple[Type, ...]] | None:
-        """The variants of the type that alone has those of a column of unknown type."""
+        """Return the variants of the type that alone has those of a column of unknown type."""
         for row in rows:
             name = self._name(row[0]) if isinstance(row[0], ConstructorPattern | IdentPattern) else ""
             if isinstance(row[0], TuplePattern):
@@ -141,7 +141,7 @@ class Coverage:
         return None
 
     def _opened(self, row: tuple[Pattern, ...], name: str, num_fields: int) -> tuple[Pattern, ...] | None:
-        """A row for values of one variant, its fields in front; None if it takes none of them."""
+        """Return a row for values of one variant, its fields in front; None if it takes none of them."""
         head = row[0]
         if self._is_any(head):
             return (*[WildcardPattern(head.start, head.end)] * num_fields, *row[1:])

@@ -43,7 +43,7 @@ _COUNTS: Final = {
 
 
 def method_call(checker: Checker, node: MethodCall, receiver: Named) -> Type:
-    """A method of a table or of rows chosen from one; rows are a list, too."""
+    """Type a method of a table or of rows chosen from one; rows are a list, too."""
     record, method = receiver.arguments[0], node.method
     is_table = receiver.name == "Table"
     if not is_table and method_type("List", method) is not None and not _is_query(node):
@@ -95,7 +95,7 @@ def _check_argument(checker: Checker, node: MethodCall, index: int, argument: Ar
 
 
 def _check_column(checker: Checker, node: StringLit, record: Type) -> None:
-    """A search by likeness may order by `distance`, which is no field."""
+    """Report a column that is no field; a search by likeness may order by `distance`."""
     known = checker.declared.readable(record) or {}
     if node.value not in known and node.value not in {"distance", "score", "rank"}:
         message = f"`{text_of(record)}` has no field `{node.value}`"

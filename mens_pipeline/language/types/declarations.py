@@ -71,7 +71,7 @@ def _body(
     *,
     is_left_to_others: bool = False,
 ) -> None:
-    """What has parameters, a result and a body; in a body that is not there, nothing can be missing."""
+    """Check parameters, result and body; in a body that is not there, nothing can be missing."""
     for param in node.params:
         parameter(checker, param)
     if is_left_to_others:
@@ -117,7 +117,7 @@ def _reactive_module(checker: Checker, node: ReactiveModule) -> None:
 
 
 def _members(checker: Checker, members: Sequence[ReactiveMember]) -> None:
-    """What is written of state is known everywhere, the rest from its own place on."""
+    """Check members: what is written of state is known everywhere, the rest from its own place on."""
     for member in members:
         if member.type is not None:
             checker.bind(checker.resolution.declared.get(id(member)), checker.declared.of(member.type))

@@ -36,7 +36,7 @@ class DeclaredTypes:
         self._variants: dict[str, dict[str, tuple[Type, ...]] | None] = {}
 
     def of(self, node: Syntax | None, generics: Iterable[str] = (), *, as_variables: bool = False) -> Type:
-        """The type that an annotation writes; what is not modelled is unknown.
+        """Return the type that an annotation writes; what is not modelled is unknown.
 
         Args:
             node: The annotation, if there is one.
@@ -59,7 +59,7 @@ class DeclaredTypes:
         return UNKNOWN
 
     def _named(self, name: str, generics: Iterable[str], *, as_variables: bool) -> Type:
-        """A type that is declared under the name of a built-in one may be either (V10)."""
+        """Return a type by its name; one declared under the name of a built-in one may be either (V10)."""
         if name in generics:
             return Variable(name) if as_variables else UNKNOWN
         is_declared = name in self.names.types
@@ -69,7 +69,7 @@ class DeclaredTypes:
         return Named(name) if name in _PLAIN and not is_declared else UNKNOWN
 
     def binding(self, binding: Binding) -> Type:
-        """The type of a function, a constructor, an imported namespace or what is built in.
+        """Return the type of a function, a constructor, an imported namespace or what is built in.
 
         Args:
             binding: Not a local name.
@@ -87,7 +87,7 @@ class DeclaredTypes:
         return UNKNOWN
 
     def signature(self, node: _SIGNED) -> Callable:
-        """What a function takes and gives, as its callers see it.
+        """Return what a function takes and gives, as its callers see it.
 
         Args:
             node: The function.
@@ -111,7 +111,7 @@ class DeclaredTypes:
         return Callable(types, result, _fewest(params), tuple(param.name for param in params))
 
     def properties(self, binding: Binding) -> tuple[dict[str, Type], frozenset[str]] | None:
-        """What a view of a component is given.
+        """Return what a view of a component is given.
 
         Args:
             binding: The component.
@@ -129,7 +129,7 @@ class DeclaredTypes:
         return None
 
     def variant(self, name: str) -> Type:
-        """The type of a constructor, or of a variant without payload; unknown if several types have it (V10).
+        """Return the type of a constructor, or of a variant without payload; unknown if several types have it (V10).
 
         Args:
             name: The variant.
@@ -145,11 +145,11 @@ class DeclaredTypes:
         return Callable(self._types(variant.fields), result, fewest, tuple(field.name for field in variant.fields))
 
     def _types(self, fields: Sequence[Field]) -> tuple[Type, ...]:
-        """The types of the fields of a variant; one that may be left out is given as it is or as an Option."""
+        """Return the types of the fields of a variant; one that may be left out is given as it is or as an Option."""
         return tuple(UNKNOWN if field.optional else self.of(field.type) for field in fields)
 
     def variants(self, type_: Type) -> dict[str, tuple[Type, ...]] | None:
-        """The variants of a type with the types of their fields; None if it has none.
+        """Return the variants of a type with the types of their fields; None if it has none.
 
         Args:
             type_: Any type.
@@ -167,7 +167,7 @@ class DeclaredTypes:
         return self._variants[type_.name]
 
     def fields(self, type_: Type) -> dict[str, Type] | None:
-        """The fields of a struct or of a record of a table; None if it has none.
+        """Return the fields of a struct or of a record of a table; None if it has none.
 
         Args:
             type_: Any type.
@@ -206,7 +206,7 @@ class DeclaredTypes:
         return isinstance(type_, Named) and type_.name in self.names.types and self.variants(type_) is not None
 
     def readable(self, type_: Type) -> dict[str, Type] | None:
-        """The fields that can be read of a struct or of a record of a table, those of every record included.
+        """Return the fields that can be read of a struct or of a record of a table, those of every record included.
 
         Args:
             type_: Any type.
@@ -217,7 +217,7 @@ class DeclaredTypes:
         return fields
 
     def handlers(self, actor: str) -> dict[str, Callable]:
-        """The events of an actor.
+        """Return the events of an actor.
 
         Args:
             actor: Its name.

@@ -59,7 +59,7 @@ def _named_fit(expected: Named, found: Named, declared: DeclaredTypes) -> bool:
 
 
 def _calls_fit(expected: Callable, found: Callable, declared: DeclaredTypes) -> bool:
-    """It must take as many arguments as it will be given; what it gives back is ignored where nothing is expected."""
+    """Return whether it takes as many arguments as it will be given; its result may be dropped."""
     num_given = len(expected.parameters)
     if not found.fewest <= num_given <= len(found.parameters):
         return False
@@ -80,7 +80,7 @@ def _record_fits(expected: Type, found: Record, declared: DeclaredTypes) -> bool
 
 
 def joined(left: Type, right: Type, declared: DeclaredTypes) -> Type:
-    """The type of what is one or the other.
+    """Return the type of what is one or the other.
 
     Args:
         left: The one.

@@ -62,18 +62,18 @@ _LITERALS: Final[dict[type, Type]] = {
 
 
 def literal(_checker: Checker, node: Expr, _expected: Type) -> Type:
-    """A literal."""
+    """Type a literal."""
     return _LITERALS[type(node)]
 
 
 def name(checker: Checker, node: Ident, _expected: Type) -> Type:
-    """A name; one that means nothing has been reported."""
+    """Type a name; one that means nothing has been reported."""
     binding = checker.used(node)
     return UNKNOWN if binding is None else checker.type_of(binding)
 
 
 def list_literal(checker: Checker, node: ListLit, expected: Type) -> Type:
-    """A list; lists may mix types (V7), but not where their type is written."""
+    """Type a list; lists may mix types (V7), but not where their type is written."""
     is_known = isinstance(expected, Named) and expected.name == "List"
     element = expected.arguments[0] if isinstance(expected, Named) and is_known else UNKNOWN
     if is_definite(element):
@@ -88,12 +88,12 @@ def list_literal(checker: Checker, node: ListLit, expected: Type) -> Type:
 
 
 def tuple_literal(checker: Checker, node: TupleLit, _expected: Type) -> Type:
-    """A tuple."""
+    """Type a tuple."""
     return Named("Tuple", tuple([checker.infer(part) for part in node.elements]))
 
 
 def binary(checker: Checker, node: Binary, _expected: Type) -> Type:
-    """An infix operator other than `|>`; a long chain is gone down without recursion."""
+    """Type an infix operator other than `|>`; a long chain is gone down without recursion."""
     chain: list[Binary] = []
     left: Expr = node
     while isinstance(left, Binary) and left.op != "Pipe":
@@ -108,7 +108,7 @@ def binary(checker: Checker, node: Binary, _expected: Type) -> Type:
 
 
 def operation(checker: Checker, node: Binary, left: Type, right: Type) -> Type:
-    """The type of an operation.
+    """Return the type of an operation.
 
     Args:
         checker: The walk.

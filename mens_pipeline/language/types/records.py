@@ -9,7 +9,7 @@ from mens_pipeline.language.types.terms import INT, STR, UNKNOWN, Named, Namespa
 
 
 def object_literal(checker: Checker, node: ObjectLit, expected: Type) -> Type:
-    """A record; where a struct is expected it must have its fields, and no others."""
+    """Type a record; where a struct is expected it must have its fields, and no others."""
     fields = checker.declared.fields(expected)
     if fields is None:
         inner = expected.arguments[-1] if isinstance(expected, Named) and expected.name == "Map" else UNKNOWN
@@ -51,7 +51,7 @@ def _listed(names: list[str]) -> str:
 
 
 def field_access(checker: Checker, node: FieldAccess, _expected: Type) -> Type:
-    """A field of a record, a member of a namespace, a table of `db` (O8)."""
+    """Type a field of a record, a member of a namespace, a table of `db` (O8)."""
     binding = checker.used(node.object)
     if binding is not None and binding.node is None and binding.name == "db":
         return Named("Table", (Named(node.field),)) if node.field in checker.declared.names.tables else UNKNOWN
@@ -64,7 +64,7 @@ def field_access(checker: Checker, node: FieldAccess, _expected: Type) -> Type:
 
 
 def namespace_member(checker: Checker, node: FieldAccess, owner: Namespace, name: str) -> Type:
-    """A member of a namespace, as a value.
+    """Type a member of a namespace, as a value.
 
     Args:
         checker: The walk.
@@ -110,7 +110,7 @@ def index_access(checker: Checker, node: IndexAccess, _expected: Type) -> Type:
 
 
 def element(checker: Checker, node: IndexAccess, owner: Type) -> Type:
-    """The type of an element.
+    """Return the type of an element.
 
     Args:
         checker: The walk.

@@ -202,7 +202,7 @@ _FEWEST: Final = {"assert": 1}
 
 @cache
 def parsed(text: str) -> Type:
-    """A type from its text.
+    """Read a type from its text.
 
     Args:
         text: As programs write it; `T` and `U` are variables, `_` is unknown.
@@ -226,7 +226,7 @@ def _of(node: Syntax | None) -> Type:
 
 @cache
 def method_type(receiver: str, method: str) -> Type | None:
-    """The type of a method.
+    """Return the type of a method.
 
     Args:
         receiver: The name of the type of what stands before the dot.
@@ -241,7 +241,7 @@ def method_type(receiver: str, method: str) -> Type | None:
 
 @cache
 def member_type(path: str, member: str) -> Type | None:
-    """The type of a member of a namespace.
+    """Return the type of a member of a namespace.
 
     Args:
         path: The namespace.
@@ -261,7 +261,7 @@ def member_type(path: str, member: str) -> Type | None:
 
 
 def members(path: str) -> list[str]:
-    """The names that may stand behind a namespace and a dot.
+    """Return the names that may stand behind a namespace and a dot.
 
     Args:
         path: The namespace.
@@ -272,7 +272,7 @@ def members(path: str) -> list[str]:
 
 @cache
 def built_in_type(name: str) -> Type:
-    """The type of a name that every program knows.
+    """Return the type of a name that every program knows.
 
     Args:
         name: The name.

@@ -69,7 +69,7 @@ def _root(target: Expr) -> Expr:
 
 
 def _assigned(checker: Checker, target: Expr) -> Type:
-    """The type of a target; a key of a record may be new (B6)."""
+    """Return the type of a target; a key of a record may be new (B6)."""
     if not isinstance(target, IndexAccess):
         return checker.infer(target)
     owner = checker.infer(target.object)
@@ -122,5 +122,5 @@ def _has_break(statements: Iterable[Node]) -> bool:
 
 
 def expression_statement(checker: Checker, node: ExprStatement, wanted: Wanted) -> Type:
-    """An expression on its own."""
+    """Type an expression on its own."""
     return checker.expect(node.expression, wanted)

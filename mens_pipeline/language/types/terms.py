@@ -108,7 +108,7 @@ def result_of(value: Type) -> Named:
 
 
 def text_of(type_: Type) -> str:
-    """A type as programs write it.
+    """Write a type as programs do.
 
     Args:
         type_: The type.
@@ -130,7 +130,7 @@ def _texts(types: Iterable[Type]) -> str:
 
 
 def substituted(type_: Type, chosen: Mapping[str, Type]) -> Type:
-    """A type with its variables replaced.
+    """Replace the variables of a type.
 
     Args:
         type_: The type.
@@ -147,7 +147,7 @@ def substituted(type_: Type, chosen: Mapping[str, Type]) -> Type:
 
 
 def settled(type_: Type) -> Type:
-    """A type as it is kept: what an empty list or an absent value would hold is unknown from now on.
+    """Return a type as it is kept: what an empty list or an absent value would hold is unknown from now on.
 
     Args:
         type_: The type.

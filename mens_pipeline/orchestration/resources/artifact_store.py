@@ -22,7 +22,7 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
         return ArtifactStore((Path(self.root) if self.root else load_settings().store_root).resolve())
 
     def artifact(self, ref: ArtifactRef) -> Artifact:
-        """The artifact that was handed over, as it was written.
+        """Load the artifact that was handed over, as it was written.
 
         Args:
             ref: Its key.

@@ -74,7 +74,7 @@ def _prompt(broken: str, errors: tuple[Diagnostic, ...], random: Random) -> str:
 
 
 def report_of(errors: Sequence[Diagnostic], *, has_advice: bool) -> str:
-    """The first errors of a program, as requests to repair it show them.
+    """Return the first errors of a program, as requests to repair it show them.
 
     Args:
         errors: At least one.
