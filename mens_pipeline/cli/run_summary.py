@@ -3,6 +3,7 @@
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from html import unescape
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,7 +40,8 @@ def summary_of(figures: Figures, *, is_good: bool, command: str) -> Iterator[str
         word = {"passed": "passed", "failed": "refused", "undecided": "undecided, not promoted"}[gate["status"]]
         yield f"verdict     {word}, policy {gate['policy']}, {gate['attempt']}{_reused(gate)}"
         if not gate["passed"]:
-            yield from (f"            {line}" for line in str(gate["reasons"]).splitlines())
+            # Written for Markdown, which a terminal does not read.
+            yield from (f"            {line}" for line in unescape(str(gate["reasons"])).splitlines())
         yield f"report      {gate['report']}"
     if champion:
         yield f"champion    {champion['champion']}{'' if champion['changed'] else ', as before'}"

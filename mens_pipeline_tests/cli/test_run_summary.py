@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mens_pipeline.cli.run_summary import called_as, summary_of
+from mens_pipeline.training.markdown import plain
 
 _TRAIN_SET = {"num_distinct": 2704, "reused": False}
 _ADAPTER = {
@@ -29,7 +30,7 @@ _GATE = {
     "policy": "ci",
     "attempt": "second evaluation on this exam",
     "reused": False,
-    "reasons": "- parse_rate: too low",
+    "reasons": f"- {plain('parse_rate: 0.1 < 0.6')}",
     "report": "r.html",
 }
 _PASSED = {**_GATE, "passed": True, "status": "passed"}
@@ -63,7 +64,7 @@ def test_a_refusal_shows_reasons_and_report() -> None:
         "heldout     parse rate 80/112 (71.4 %), base 0/112 (0.0 %)\nunknown_task hidden tests 2/24 (8.3 %)\n" in text
     )
     verdict = "refused, policy ci, second evaluation on this exam"
-    assert f"verdict     {verdict}\n            - parse_rate: too low\nreport      r.html" in text
+    assert f"verdict     {verdict}\n            - parse_rate: 0.1 < 0.6\nreport      r.html" in text
     assert text.endswith(
         "reused      1/3 stages\n"
         "next        open the report; other data or another recipe make another adapter: "
@@ -76,7 +77,7 @@ def test_a_verdict_that_cannot_tell_says_so() -> None:
     text = _lines(is_good=False, benchmark_gate={**_GATE, "status": "undecided"})
 
     assert "verdict     undecided, not promoted, policy ci, second evaluation on this exam\n" in text
-    assert "            - parse_rate: too low\n" in text
+    assert "            - parse_rate: 0.1 < 0.6\n" in text
 
 
 def test_training_that_the_clock_ended_says_so() -> None:
