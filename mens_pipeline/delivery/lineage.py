@@ -92,7 +92,9 @@ def lineage_of(store: ArtifactStore, name: str) -> Lineage:
 
 
 def _named(store: ArtifactStore, items: Mapping[_Ref, Item], name: str) -> _Ref:
-    key = champion_key(store) or "" if name == CHAMPION else name
+    key = champion_key(store) if name == CHAMPION else name
+    if key is None:
+        raise RefusedError(f"{store.root}: no adapter was promoted yet. Run `mens run`, or name the key of an adapter.")
     found = [ref for ref in items if ref[0] in {ADAPTER, PROMOTED} and key and ref[1].startswith(key)]
     if len(found) != 1:
         advice = "Name `champion`, or more of the key of an adapter in the store."

@@ -89,6 +89,12 @@ def test_an_adapter_that_is_not_there_is_refused(store: ArtifactStore, name: str
         lineage_of(store, name)
 
 
+def test_a_store_without_a_champion_says_so(tmp_path: Path) -> None:
+    """What to name instead is no champion again."""
+    with pytest.raises(RefusedError, match="no adapter was promoted yet"):
+        lineage_of(ArtifactStore(tmp_path), "champion")
+
+
 def test_it_is_printed_for_people_and_for_programs(store: ArtifactStore) -> None:
     """The same, as lines and as JSON."""
     text, data = (CliRunner().invoke(app, ["lineage", "champion", *options]) for options in ([], ["--json"]))
