@@ -215,7 +215,7 @@ class Resolver:
             return FOREIGN_WORDS[name]
         if name in self.names.types:
             return "It is a type: write a record as `{ field: value }`, a variant by its own name."
-        if name in VIEW_TAGS:
+        if name in VIEW_TAGS and len(name) > 1:  # `a`, `b` and `p` are more often names of other things
             return f"A view takes what it shows in braces: `{name}() {{ ... }}`."
         if name in METHOD_NAMES:
             return f"`{name}` is a method: write `value.{name}(...)`."
