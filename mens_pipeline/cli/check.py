@@ -145,7 +145,7 @@ def _print_json(checked: Iterable[CheckedFile]) -> bool:
 
 
 def _print_text(checked: Iterable[CheckedFile]) -> bool:
-    num_files = num_accepted = num_right = num_errors = num_warnings = 0
+    num_files = num_accepted = num_right = num_errors = num_semantic = num_warnings = 0
     for file in checked:
         diagnostics = sorted((*file.analysis.diagnostics, *(file.semantic or ())), key=lambda one: one.start)
         source = SourceText(file.source)
@@ -155,7 +155,8 @@ def _print_text(checked: Iterable[CheckedFile]) -> bool:
         num_accepted += file.analysis.ok
         num_right += file.is_right
         num_errors += sum(one.severity is Severity.ERROR for one in diagnostics)
+        num_semantic += sum(one.severity is Severity.ERROR for one in file.semantic or ())
         num_warnings += sum(one.severity is Severity.WARNING for one in diagnostics)
-    counts = f"accepted {share_text(num_accepted, num_files)}, errors {num_errors}, warnings {num_warnings}"
-    typer.echo(counts, err=True)
+    errors = f"errors {num_errors}" + (f" ({num_semantic} in names and types)" if num_semantic else "")
+    typer.echo(f"accepted {share_text(num_accepted, num_files)}, {errors}, warnings {num_warnings}", err=True)
     return num_right == num_files

@@ -248,7 +248,7 @@ def test_names_and_types_are_checked(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert f"{path}:2:12: error[unknown-name]: no name `cout` is known here" in result.stdout
     assert f"{path}:5:33: warning[unreachable-arm]: " in result.stdout
-    assert result.stderr == "accepted 1/1 (100.0 %), errors 1, warnings 1\n"
+    assert result.stderr == "accepted 1/1 (100.0 %), errors 1 (1 in names and types), warnings 1\n"
     assert (_check(path, "--syntax-only").exit_code, _check(path, "--syntax-only").stdout) == (0, "")
 
     path.write_text(_MEANINGLESS.replace("cout", "1"))
