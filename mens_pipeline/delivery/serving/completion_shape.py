@@ -1,23 +1,21 @@
 """What OpenAI's text completions look like, coming in and going out: a text goes on as it stands."""
 
-import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 from fastapi.sse import format_sse_event
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from mens_pipeline.delivery.serving.answering import Answering, Asked, Outcome
 from mens_pipeline.delivery.serving.asking import Listing, Wish
 from mens_pipeline.delivery.serving.body import without_idle
 from mens_pipeline.delivery.serving.openai_shape import (
     IGNORED,
-    STRICT,
-    StreamOptions,
+    TextRequest,
+    event_of,
     mistakes_of_stream_and_stops,
-    texts_of,
     usage,
 )
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
@@ -42,23 +40,10 @@ _IDLE: Final[dict[str, tuple[Any, ...]]] = {
 """Parameters that are not supported, at the values that ask for nothing; clients send them along."""
 
 
-class CompletionRequest(BaseModel):
+class CompletionRequest(TextRequest):
     """A request for text completions."""
 
-    model_config = STRICT
-
-    model: str
     prompt: str | Listing[str] = Field(description="One text, by itself or alone in a list.")
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    max_tokens: int | None = Field(default=None, ge=1)
-    n: int | None = Field(default=None, ge=1)
-    seed: int | None = None
-    stop: str | Listing[str] | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    user: str | None = Field(default=None, description="Who asks; does not matter here.")
-    ignored: tuple[str, ...] = Field(default=(), description="Fields that were taken away; never what a client sends.")
 
     @model_validator(mode="before")
     @classmethod
@@ -80,16 +65,6 @@ class CompletionRequest(BaseModel):
     def text(self) -> str:
         """What goes on."""
         return self.prompt if isinstance(self.prompt, str) else "".join(self.prompt[:1])
-
-    @property
-    def stops(self) -> tuple[str, ...]:
-        """Texts that end an answer."""
-        return texts_of(self.stop)
-
-    @property
-    def has_usage(self) -> bool:
-        """Whether a stream ends with what it took."""
-        return self.stream_options is not None and self.stream_options.include_usage
 
     @property
     def wish(self) -> Wish:
@@ -149,19 +124,15 @@ class CompletionAnswer:
             async for number, event in answering.events():
                 text, ended = (event.text, None) if isinstance(event, Piece) else ("", event)
                 num_written += ended.num_tokens if ended else 0
-                yield _event({**self._head, "choices": [_choice(number, text, ended)]})
+                yield event_of({**self._head, "choices": [_choice(number, text, ended)]})
         except RequestRefusedError as error:
-            yield _event(error.document(PATH))
+            yield event_of(error.document(PATH))
             return
         if has_usage:
-            yield _event({**self._head, "choices": [], "usage": usage(self._asked, num_written)})
+            yield event_of({**self._head, "choices": [], "usage": usage(self._asked, num_written)})
         yield format_sse_event(data_str="[DONE]")
 
 
 def _choice(number: int, text: str, ended: Ended | None) -> dict[str, Any]:
     reason = ended.reason if ended else None
     return {"index": number, "text": text, "logprobs": None, "finish_reason": reason}
-
-
-def _event(document: dict[str, Any]) -> bytes:
-    return format_sse_event(data_str=json.dumps(document, ensure_ascii=False))

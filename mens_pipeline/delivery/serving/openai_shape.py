@@ -97,27 +97,42 @@ class StreamOptions(BaseModel):
         return without_idle(values, {"include_obfuscation": (None, False)})
 
 
-class ChatRequest(BaseModel):
-    """A request for chat completions."""
+class TextRequest(BaseModel):
+    """What requests for chats and for text completions have in common."""
 
     model_config = STRICT
 
     model: str
-    messages: Listing[_Message] = Field(min_length=1)
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
     max_tokens: int | None = Field(default=None, ge=1)
-    max_completion_tokens: int | None = Field(default=None, ge=1)
     n: int | None = Field(default=None, ge=1)
     seed: int | None = None
     stop: str | Listing[str] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
+    ignored: tuple[str, ...] = Field(default=(), description="Fields that were taken away; never what a client sends.")
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Texts that end an answer."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def has_usage(self) -> bool:
+        """Whether a stream ends with what it took."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+
+class ChatRequest(TextRequest):
+    """A request for chat completions."""
+
+    messages: Listing[_Message] = Field(min_length=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
     decoding: Literal["free", "constrained", "fallback"] | None = Field(
         default=None, description="Ours: whether the parser steers the answer."
     )
     best_of: int | None = Field(default=None, ge=1, description="Ours in chats: answers of which one is chosen.")
-    ignored: tuple[str, ...] = Field(default=(), description="Fields that were taken away; never what a client sends.")
 
     @model_validator(mode="before")
     @classmethod
@@ -134,16 +149,6 @@ class ChatRequest(BaseModel):
         if mistakes:
             raise ValueError("; ".join(mistakes))
         return self
-
-    @property
-    def stops(self) -> tuple[str, ...]:
-        """Texts that end an answer."""
-        return texts_of(self.stop)
-
-    @property
-    def has_usage(self) -> bool:
-        """Whether a stream ends with what it took."""
-        return self.stream_options is not None and self.stream_options.include_usage
 
     @property
     def wish(self) -> Wish:
@@ -220,17 +225,17 @@ class ChatAnswer:
                     num_written += event.num_tokens
                     yield self._chunk(number, {}, event, extra)
         except RequestRefusedError as error:
-            yield _event(error.document(PATH))
+            yield event_of(error.document(PATH))
             return
         if has_usage:
             head = {**self._head, "object": "chat.completion.chunk"}
-            yield _event({**head, "choices": [], "usage": usage(self._asked, num_written)})
+            yield event_of({**head, "choices": [], "usage": usage(self._asked, num_written)})
         yield format_sse_event(data_str="[DONE]")
 
     def _chunk(self, number: int, delta: dict[str, str], ended: Ended | None, extra: dict[str, Any]) -> bytes:
         reason = ended.reason if ended else None
         choice = {"index": number, "delta": delta, "logprobs": None, "finish_reason": reason, **_steered(ended)}
-        return _event({**self._head, "object": "chat.completion.chunk", "choices": [choice], **extra})
+        return event_of({**self._head, "object": "chat.completion.chunk", "choices": [choice], **extra})
 
 
 def usage(asked: Asked, num_written: int) -> dict[str, int]:
@@ -242,15 +247,6 @@ def usage(asked: Asked, num_written: int) -> dict[str, int]:
     """
     num_prompt = len(asked.prompt)
     return {"prompt_tokens": num_prompt, "completion_tokens": num_written, "total_tokens": num_prompt + num_written}
-
-
-def texts_of(stop: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Texts that end an answer.
-
-    Args:
-        stop: As a request names them.
-    """
-    return (stop,) if isinstance(stop, str) else tuple(stop or ())
 
 
 def mistakes_of_turns(turns: Sequence[Turn]) -> list[str]:
@@ -303,5 +299,10 @@ def model_card(served: ServedModel, name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": served.created_unix, "owned_by": "mens-pipeline"}
 
 
-def _event(document: dict[str, Any]) -> bytes:
+def event_of(document: dict[str, Any]) -> bytes:
+    """Write a document as a server-sent event.
+
+    Args:
+        document: JSON values.
+    """
     return format_sse_event(data_str=json.dumps(document, ensure_ascii=False))
