@@ -31,7 +31,7 @@ def test_a_part_is_written_anew_and_others_stay(tmp_path: Path) -> None:
 
 
 def test_the_tests_of_a_card_write_their_part(tmp_path: Path) -> None:
-    """One command; without a card the page says that nothing ran."""
+    """One command; without a GPU the page says that nothing ran."""
     (tmp_path / "test_it.py").write_text(
         "import pytest\n\n@pytest.mark.gpu\ndef test_figure(record_property):\n    record_property('peak_mb', 12)\n"
     )

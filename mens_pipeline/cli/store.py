@@ -1,4 +1,4 @@
-"""`mens store`: what the pipeline keeps, and what it lets go."""
+"""`mens store`: what the pipeline keeps, and what it deletes."""
 
 import json
 import time
@@ -17,10 +17,10 @@ app = typer.Typer(name="store", help="What the pipeline keeps.", no_args_is_help
 @app.command()
 def prune(
     *,
-    apply: Annotated[bool, typer.Option("--apply", help="Remove what the plan lets go; else nothing is.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Delete what the plan names; else nothing is.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as one JSON document.")] = False,
 ) -> None:
-    """Print what config/retention.yaml keeps and lets go, with a reason for each, and with --apply remove the latter.
+    """Print what config/retention.yaml keeps and deletes, with a reason for each, and with --apply delete it.
 
     What `latest` names, the champion, its history, and what verdicts and adapters that are kept rest on always stay.
     Age counts from the last run that made an artifact or took it up.

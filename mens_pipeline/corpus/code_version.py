@@ -156,7 +156,7 @@ def _is_for_types(node: ast.stmt) -> bool:
 
 @dataclass(slots=True)
 class _Uses:
-    """What a definition mentions: names, each with the part of it that is taken or nothing; imports; strings."""
+    """Names of a definition, each with the attribute that is read of it or nothing; its imports and strings."""
 
     names: set[tuple[str, str]] = field(default_factory=set)
     imports: set[_Symbol] = field(default_factory=set)
@@ -180,7 +180,7 @@ def _read(definitions: Iterable[_Definition], module: _Module) -> tuple[dict[str
 
 
 def _resolved(name: str, part: str, module: _Module) -> _Symbol | None:
-    """Where a name stands: as a part of a module that is imported, or in this module; None for a local one."""
+    """Resolve a name to a part of an imported module or to this module; None for a local one."""
     target = module.bound.get(name)
     if isinstance(target, tuple) and part and _module(module.root, ".".join(target)) is not None:
         return (".".join(target), part)

@@ -99,7 +99,7 @@ class Artifact:
 
     @property
     def parents(self) -> tuple[ArtifactRef, ...]:
-        """What it was made from."""
+        """The artifacts it was made from."""
         return tuple(ArtifactRef(parent["kind"], parent["key"]) for parent in self.manifest.get("parents", ()))
 
     @property

@@ -23,7 +23,7 @@ class Demand(_Document):
     """How far two models may be apart."""
 
     min_token_agreement: float = Field(ge=0, le=1, description="Share of tokens that are the same.")
-    min_led_agreement: float = Field(ge=0, le=1, description="The same, led along what the reference wrote.")
+    min_led_agreement: float = Field(ge=0, le=1, description="The same, teacher-forced along what the reference wrote.")
     max_parse_difference: float = Field(ge=0, le=1, description="Between the parse rates.")
 
 
@@ -33,7 +33,7 @@ class Agreement(_Document):
     num_prompts: int = Field(ge=0)
     num_tokens: int = Field(ge=0, description="Of the longer answer of each pair.")
     num_same_tokens: int = Field(ge=0, description="The same at the same place.")
-    num_led_tokens: int = Field(ge=0, description="Most likely to both, led along what the reference wrote.")
+    num_led_tokens: int = Field(ge=0, description="Most likely to both, teacher-forced along what the reference wrote.")
     num_reference_tokens: int = Field(ge=0, description="That the reference wrote.")
     num_same_answers: int = Field(ge=0, description="To the last token.")
     num_same_prompts: int = Field(ge=0, description="Requests that became the same tokens on both sides.")
@@ -51,13 +51,13 @@ class Agreement(_Document):
 
 
 STRICT: Final = Demand(min_token_agreement=0.999, min_led_agreement=0.999, max_parse_difference=0.002)
-"""What a merged model must meet: the same weights in the same precision."""
+"""Thresholds for a merged model with the same weights in the same precision."""
 
 ROUNDED: Final = Demand(min_token_agreement=0.0, min_led_agreement=0.98, max_parse_difference=0.10)
-"""What it must meet that is stored in float32 and was judged in 16 bits, or in four: its reference is rounded.
+"""Thresholds for a model stored in float32 that was judged in 16 or 4 bits: its reference is rounded.
 
-Led along the same 721 tokens, a model of 135 million weights and itself in bfloat16 agreed on 98.9 %; writing freely,
-the first close call that turns makes another answer. Over twelve requests, one program more or less is 8 points.
+Teacher-forced along the same 721 tokens, a model of 135 million weights and itself in bfloat16 agreed on 98.9 %. Writing
+freely, the first close call that turns makes another answer; over twelve requests, one program is 8 points.
 """
 
 
@@ -110,7 +110,7 @@ def reasons_against(found: Agreement, demand: Demand) -> tuple[str, ...]:
     if found.led_agreement < demand.min_led_agreement:
         count = f"{found.num_led_tokens}/{found.num_reference_tokens} ({100 * found.led_agreement:.2f} %)"
         required = f"required {100 * demand.min_led_agreement:.1f} %"
-        reasons.append(f"Led along what is expected, {count} of the tokens are the same, {required}.")
+        reasons.append(f"Teacher-forced along what is expected, {count} of the tokens are the same, {required}.")
     if found.parse_difference > demand.max_parse_difference:
         rates = f"{found.candidate_parse_rate.short}, before {found.reference_parse_rate.short}"
         reasons.append(f"Parse rate {rates}; allowed are {100 * demand.max_parse_difference:.1f} points.")

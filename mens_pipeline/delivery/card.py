@@ -19,7 +19,7 @@ _METRICS: Final = (("parse_rate", "parse rate"), ("pass_at_1", "pass@1"))
 
 
 def card_of_source(source: MergeSource, form: Form, data_licence: str | None) -> str:
-    """Write the card of an adapter, or of what it was merged into.
+    """Write the model card of an adapter, or of what it was merged into.
 
     Args:
         source: The adapter and what is known of it.

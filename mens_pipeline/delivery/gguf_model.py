@@ -29,7 +29,7 @@ NUM_PROMPTS: Final = 4
 
 DEMANDS: Final[dict[GgufType, Demand]] = {
     "f32": Demand(min_token_agreement=0.999, min_led_agreement=0.999, max_parse_difference=0.002),
-    # Rounding turns close calls, and an answer that turns once is another one from there on; led along, it is not.
+    # Rounding turns close calls, and an answer that turns once is another one from there on; teacher-forced, it is not.
     "f16": Demand(min_token_agreement=0.0, min_led_agreement=0.99, max_parse_difference=1.0),
     "q8_0": Demand(min_token_agreement=0.0, min_led_agreement=0.95, max_parse_difference=1.0),
 }

@@ -1,4 +1,4 @@
-"""What an adapter was made from, down to files and commits, and what rests on it: read from manifests."""
+"""Lineage of an adapter: its sources down to files and commits, and what depends on it, from manifests."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Where an adapter comes from, and where it went.
+    """The sources of an adapter, and what depends on it.
 
     Attributes:
         adapter: The adapter, as it was trained or as it was promoted.

@@ -176,7 +176,7 @@ def _report(prepared: PreparedMerge, figures: dict[str, Any]) -> MergeReport:
 
 
 def _demand_on(job: MergeJob) -> Demand:
-    """How near a folder must be to what was judged: where that was computed more roughly, rounding is no mistake."""
+    """Return the thresholds for a folder; looser where the judged model was computed in lower precision."""
     is_finer = (job.reference.compute_dtype, job.dtype) == ("bfloat16", "float32")
     return ROUNDED if is_finer or job.reference.held == "nf4" else STRICT
 

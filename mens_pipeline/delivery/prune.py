@@ -1,4 +1,4 @@
-"""The store as a plan sees it, and the removal of what the plan lets go."""
+"""The store as a plan sees it, and the removal of what the plan deletes."""
 
 import json
 import re

@@ -180,7 +180,7 @@ def _named(modules: Any) -> str:
 
 
 def _head(manifest: dict[str, Any], form: Form, standing: Standing | None) -> "ModelCardData":
-    """Build the head of the card, which the Hub reads."""
+    """Build the head of the model card, which the Hub reads."""
     from huggingface_hub import EvalResult, ModelCardData  # noqa: PLC0415 - takes a third of a second to load
 
     base = manifest["base_model"]

@@ -64,7 +64,7 @@ _REFUSED: tuple[tuple[str, int, str], ...] = (
     ("vox mens corpus evol mens/data/train.jsonl -o target/dogfood/evolved.jsonl", 1, "Set EVOL_GATE=1"),
     ("vox mens eval-gate --run-dir target/dogfood/run --policy mens/config/eval-gates.yaml", 2, "Write `mens gate"),
 )
-"""A line, its exit code, and what it says one should do; on a machine without a card."""
+"""A line, its exit code, and what it says one should do; on a machine without a GPU."""
 
 _MIX = """
 sources:

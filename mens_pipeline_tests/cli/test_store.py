@@ -1,4 +1,4 @@
-"""`mens store prune`: what the store lets go."""
+"""`mens store prune`: what the store deletes."""
 
 import json
 import os

@@ -65,7 +65,7 @@ def test_led_along_each_token_is_asked_for() -> None:
     """What free writing hides behind one early turn."""
     (reason,) = _reasons(_same(0, num_led=98))
 
-    assert reason.startswith("Led along what is expected, 998/1000 (99.80 %) of the tokens are the same")
+    assert reason.startswith("Teacher-forced along what is expected, 998/1000 (99.80 %) of the tokens are the same")
 
 
 def test_one_program_that_no_longer_parses_is_too_many() -> None:

@@ -162,6 +162,6 @@ def test_another_model_is_not_kept(merged: tuple[Artifact, PreparedMerge, Artifa
         type(prepared.prompts)(prepared.prompts.tasks[:1], prepared.prompts.heldout_sha256),
         prepared.inputs,
     )
-    with pytest.raises(RefusedError, match=r"not the merged model\. Led along what is expected, 0/"):
+    with pytest.raises(RefusedError, match=r"not the merged model\. Teacher-forced along what is expected, 0/"):
         build_gguf_model(model, fewer, "f32", store, launch)
     assert {path.parent for path in store.root.rglob(GGUF_REPORT)} == before

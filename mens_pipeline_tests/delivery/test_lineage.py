@@ -1,4 +1,4 @@
-"""Where an adapter comes from, and where it went."""
+"""The sources of an adapter, and what depends on it."""
 
 import json
 import shutil

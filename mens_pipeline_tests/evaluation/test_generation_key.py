@@ -38,8 +38,8 @@ def _prepared(run: Path, device: Device, batch_tokens: int) -> tuple[object, int
 
 def test_how_many_are_written_at_once_changes_answers_on_a_card_alone(run: Path) -> None:
     """There the order of sums depends on it; on a CPU the answers that are kept stay."""
-    card = Device("cuda", "a card", 3.0, has_bfloat16=True)
-    full = Device("cuda", "a card", 2.0, has_bfloat16=True)
+    card = Device("cuda", "a GPU", 3.0, has_bfloat16=True)
+    full = Device("cuda", "a GPU", 2.0, has_bfloat16=True)
 
     assert _prepared(run, _CPU, 256)[0] == _prepared(run, _CPU, 512)[0]
     assert _prepared(run, full, 256)[0] != _prepared(run, full, 512)[0]
@@ -49,9 +49,9 @@ def test_how_many_are_written_at_once_changes_answers_on_a_card_alone(run: Path)
 
 def test_a_card_with_room_holds_more_at_once(run: Path) -> None:
     """Half of what is free beside weights and context, in keys and values of two layers of four heads, two wide."""
-    card = Device("cuda", "a card", 3.0, has_bfloat16=True)
+    card = Device("cuda", "a GPU", 3.0, has_bfloat16=True)
     position = 2 * 2 * 2 * 4 * 2
 
     assert _prepared(run, _CPU, 512)[1] == 512
-    assert _prepared(run, Device("cuda", "a card", 2.0, has_bfloat16=True), 512)[1] == 512
+    assert _prepared(run, Device("cuda", "a GPU", 2.0, has_bfloat16=True), 512)[1] == 512
     assert _prepared(run, card, 512)[1] == pytest.approx(2**30 / 2 / position, rel=1e-3)

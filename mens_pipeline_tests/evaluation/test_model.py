@@ -170,7 +170,7 @@ def test_what_fits_in_training_fits_when_it_is_judged(
     expected: tuple[str, str],
 ) -> None:
     """Dense where that fits, else in four bits; no card computes in bfloat16 that only emulates it."""
-    card = Device("cuda", "a card", gigabytes, has_bfloat16=has_bfloat16)
+    card = Device("cuda", "a GPU", gigabytes, has_bfloat16=has_bfloat16)
 
     assert held_on(card, _QWEN, trained_in) == expected
     assert held_on(Device("cpu", "cores", None, has_bfloat16=True), _QWEN, trained_in) == ("dense", "float32")

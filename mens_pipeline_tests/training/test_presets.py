@@ -57,7 +57,7 @@ def test_the_presets_of_the_project_are_all_there() -> None:
 
 
 def test_the_domains_of_the_project_are_all_there() -> None:
-    """With a word about each; no domain asks for a card."""
+    """With a word about each; no domain asks for a GPU."""
     domains = load_named(DOMAINS)
 
     assert set(domains) == {"vox-lang", "agents", "full-stack", "speech"}

@@ -198,7 +198,7 @@ def test_a_process_knows_its_place_from_the_launcher_of_torch_alone() -> None:
 
 def test_devices_that_are_not_there_are_refused() -> None:
     """The message says how many there are; on a CPU there are as many processes as one likes."""
-    card = Device("cuda", "a card", 24.0, has_bfloat16=True, number=2)
+    card = Device("cuda", "a GPU", 24.0, has_bfloat16=True, number=2)
     refuse_missing_devices(card, 2)
     refuse_missing_devices(Device("cpu", "cores", None, has_bfloat16=False), 8)
 

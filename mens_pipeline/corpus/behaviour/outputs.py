@@ -1,4 +1,4 @@
-"""What functions of the same name return for the same arguments, to see on which answers several programs agree."""
+"""Outputs of functions of the same name for the same arguments, by which several programs are compared."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

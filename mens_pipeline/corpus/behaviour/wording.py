@@ -18,7 +18,7 @@ _OPENERS: Final = frozenset("([{")
 _CLOSERS: Final = frozenset(")]}")
 _VALUES: Final = frozenset(("INT", "FLOAT", "DECIMAL", "STRING", "SSTRING", "TYPEIDENT", "true", "false"))
 _SHOWN: Final = ":\n\n"
-"""What stands between a prompt and the code that it shows: `This is there already:` and a blank line."""
+"""The sentence between a prompt and the code that it shows: `This is there already:` and a blank line."""
 _MOST_SHOWN: Final = 4
 """Places of a prompt at which code may begin."""
 

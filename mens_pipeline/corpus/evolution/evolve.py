@@ -78,7 +78,7 @@ class _Attempt:
 
     @property
     def mode(self) -> Mode:
-        """How an answer is read: as that of the parent."""
+        """The mode in which a completion is parsed: that of the parent."""
         code = judged_code(self.parent)
         assert code is not None, "seeds and rows are code"  # noqa: S101 - our own impossibility
         return code[1]

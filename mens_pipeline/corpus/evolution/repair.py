@@ -1,4 +1,4 @@
-"""What is no Vox, sent back with what the front end says of it; and whether that is worth more than asking again.
+"""Repair of completions that do not parse: sent back with their diagnostics; compared with fresh samples.
 
 For models behind an endpoint, which the parser cannot steer token by token. More than two rounds hardly help.
 
@@ -21,7 +21,7 @@ _LONGEST: Final = 4_000
 
 @dataclass(frozen=True, slots=True)
 class RepairComparison:
-    """How many requests end as Vox, by repair and by fresh samples.
+    """Counts of prompts that end with a program that parses, by repair and by fresh samples.
 
     Attributes:
         num_requests: What was asked.

@@ -19,7 +19,7 @@ from mens_pipeline.training.conversation import Turn, encode_text, encode_turns
 _SEED_BITS: Final = 63
 _CANDIDATE_TEMPERATURE: Final = 0.8
 _CANDIDATE_TOP_P: Final = 0.95
-"""How answers are drawn of which one is chosen, unless a request says otherwise."""
+"""The temperature and top_p of the candidates of best-of-n, unless a request sets them."""
 
 MOST_STOPS: Final = 4
 """Texts that end an answer; each is looked for behind every token."""
@@ -71,7 +71,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What is done for requests that say nothing of it.
+    """Values for fields that a request leaves out.
 
     Attributes:
         syntax: Whether the parser steers answers.

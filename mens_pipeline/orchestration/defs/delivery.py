@@ -197,7 +197,7 @@ def _rows(report: MergeReport) -> list[dg.TableRecord]:
     found = report.agreement
     cells = (
         ("tokens the same", f"{found.num_same_tokens}/{found.num_tokens}"),
-        ("tokens the same, led along", f"{found.num_led_tokens}/{found.num_reference_tokens}"),
+        ("tokens the same, teacher-forced", f"{found.num_led_tokens}/{found.num_reference_tokens}"),
         ("answers the same", f"{found.num_same_answers}/{found.num_prompts}"),
         ("prompts the same", f"{found.num_same_prompts}/{found.num_prompts}"),
         ("parse rate before", str(found.reference_parse_rate)),

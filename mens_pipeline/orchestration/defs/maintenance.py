@@ -18,14 +18,14 @@ _RUN_COLUMNS = dg.TableSchema([dg.TableColumn(n) for n in ("action", "run", "job
 class RetentionConfig(dg.Config):
     """What a person may choose for one run."""
 
-    apply: bool = Field(default=False, description="Remove what the plan lets go; else it is only shown.")
+    apply: bool = Field(default=False, description="Delete what the plan names; else it is only shown.")
 
 
 @dg.op(out=dg.Out(dg.Nothing))
 def store_retention(
     context: dg.OpExecutionContext, config: RetentionConfig, store: ArtifactStoreResource
 ) -> dg.Output[None]:
-    """Plan what config/retention.yaml lets go, show the plan, and remove it where that is asked for."""
+    """Plan what config/retention.yaml deletes, show the plan, and remove it where that is asked for."""
 
     def show(plan: Plan) -> None:
         verb = "removing" if config.apply else "dry run, to remove"
@@ -49,7 +49,7 @@ def store_retention(
 
 @dg.op(out=dg.Out(dg.Nothing))
 def run_retention(context: dg.OpExecutionContext, config: RetentionConfig) -> dg.Output[None]:
-    """Plan which runs of Dagster config/retention.yaml lets go, show the plan, and delete them where asked for."""
+    """Plan which runs of Dagster config/retention.yaml deletes, show the plan, and delete them where asked for."""
     runs = plan_runs(context.instance, load_retention(RETENTION).runs, time.time(), context.run_id)
     gone = [run for run in runs if not run.keeps]
     context.log.info(
@@ -85,7 +85,7 @@ weekly_maintenance = dg.ScheduleDefinition(
     run_config=dg.RunConfig(ops={name: RetentionConfig(apply=True) for name in ("store_retention", "run_retention")}),
     tags={"mens/job": "maintenance"},
     default_status=dg.DefaultScheduleStatus.STOPPED,
-    description="Removes what config/retention.yaml lets go. Off until a person has read a dry run and switches it on.",
+    description="Removes what config/retention.yaml deletes. Off until a person has read a dry run and switches it on.",
 )
 
 
