@@ -56,8 +56,8 @@ STRICT: Final = Demand(min_token_agreement=0.999, min_led_agreement=0.999, max_p
 ROUNDED: Final = Demand(min_token_agreement=0.0, min_led_agreement=0.98, max_parse_difference=0.10)
 """Thresholds for a model stored in float32 that was judged in 16 or 4 bits: its reference is rounded.
 
-Teacher-forced along the same 721 tokens, a model of 135 million weights and itself in bfloat16 agreed on 98.9 %. Writing
-freely, the first close call that turns makes another answer; over twelve requests, one program is 8 points.
+Teacher-forced along the same 721 tokens, a model of 135 million weights and itself in bfloat16 agreed on 98.9 %.
+Writing freely, the first close call that turns makes another answer; over twelve requests, one program is 8 points.
 """
 
 
