@@ -189,8 +189,13 @@ def _random_batches(num_rows: int, seed: int, most: int) -> tuple[tuple[int, ...
     return tuple(tuple(rows[start : start + 8]) for start in range(0, 8 * most, 8))
 
 
-def _progress(folder: Path, num_steps: int) -> Any:
-    """The callback of a run without a budget."""
+def without_budget(folder: Path, num_steps: int) -> Any:
+    """Make the callback of a run that takes all of its steps.
+
+    Args:
+        folder: Of the run.
+        num_steps: Of its plan.
+    """
     from mens_pipeline.training.progress import Progress, StopRequest  # noqa: PLC0415 - loads the deep learning stack
 
     steps = take_up(folder, Schedule(num_steps, 0, "linear"), [1] * num_steps, None)
@@ -242,7 +247,7 @@ def _ours(options: Namespace, folder: Path) -> Any:
     plan = module.plan_of(examples.train, recipe)
     if options.variant == "random":
         plan = replace(plan, batches=_random_batches(len(examples.train), recipe.seed, len(plan.batches)))
-    progress = _progress(folder, plan.num_steps)
+    progress = without_budget(folder, plan.num_steps)
     _take_out(module, options.variant)
     trainer = module._trainer(run.job, tokenizer, examples.train, plan, progress)
     if options.variant == "all-positions":
