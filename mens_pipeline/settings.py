@@ -9,14 +9,14 @@ from platformdirs import user_data_path
 from pydantic import AliasChoices, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.storage.validation import errors_in
 from mens_pipeline.training.launch import environment_without_secrets
 
 if TYPE_CHECKING:
-    from mens_pipeline.corpus.store import Artifact
-    from mens_pipeline.evaluation.policy import Thresholds
-    from mens_pipeline.evaluation.promotion import Present
+    from mens_pipeline.promotion.policy import Thresholds
+    from mens_pipeline.promotion.promote import Present
+    from mens_pipeline.storage.store import Artifact
 
 _PACKAGE: Final = Path(__file__).resolve().parent
 _PACKAGED: Final = _PACKAGE / "packaged"  # only a wheel has this folder; see [tool.hatch.build] in pyproject.toml
@@ -188,7 +188,7 @@ def load_settings() -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        raise ConfigurationError(f"environment: {mistakes_in(error)}. Correct or unset these variables.") from error
+        raise ConfigurationError(f"environment: {errors_in(error)}. Correct or unset these variables.") from error
 
 
 def thresholds_of(settings: Settings) -> "Thresholds":
@@ -200,7 +200,7 @@ def thresholds_of(settings: Settings) -> "Thresholds":
     Raises:
         ConfigurationError: There is no such policy.
     """
-    from mens_pipeline.evaluation.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
+    from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
 
     return (
         load_gate_policy(GATE_POLICY)
@@ -222,7 +222,7 @@ def policy_label(settings: Settings) -> str:
     Raises:
         ConfigurationError: There is no such policy.
     """
-    from mens_pipeline.evaluation.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
+    from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
 
     policy = load_gate_policy(GATE_POLICY).thresholds(settings.eval_policy)
     changes = (
@@ -252,12 +252,12 @@ def present_of(
     Raises:
         ConfigurationError: There is no such policy, or the benchmark does not hold together.
     """
-    from mens_pipeline.corpus.store import digest_of  # noqa: PLC0415 - most commands judge nothing
-    from mens_pipeline.corpus.yaml_file import load_model  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.benchmark import load_benchmark  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.generation import EvaluationConfig  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.promotion import Present  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.generation import EvaluationConfig  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.promote import Present  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.store import digest_of  # noqa: PLC0415 - most commands judge nothing
+    from mens_pipeline.storage.yaml_file import load_model  # noqa: PLC0415 - likewise
 
     return Present(
         thresholds=thresholds_of(settings),
@@ -276,7 +276,7 @@ def artifact_commit(settings: Settings) -> str | None:
     Args:
         settings: The environment.
     """
-    from mens_pipeline.corpus.checkout import head_commit  # noqa: PLC0415 - most commands name nothing
+    from mens_pipeline.corpus.extract.checkout import head_commit  # noqa: PLC0415 - most commands name nothing
 
     return settings.vcs_sha or head_commit(settings.source_root)
 

@@ -12,9 +12,8 @@ import typer
 
 from mens_pipeline.cli.check_stream import check_stream
 from mens_pipeline.cli.diagnostic_text import render
-from mens_pipeline.corpus.regular_file import read_regular
-from mens_pipeline.corpus.shares import share_text
-from mens_pipeline.corpus.sources import vox_files
+from mens_pipeline.corpus.extract.sources import vox_files
+from mens_pipeline.corpus.schema.shares import share_text
 from mens_pipeline.language.diagnostics import Diagnostic, Severity
 from mens_pipeline.language.front_end import Analysis, analyze_bytes
 from mens_pipeline.language.parser.modules import Mode, mode_of
@@ -22,6 +21,7 @@ from mens_pipeline.language.semantics import semantic_diagnostics, semantic_reco
 from mens_pipeline.language.source_text import SourceText
 from mens_pipeline.language.verdict import verdict_record
 from mens_pipeline.language.visible_text import visible_text
+from mens_pipeline.storage.files import read_regular
 
 REFUSED: Final = 1
 MISUSE: Final = 2

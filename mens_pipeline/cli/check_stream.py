@@ -4,12 +4,12 @@ import json
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, TextIO
 
-from mens_pipeline.corpus.bounded_lines import bounded_lines
-from mens_pipeline.corpus.shares import share_text
+from mens_pipeline.corpus.schema.shares import share_text
 from mens_pipeline.language.front_end import analyze
 from mens_pipeline.language.parser.modules import Mode
 from mens_pipeline.language.semantics import semantic_diagnostics, semantic_records
 from mens_pipeline.language.verdict import verdict_record
+from mens_pipeline.storage.files import bounded_lines
 
 MAX_REQUEST_BYTES: Final = 67_108_864
 """Of a line; a longer one is answered as malformed, and never held as a whole."""

@@ -11,8 +11,8 @@ from mens_pipeline.cli.corpus_evol import evol
 from mens_pipeline.cli.corpus_mix import mix, stats
 from mens_pipeline.cli.terminal import say
 from mens_pipeline.cli.upstream import CorpusGroup
-from mens_pipeline.corpus.drops import Drop, Tally, Unit, account, drop_fields
-from mens_pipeline.corpus.shares import share_text
+from mens_pipeline.corpus.schema.drops import Drop, Tally, Unit, account, drop_fields
+from mens_pipeline.corpus.schema.shares import share_text
 from mens_pipeline.errors import RefusedError
 
 app = typer.Typer(name="corpus", cls=CorpusGroup, help="From a Vox workspace to training data.", no_args_is_help=True)
@@ -42,12 +42,12 @@ def extract(
 
     Exit code 0: the records are written. 1: the file holds a row that is no record. 2: the command was misused.
     """
-    from mens_pipeline.corpus.carried_records import CarriedRecords, carried_records  # noqa: PLC0415 - Markdown and YAML can wait
-    from mens_pipeline.corpus.checkout import commit_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.extract import extract_workspace  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.jsonl import write_lines, write_text  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.source_roots import find_source_roots  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.extract.carried_records import CarriedRecords, carried_records  # noqa: PLC0415 - Markdown and YAML can wait
+    from mens_pipeline.corpus.extract.checkout import commit_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.extract.source_roots import find_source_roots  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.extract.workspace import extract_workspace  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.jsonl import write_lines, write_text  # noqa: PLC0415 - likewise
 
     tally = Tally()
     drops: list[Drop] = []
@@ -109,11 +109,11 @@ def validate(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: the good rows are written. 1: strict, and a row is not kept. 2: the command was misused.
     """
-    from mens_pipeline.corpus.jsonl import open_rows, write_jsonl, write_text  # noqa: PLC0415 - pydantic can wait
-    from mens_pipeline.corpus.pipeline_config import load_pipeline_config  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.repetition import Repetition  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.validate import Quarantined, ValidationReport, validate_rows  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.curate.repetition import Repetition  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.curate.validate import Quarantined, ValidationReport, validate_rows  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import PIPELINE_CONFIG, load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.jsonl import open_rows, write_jsonl, write_text  # noqa: PLC0415 - pydantic can wait
 
     repetition = Repetition(load_pipeline_config(PIPELINE_CONFIG).validate_)
     is_strict = load_settings().strict_jsonl
@@ -158,9 +158,10 @@ def pairs(
     Exit code 0: the pairs are written. 1: IN holds a row that is no record. 2: the command was misused.
     """
     from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers  # noqa: PLC0415 - pydantic can wait
-    from mens_pipeline.corpus.jsonl import open_rows, read_records, write_jsonl  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.page_records import page_records  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.pairs import BehaviourCounts, make_pairs  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.curate.pairs import BehaviourCounts, make_pairs  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.extract.page_records import page_records  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.schema.reading import read_records  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.jsonl import open_rows, write_jsonl  # noqa: PLC0415 - likewise
 
     with open_rows(records) as lines:
         extracted = list(read_records(lines, records))
@@ -189,8 +190,8 @@ def evaluate(
 
     Exit code 0: the figures are written. 2: the command was misused.
     """
-    from mens_pipeline.corpus.data_evaluation import evaluate_data  # noqa: PLC0415 - pydantic can wait
-    from mens_pipeline.corpus.jsonl import open_rows, write_text  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.curate.data_evaluation import evaluate_data  # noqa: PLC0415 - pydantic can wait
+    from mens_pipeline.storage.jsonl import open_rows, write_text  # noqa: PLC0415 - likewise
 
     with open_rows(rows) as lines:
         figures = evaluate_data(lines).as_json()

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from mens_pipeline.cli.terminal import INTERRUPTED, tell
-from mens_pipeline.corpus.shares import share_text
+from mens_pipeline.corpus.schema.shares import share_text
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.training.devices import DeviceChoice
 
 if TYPE_CHECKING:
     from mens_pipeline.corpus.evolution.requests import Generator
-    from mens_pipeline.evaluation.prepare import PreparedGeneration
+    from mens_pipeline.inference.prepare import PreparedGeneration
     from mens_pipeline.settings import Settings
 
 _GRACE_SECONDS: Final = 20.0
@@ -42,7 +42,7 @@ class _How:
     is_base: bool
 
 
-def evol(  # noqa: PLR0913 - one parameter an option
+def evol(  # noqa: PLR0913, PLR0915 - one parameter an option, and imports that can wait
     pairs: Annotated[Path, typer.Argument(metavar="IN", help="Training pairs, as JSON lines: the seeds.")],
     *,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where the new pairs go.")],
@@ -90,18 +90,19 @@ def evol(  # noqa: PLR0913 - one parameter an option
     Exit code 0: the new pairs are written. 1: the gate is closed, or the model does not answer. 2: the command was
     misused. 130: interrupted; run the same command to go on.
     """
+    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.evolution.budget import Budget, Plan  # noqa: PLC0415 - pydantic and datasketch can wait
     from mens_pipeline.corpus.evolution.evolve import Desk, Judges, evolve  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.evolution.ledger import Ledger  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.evolution.neighbours import Neighbours  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.evolution.seeds import sort_seeds  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.jsonl import read_pairs, write_jsonl  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.pipeline_config import load_pipeline_config  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.schema.reading import read_pairs  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.benchmark import protected_pairs  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.evol_reading import read_reply  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.execution import FEATURES  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.answer_code import read_reply  # noqa: PLC0415 - likewise
     from mens_pipeline.language.interpreter import Sandbox  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import PIPELINE_CONFIG, load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.jsonl import write_jsonl  # noqa: PLC0415 - likewise
 
     settings = load_settings()
     if not settings.evol_gate:
@@ -147,7 +148,7 @@ def _generator(
     settings: "Settings", endpoint: str | None, name: str | None, run: Path | None, how: _How
 ) -> "Generator":
     if run is None and endpoint is not None and name is not None:
-        from mens_pipeline.evaluation.endpoint import Endpoint  # noqa: PLC0415 - only this kind needs it
+        from mens_pipeline.inference.endpoint import Endpoint  # noqa: PLC0415 - only this kind needs it
 
         return Endpoint(
             endpoint, name, settings.evol_api_key, how.max_new_tokens, how.temperature, concurrency=how.concurrency
@@ -158,9 +159,9 @@ def _generator(
 
 
 def _local_generator(settings: "Settings", run: Path, how: _How) -> "Generator":
-    from mens_pipeline.evaluation.generation import Decoding  # noqa: PLC0415 - only this kind needs these
-    from mens_pipeline.evaluation.local_generator import LocalGenerator  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.prepare import KIND, Conditions  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.generation import Decoding  # noqa: PLC0415 - only this kind needs these
+    from mens_pipeline.inference.local_generator import LocalGenerator  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.prepare import KIND, Conditions  # noqa: PLC0415 - likewise
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
 
     device = resolve_device(how.device, force_cpu=settings.backend == "cpu")
@@ -171,7 +172,7 @@ def _local_generator(settings: "Settings", run: Path, how: _How) -> "Generator":
 
 
 def _launch(prepared: "PreparedGeneration", poll: Callable[[], None]) -> int:
-    from mens_pipeline.evaluation.generation import MODULE  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.inference.generation import MODULE  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.settings import training_environment  # noqa: PLC0415 - likewise
     from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
 

@@ -15,15 +15,15 @@ from mens_pipeline.cli.eval_summary import summary_of, trial_summary_of
 from mens_pipeline.cli.progress import show_answers
 from mens_pipeline.cli.terminal import INTERRUPTED, say, tell
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.evaluation.sampling import Syntax
+from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.training.devices import DeviceChoice
 
 if TYPE_CHECKING:
-    from mens_pipeline.corpus.store import Artifact, ArtifactStore
     from mens_pipeline.evaluation.benchmark import Benchmark
     from mens_pipeline.evaluation.eval_results import Examination
-    from mens_pipeline.evaluation.generation import EvaluationConfig
-    from mens_pipeline.evaluation.prepare import Conditions, PreparedGeneration
+    from mens_pipeline.inference.generation import EvaluationConfig
+    from mens_pipeline.inference.prepare import Conditions, PreparedGeneration
+    from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 _GRACE_SECONDS: Final = 20.0
 
@@ -67,17 +67,17 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: judged. 1: a model could not answer. 2: the command was misused. 130: interrupted.
     """
-    from mens_pipeline.corpus.store import ArtifactStore  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.benchmark import load_benchmark  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.evaluation.benchmark_gate import PAGE, write_page  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.eval_results import examination  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.few_shot import few_shot_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.heldout_beside import heldout_beside  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.prepare import Conditions, answer_fits, manifest_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.receipt import read_results  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.rounds import Demands, evaluate_in_rounds, rounds_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.prepare import Conditions, answer_fits, manifest_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.benchmark_gate import PAGE, write_page  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.receipt import read_results  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import FEW_SHOT, load_settings, thresholds_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - likewise
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
 
     settings = load_settings()
@@ -141,8 +141,8 @@ def _try(  # noqa: PLR0913 - what a trial is made from
     as_json: bool,
 ) -> None:
     """Ask the adapter alone, and show what came of it; no document of an exam is written."""
-    from mens_pipeline.corpus.jsonl import write_jsonl  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.evaluation.trial import TRIAL, try_adapter  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.jsonl import write_jsonl  # noqa: PLC0415 - only a real run needs these
 
     if benchmark is None:
         raise ConfigurationError("--trial asks the benchmark alone, --no-bench leaves it out. Give one of the two.")
@@ -187,9 +187,9 @@ def _interruptible() -> Iterator[None]:
 
 def _put_into(run_dir: Path, evaluation: "Artifact") -> None:
     """Put the documents of an evaluation in place of earlier ones, and remove the verdict on those."""
-    from mens_pipeline.evaluation.benchmark_gate import KIND as GATE  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.evaluation.receipt import FAILED, RECEIPT  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.run_folder import forget, remember  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.benchmark_gate import KIND as GATE  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.promotion.receipt import FAILED, RECEIPT  # noqa: PLC0415 - likewise
 
     for name in (RECEIPT, FAILED):
         (run_dir / name).unlink(missing_ok=True)
@@ -202,21 +202,21 @@ def _put_into(run_dir: Path, evaluation: "Artifact") -> None:
 def _config(**changes: float | Syntax | None) -> "EvaluationConfig":
     from pydantic import ValidationError  # noqa: PLC0415 - only a real run needs these
 
-    from mens_pipeline.corpus.mistakes import mistakes_in  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.yaml_file import load_model  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.generation import EvaluationConfig  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.generation import EvaluationConfig  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import EVALUATION  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.validation import errors_in  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.yaml_file import load_model  # noqa: PLC0415 - likewise
 
     given = {name: value for name, value in changes.items() if value is not None}
     try:
         return EvaluationConfig.model_validate({**load_model(EVALUATION, EvaluationConfig).model_dump(), **given})
     except ValidationError as error:
         where = f"{EVALUATION.name} with the options of this command"
-        raise ConfigurationError(f"{where}: {mistakes_in(error)}. Correct the option.") from error
+        raise ConfigurationError(f"{where}: {errors_in(error)}. Correct the option.") from error
 
 
 def _launch(prepared: "PreparedGeneration") -> int:
-    from mens_pipeline.evaluation.generation import MODULE, PROGRESS  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.inference.generation import MODULE, PROGRESS  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.settings import training_environment  # noqa: PLC0415 - likewise
     from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
     from mens_pipeline.training.telemetry_log import Follower  # noqa: PLC0415 - likewise

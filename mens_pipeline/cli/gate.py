@@ -10,7 +10,7 @@ import typer
 from mens_pipeline.cli.terminal import say
 
 if TYPE_CHECKING:
-    from mens_pipeline.evaluation.receipt import Receipt
+    from mens_pipeline.promotion.receipt import Receipt
 
 REFUSED: Final = 1
 
@@ -34,15 +34,15 @@ def gate(
 
     Exit code 0: passed. 1: failed, or undecided. 2: the command was misused.
     """
-    from mens_pipeline.corpus.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.evaluation import eval_results  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.benchmark_gate import PAGE, build_benchmark_gate, receipt_in  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.history import rival_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.prepare import adapter_digest  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.receipt import FAILED, RECEIPT  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.run_folder import remember, remembered  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.prepare import adapter_digest  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.benchmark_gate import PAGE, build_benchmark_gate, receipt_in  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.history import rival_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.receipt import FAILED, RECEIPT  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings, policy_label, thresholds_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
 
     settings = load_settings()

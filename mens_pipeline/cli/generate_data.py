@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from mens_pipeline.cli.terminal import say
-from mens_pipeline.corpus.shares import share_text
+from mens_pipeline.corpus.schema.shares import share_text
 
 _REPORTED: Final = 500
 """Pairs after which progress is reported."""
@@ -33,10 +33,11 @@ def generate_data(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: exactly N pairs are written. 1: there are not as many different ones. 2: the command was misused.
     """
-    from mens_pipeline.corpus.jsonl import open_rows, read_records, write_text  # noqa: PLC0415 - pydantic can wait
-    from mens_pipeline.corpus.pipeline_config import load_pipeline_config  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.synthetic_corpus import write_synthetic  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.schema.reading import read_records  # noqa: PLC0415 - pydantic can wait
+    from mens_pipeline.corpus.synthesis.synthetic_corpus import write_synthetic  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import PIPELINE_CONFIG, load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.jsonl import open_rows, write_text  # noqa: PLC0415 - pydantic can wait
 
     records = []
     if corpus is not None:

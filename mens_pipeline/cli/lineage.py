@@ -23,9 +23,9 @@ def lineage(
 
     Exit code 0: printed. 1: there is no such adapter. 2: the command was misused.
     """
-    from mens_pipeline.corpus.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.delivery.lineage import lineage_of  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
 
     found = lineage_of(ArtifactStore(load_settings().store_root.resolve()), adapter)
     if as_json:

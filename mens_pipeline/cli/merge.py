@@ -12,10 +12,10 @@ from mens_pipeline.cli.terminal import INTERRUPTED, say, tell
 from mens_pipeline.training.devices import DeviceChoice
 
 if TYPE_CHECKING:
-    from mens_pipeline.corpus.store import Artifact, ArtifactStore
     from mens_pipeline.delivery.merge_source import MergeSource
     from mens_pipeline.delivery.merged_model import PreparedMerge
     from mens_pipeline.settings import Settings
+    from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 _GRACE_SECONDS: Final = 20.0
 
@@ -66,7 +66,6 @@ def merge(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: merged. 1: refused, or another model came out. 2: the command was misused. 130: interrupted.
     """
-    from mens_pipeline.corpus.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.delivery.gguf_model import build_gguf_model  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.gguf_support import refuse_unsupported  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.handoff import HANDOFF  # noqa: PLC0415 - likewise
@@ -79,6 +78,7 @@ def merge(  # noqa: PLR0913 - one parameter an option
         write_folder,
     )
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
 
     settings = load_settings()
     store = ArtifactStore(settings.store_root.resolve())
@@ -123,13 +123,13 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
     heldout: Path | None,
     num_prompts: int | None,
 ) -> "PreparedMerge":
-    from mens_pipeline.corpus.yaml_file import load_model  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.delivery.agreement import NUM_PROMPTS  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.merge_prompts import prompts_of  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.merged_model import KIND, prepare_merge  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.generation import EvaluationConfig  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.prepare import Conditions, answer_fits  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.generation import EvaluationConfig  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.prepare import Conditions, answer_fits  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import EVALUATION  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.yaml_file import load_model  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
 
     chosen = resolve_device(device, force_cpu=settings.backend == "cpu")

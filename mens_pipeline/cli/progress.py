@@ -38,7 +38,7 @@ def show_answers(model: str | None = None) -> Callable[[dict[str, Any]], None]:
     Args:
         model: Which one answers; None where each event says so.
     """
-    from mens_pipeline.evaluation.generation import progress_of  # noqa: PLC0415 - only a real run needs it
+    from mens_pipeline.inference.generation import progress_of  # noqa: PLC0415 - only a real run needs it
 
     shown = 0.0
 

@@ -10,10 +10,10 @@ from mens_pipeline.cli.terminal import say, tell
 from mens_pipeline.errors import ConfigurationError, RefusedError
 
 if TYPE_CHECKING:
-    from mens_pipeline.corpus.store import Artifact, ArtifactStore
-    from mens_pipeline.evaluation.override import Override
-    from mens_pipeline.evaluation.promotion import Present
+    from mens_pipeline.promotion.override import Override
+    from mens_pipeline.promotion.promote import Present
     from mens_pipeline.settings import Settings
+    from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 RunDir = Annotated[Path, typer.Option(metavar="DIR", help="A run that `mens gate` has judged.")]
 
@@ -36,11 +36,11 @@ def promote(
 
     Exit code 0: done. 1: refused; the message names every reason. 2: the command was misused.
     """
-    from mens_pipeline.corpus.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.evaluation import promotion  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.history import history_of  # noqa: PLC0415 - likewise
     from mens_pipeline.orchestration.champion import report_champion  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion import promote as promotion  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.history import history_of  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
 
     settings = load_settings()
@@ -85,12 +85,12 @@ def override(
     """
     from pydantic import ValidationError  # noqa: PLC0415 - only a real run needs these
 
-    from mens_pipeline.corpus.mistakes import mistakes_in  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.store import ArtifactStore, digest_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.override import OVERRIDE, Override, signed  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.prepare import adapter_digest  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.receipt import RECEIPT  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.prepare import adapter_digest  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.override import OVERRIDE, Override, signed  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.receipt import RECEIPT  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.store import ArtifactStore, digest_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.validation import errors_in  # noqa: PLC0415 - likewise
     from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
 
     settings = load_settings()
@@ -105,16 +105,16 @@ def override(
             timestamp_unix=int(time.time()),
         )
     except ValidationError as error:
-        raise ConfigurationError(f"options: {mistakes_in(error)}. Say who answers for it, and why.") from error
+        raise ConfigurationError(f"options: {errors_in(error)}. Say who answers for it, and why.") from error
     path = run_dir / OVERRIDE
     path.write_text(signed(record, _key(settings)).model_dump_json(indent=2) + "\n", encoding="utf-8")
     say(f"{path} signed. Use it: mens promote --run-dir {run_dir} --override {path}")
 
 
 def _gate_of(run_dir: Path, store: "ArtifactStore") -> "Artifact":
-    from mens_pipeline.evaluation.benchmark_gate import KIND  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.evaluation.receipt import RECEIPT  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.run_folder import remembered  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.benchmark_gate import KIND  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.promotion.receipt import RECEIPT  # noqa: PLC0415 - likewise
 
     return remembered(run_dir, KIND, RECEIPT, store, f"Run `mens gate --run-dir {run_dir}` first.")
 
@@ -137,7 +137,7 @@ def _present(run_dir: Path, store: "ArtifactStore", settings: "Settings") -> "Pr
 
 
 def _read(path: Path, settings: "Settings") -> "Override":
-    from mens_pipeline.evaluation.override import read_override  # noqa: PLC0415 - only a real run needs it
+    from mens_pipeline.promotion.override import read_override  # noqa: PLC0415 - only a real run needs it
 
     return read_override(path, _key(settings))
 

@@ -28,10 +28,10 @@ def push(
 
     Exit code 0: sent, or shown. 1: not promoted, or the Hub does not take it. 2: the command was misused.
     """
-    from mens_pipeline.corpus.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.delivery import hub  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.merge_source import merge_source  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
 
     settings = load_settings()
     source = merge_source(run_dir, ArtifactStore(settings.store_root.resolve()))

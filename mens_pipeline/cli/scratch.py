@@ -95,7 +95,7 @@ def _group() -> None:
 def _prepare(  # noqa: PLR0913 - what the command was told
     values: dict[str, Any], data_dir: Path, output_dir: Path, choice: DeviceChoice, *, is_new: bool, is_trial: bool
 ) -> "PreparedScratch":
-    from mens_pipeline.evaluation.policy import load_gate_policy  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.settings import GATE_POLICY, load_settings  # noqa: PLC0415 - likewise
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
     from mens_pipeline.training.scratch.prepare import prepare_scratch  # noqa: PLC0415 - likewise

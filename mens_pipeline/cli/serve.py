@@ -9,7 +9,7 @@ import typer
 
 from mens_pipeline.cli.terminal import tell
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.evaluation.sampling import Syntax
+from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.training.devices import DeviceChoice
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ def _holding(device: "Device", cache: Path, port: int) -> AbstractContextManager
 
 
 def _served(run_dir: Path | None, folder: Path | None, settings: "Settings", device: "Device") -> "ServedModel":
-    from mens_pipeline.corpus.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.delivery.serving.served_model import champion_model, merged_model, run_model  # noqa: PLC0415
+    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
 
     if folder is not None:
         return merged_model(folder, device)

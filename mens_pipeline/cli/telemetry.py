@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mens_pipeline.cli.terminal import say
-from mens_pipeline.corpus.shares import share_text
+from mens_pipeline.corpus.schema.shares import share_text
 from mens_pipeline.errors import ConfigurationError, RefusedError
 
 if TYPE_CHECKING:
-    from mens_pipeline.corpus.telemetry import TelemetryQuery, TelemetryTally
-    from mens_pipeline.corpus.training_pair import TrainingPair
+    from mens_pipeline.corpus.schema.training_pair import TrainingPair
+    from mens_pipeline.corpus.telemetry.table import TelemetryQuery, TelemetryTally
 
 app = typer.Typer(name="telemetry", help="From the telemetry of agents to training data.", no_args_is_help=True)
 
@@ -51,12 +51,12 @@ def import_rows(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: the pairs are written. 1: no row trains, and nothing is written. 2: the command was misused.
     """
-    from mens_pipeline.corpus.jsonl import write_jsonl, write_text  # noqa: PLC0415 - pydantic can wait
-    from mens_pipeline.corpus.telemetry import (  # noqa: PLC0415 - SQLAlchemy takes its time
+    from mens_pipeline.corpus.telemetry.table import (  # noqa: PLC0415 - SQLAlchemy takes its time
         TelemetryTally,
         read_telemetry,
         telemetry_pairs,
     )
+    from mens_pipeline.storage.jsonl import write_jsonl, write_text  # noqa: PLC0415 - pydantic can wait
 
     query = _query(
         url,
@@ -85,9 +85,9 @@ def import_rows(  # noqa: PLR0913 - one parameter an option
 def _query(url: str | None, **parts: Any) -> "TelemetryQuery":
     from pydantic import ValidationError  # noqa: PLC0415 - pydantic can wait
 
-    from mens_pipeline.corpus.mistakes import mistakes_in  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.telemetry import TelemetryQuery  # noqa: PLC0415 - SQLAlchemy takes its time
+    from mens_pipeline.corpus.telemetry.table import TelemetryQuery  # noqa: PLC0415 - SQLAlchemy takes its time
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - pydantic can wait
+    from mens_pipeline.storage.validation import errors_in  # noqa: PLC0415 - likewise
 
     source = url or load_settings().telemetry_url
     if not source:
@@ -95,7 +95,7 @@ def _query(url: str | None, **parts: Any) -> "TelemetryQuery":
     try:
         return TelemetryQuery.model_validate({"url": source, **parts})
     except ValidationError as error:
-        raise ConfigurationError(f"telemetry: {mistakes_in(error)}. Correct these options.") from error
+        raise ConfigurationError(f"telemetry: {errors_in(error)}. Correct these options.") from error
 
 
 def _at_least_one(pairs: Iterator["TrainingPair"], tally: "TelemetryTally", table: str) -> Iterator["TrainingPair"]:

@@ -11,8 +11,7 @@ import typer
 from mens_pipeline.cli.check import MAX_BYTES, MISUSE, REFUSED, ModeOption
 from mens_pipeline.cli.diagnostic_text import render
 from mens_pipeline.cli.terminal import tell
-from mens_pipeline.corpus.regular_file import read_regular
-from mens_pipeline.corpus.sources import vox_files
+from mens_pipeline.corpus.extract.sources import vox_files
 from mens_pipeline.language.front_end import analyze_bytes
 from mens_pipeline.language.interpreter import (
     CaseResult,
@@ -26,6 +25,7 @@ from mens_pipeline.language.interpreter import (
 from mens_pipeline.language.parser.modules import Mode, mode_of
 from mens_pipeline.language.source_text import SourceText
 from mens_pipeline.language.visible_text import visible_text
+from mens_pipeline.storage.files import read_regular
 
 _COLOURS: Final = {Outcome.UNSUPPORTED: typer.colors.YELLOW}
 

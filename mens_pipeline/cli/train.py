@@ -175,7 +175,7 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
     is_new: bool,
     is_trial: bool,
 ) -> "tuple[PreparedRun, ResolvedRecipe]":
-    from mens_pipeline.evaluation.policy import load_gate_policy  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.settings import (  # noqa: PLC0415 - likewise
         DOMAINS,
         GATE_POLICY,

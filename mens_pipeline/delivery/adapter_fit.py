@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.adapter_config import read_adapter_config
-from mens_pipeline.evaluation.prepare import WEIGHTS
+from mens_pipeline.inference.adapter_config import read_adapter_config
+from mens_pipeline.inference.prepare import WEIGHTS
 from mens_pipeline.training.base_model import recorded_base
 from mens_pipeline.training.safetensors_header import Shape, shapes_in
 

@@ -6,10 +6,10 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from mens_pipeline.delivery.merge_job import Comparison, Written
-from mens_pipeline.evaluation.generation import Answer
 from mens_pipeline.evaluation.judge import judge
 from mens_pipeline.evaluation.statistics import Rate, rate_of
 from mens_pipeline.evaluation.tasks import Task
+from mens_pipeline.inference.generation import Answer
 
 NUM_PROMPTS: Final = 12
 """Requests that are compared: about a minute for the smallest base on two CPU cores."""

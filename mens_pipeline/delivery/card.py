@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mens_pipeline.delivery.merge_source import MergeSource
-from mens_pipeline.evaluation.receipt import read_results
 from mens_pipeline.evaluation.results import RESULTS, EvalResults
 from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.promotion.receipt import read_results
 from mens_pipeline.training.manifest import data_sources
 from mens_pipeline.training.model_card import Form, Score, Standing, model_card
 

@@ -4,10 +4,10 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
-from mens_pipeline.corpus.jsonl import write_jsonl
 from mens_pipeline.delivery.gguf_file import write_gguf
 from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, MODEL, PROGRESS, GgufJob
 from mens_pipeline.delivery.writing import compared, largest_difference, led, speak
+from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.training.chat import encode_prompt
 from mens_pipeline.training.job import as_document
 from mens_pipeline.training.telemetry_log import TelemetryLog

@@ -8,16 +8,16 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mens_pipeline.corpus.jsonl import read_models
-from mens_pipeline.corpus.stage import Stage
-from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.delivery.agreement import Agreement, Demand, agreement_of, reasons_against, spread
 from mens_pipeline.delivery.chat_form import refuse_unquotable
 from mens_pipeline.delivery.gguf_support import refuse_unsupported
 from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, GGUF_NAME, MODEL, Comparison, GgufJob, GgufType
 from mens_pipeline.delivery.merged_model import PreparedMerge, manifest_in
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.generation import Request
+from mens_pipeline.inference.generation import Request
+from mens_pipeline.storage.jsonl import read_models
+from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.job import JOB
 from mens_pipeline.training.launch import refuse_failure

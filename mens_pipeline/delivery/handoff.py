@@ -9,9 +9,9 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mens_pipeline.corpus.store import digest_of
 from mens_pipeline.delivery.merge_documents import MergedInto
 from mens_pipeline.delivery.merge_job import Dtype, GgufType
+from mens_pipeline.storage.store import digest_of
 
 HANDOFF: Final = "external_serving_handoff_v1.json"
 PROMPT_FORMAT: Final = "qwen_chatml_im_start"

@@ -10,13 +10,13 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from mens_pipeline.corpus.store import digest_of
 from mens_pipeline.delivery.adapter_names import name_as_published
 from mens_pipeline.delivery.card import card_of_source
 from mens_pipeline.delivery.merge_source import MergeSource
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.evaluation.prepare import CONFIGURATION, WEIGHTS
 from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.inference.prepare import CONFIGURATION, WEIGHTS
+from mens_pipeline.storage.store import digest_of
 from mens_pipeline.training.base_model import recorded_base
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import CARD

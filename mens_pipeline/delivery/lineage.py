@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mens_pipeline.corpus.jsonl import read_pairs
-from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
-from mens_pipeline.corpus.mixed_train_set import TRAIN
-from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
+from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
+from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.delivery.prune import read_store
 from mens_pipeline.delivery.retention import Item
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.history import CHAMPION, champion_key
-from mens_pipeline.evaluation.history import KIND as PROMOTED
+from mens_pipeline.promotion.history import CHAMPION, champion_key
+from mens_pipeline.promotion.history import KIND as PROMOTED
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
 _Ref = tuple[str, str]

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mens_pipeline.corpus.jsonl import write_jsonl
 from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, MODEL, PROGRESS, MergeJob
 from mens_pipeline.delivery.writing import compared, largest_difference, led, speak
-from mens_pipeline.evaluation.generation import GenerationJob
-from mens_pipeline.evaluation.model import load_judged
+from mens_pipeline.inference.generation import GenerationJob
+from mens_pipeline.inference.model import load_judged
+from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.training.base_model import configuration_of
 from mens_pipeline.training.chat import control_tokens, encode_prompt, escape
 from mens_pipeline.training.job import as_document
@@ -75,7 +75,7 @@ def _save(job: MergeJob) -> None:
     """Save the merged model as a plain folder: weights, configuration, tokenizer, template."""
     from transformers import AutoTokenizer
 
-    from mens_pipeline.evaluation.generate import vocabulary_of  # noqa: PLC0415 - loads torch as well
+    from mens_pipeline.inference.generate import vocabulary_of  # noqa: PLC0415 - loads torch as well
 
     reference, folder = job.reference, job.run_dir / MODEL
     model = load_judged(_dense(reference).model_copy(update={"compute_dtype": job.dtype}))

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mens_pipeline.evaluation.generation import GenerationJob
+from mens_pipeline.inference.generation import GenerationJob
 
 MODULE: Final = "mens_pipeline.delivery.merge_child"
 """What runs in the process that merges, and in the one that writes GGUF."""

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mens_pipeline.corpus.heldout_split import HELDOUT
-from mens_pipeline.corpus.heldout_split import KIND as SPLIT
-from mens_pipeline.corpus.jsonl import read_pairs
-from mens_pipeline.corpus.store import ArtifactStore, digest_of
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.delivery.agreement import spread
 from mens_pipeline.delivery.merge_source import MergeSource
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.tasks import Task, heldout_tasks
+from mens_pipeline.storage.store import ArtifactStore, digest_of
 
 
 @dataclass(frozen=True, slots=True)

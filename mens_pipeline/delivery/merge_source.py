@@ -7,15 +7,15 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from mens_pipeline.corpus.store import MANIFEST as STORE_MANIFEST
-from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.delivery.adapter_fit import refuse_misfit
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.benchmark_gate import receipt_in
-from mens_pipeline.evaluation.history import KIND as PROMOTED
-from mens_pipeline.evaluation.history import champion_of, history_of, withdrawn
-from mens_pipeline.evaluation.prepare import adapter_digest, manifest_of
-from mens_pipeline.evaluation.receipt import RECEIPT, Receipt
+from mens_pipeline.inference.prepare import adapter_digest, manifest_of
+from mens_pipeline.promotion.benchmark_gate import receipt_in
+from mens_pipeline.promotion.history import KIND as PROMOTED
+from mens_pipeline.promotion.history import champion_of, history_of, withdrawn
+from mens_pipeline.promotion.receipt import RECEIPT, Receipt
+from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
 

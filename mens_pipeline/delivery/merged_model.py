@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.corpus.jsonl import read_models
-from mens_pipeline.corpus.stage import Stage
-from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.delivery.agreement import ROUNDED, STRICT, Demand, agreement_of, reasons_against
 from mens_pipeline.delivery.chat_form import template_with
 from mens_pipeline.delivery.merge_documents import (
@@ -23,7 +20,10 @@ from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, MODEL, Compar
 from mens_pipeline.delivery.merge_prompts import Prompts
 from mens_pipeline.delivery.merge_source import MergeSource
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.prepare import Conditions, prepare_generation
+from mens_pipeline.inference.prepare import Conditions, prepare_generation
+from mens_pipeline.storage.jsonl import read_models
+from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.launch import refuse_failure
 from mens_pipeline.training.model_card import base_name

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.corpus.store import MANIFEST, ArtifactStore
 from mens_pipeline.delivery.retention import Item, Plan, RetentionPolicy, Stored, plan_retention
 from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
-from mens_pipeline.evaluation.history import CHAMPION, champion_key, changing, history_of
+from mens_pipeline.promotion.history import CHAMPION, champion_key, changing, history_of
+from mens_pipeline.storage.store import MANIFEST, ArtifactStore
 
 _WORK: Final = re.compile(r"\.(work|draft)-.+")
 _KEY: Final = re.compile(r"[0-9a-f]{64}")

@@ -8,11 +8,11 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mens_pipeline.corpus.yaml_file import load_model
 from mens_pipeline.delivery.serving_handoff import KIND as HANDOFF
-from mens_pipeline.evaluation.benchmark_gate import KIND as GATE
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
-from mens_pipeline.evaluation.history import KIND as PROMOTED
+from mens_pipeline.promotion.benchmark_gate import KIND as GATE
+from mens_pipeline.promotion.history import KIND as PROMOTED
+from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
 _DAY: Final = 86_400

@@ -1,5 +1,7 @@
 """JSON Schemas of all documents that other tools read; the files in `config/schemas` are these."""
 
+import json
+from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel
@@ -7,13 +9,45 @@ from pydantic import BaseModel
 from mens_pipeline.delivery.gguf_model import GgufReport
 from mens_pipeline.delivery.handoff import ServingHandoff
 from mens_pipeline.delivery.merge_documents import MergeManifest, MergeReport
-from mens_pipeline.evaluation import schemas
+from mens_pipeline.evaluation.manifest import Manifest
+from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer, LocalReport, PassAtK
+from mens_pipeline.promotion.override import Override
+from mens_pipeline.promotion.receipt import GateFailed, Receipt
 
 DOCUMENTS: Final[dict[str, type[BaseModel]]] = {
-    **schemas.DOCUMENTS,
+    "eval_results": EvalResults,
+    "eval_local_report": LocalReport,
+    "benchmark_passatk": PassAtK,
+    "judged_answers": JudgedAnswer,
+    "gate_receipt": Receipt,
+    "eval_gate_failed": GateFailed,
+    "gate_override": Override,
+    "heldout_bench_manifest": Manifest,
     "merge_manifest": MergeManifest,
     "merge_report": MergeReport,
     "gguf_report": GgufReport,
     "external_serving_handoff_v1": ServingHandoff,
 }
 """Name of a document -> what it is."""
+
+
+def schema_of(name: str) -> str:
+    """Return the JSON Schema of a document.
+
+    Args:
+        name: Of the document.
+    """
+    schema = DOCUMENTS[name].model_json_schema(by_alias=True)
+    content = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return json.dumps(content, indent=2, sort_keys=True) + "\n"
+
+
+def write_schemas(folder: Path) -> None:
+    """Write the schemas of all documents.
+
+    Args:
+        folder: `config/schemas`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in DOCUMENTS:
+        (folder / f"{name}.schema.json").write_text(schema_of(name), encoding="utf-8")

@@ -7,10 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.corpus.regular_file import read_regular
-from mens_pipeline.corpus.stage import Stage
-from mens_pipeline.corpus.store import MANIFEST as STORE_MANIFEST
-from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.delivery.card import card_of_source
 from mens_pipeline.delivery.chat_form import MODELFILE, modelfile
 from mens_pipeline.delivery.gguf_model import GGUF_REPORT, gguf_report_in
@@ -20,6 +16,10 @@ from mens_pipeline.delivery.merge_job import COMPARISONS
 from mens_pipeline.delivery.merge_source import MergeSource
 from mens_pipeline.delivery.merged_model import manifest_in, refuse_difference
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.storage.files import read_regular
+from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.training.manifest import CARD
 from mens_pipeline.training.tokenizer_file import read_tokenizer
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mens_pipeline.delivery.merge_job import Comparison, Written
-from mens_pipeline.evaluation.generation import GenerationJob
+from mens_pipeline.inference.generation import GenerationJob
 from mens_pipeline.training.telemetry_log import TelemetryLog
 
 
@@ -45,8 +45,8 @@ def speak(  # noqa: PLR0913, PLR0917 - all that an answer rests on
     """
     import torch
 
-    from mens_pipeline.evaluation.decode import Row, decode  # noqa: PLC0415 - loads torch as well
-    from mens_pipeline.evaluation.generate import vocabulary_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.decode import Row, decode  # noqa: PLC0415 - loads torch as well
+    from mens_pipeline.inference.generate import vocabulary_of  # noqa: PLC0415 - likewise
 
     rows = [Row(task, 0, prompt) for task, prompt in prompts.items()]
     begin, done = time.monotonic(), 0

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mens_pipeline.corpus.records import Source, SourceKind
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import Source, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.benchmark_files import digest_of, read_files
 from mens_pipeline.evaluation.manifest import TaskSpec, read_manifest

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from mens_pipeline.corpus.records import MAX_TEXT
-from mens_pipeline.corpus.regular_file import read_regular
+from mens_pipeline.corpus.schema.records import MAX_TEXT
+from mens_pipeline.storage.files import read_regular
 
 _MAX_BYTES: Final = 4 * MAX_TEXT
 """Of a text of the longest kind, in UTF-8."""

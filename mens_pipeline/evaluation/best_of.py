@@ -3,13 +3,13 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from mens_pipeline.evaluation.generation import Answer
 from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.results import BestOf, BestOfScores
 from mens_pipeline.evaluation.scores import Scores, scores_of_model
 from mens_pipeline.evaluation.selection import Candidate, Selector
 from mens_pipeline.evaluation.statistics import paired
 from mens_pipeline.evaluation.tasks import Task
+from mens_pipeline.inference.generation import Answer
 
 
 def best_of(tasks: Sequence[Task], answers: Sequence[Answer], judged: Sequence[Judgement]) -> BestOf | None:

@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.corpus.heldout_in_training import refuse_trained_heldout
-from mens_pipeline.corpus.heldout_split import FAMILIES
-from mens_pipeline.corpus.jsonl import read_models, read_pairs, write_jsonl
-from mens_pipeline.corpus.stage import Stage
-from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.corpus.curate.heldout_in_training import refuse_trained_heldout
+from mens_pipeline.corpus.curate.heldout_split import FAMILIES
+from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.evaluate import (
@@ -24,17 +22,7 @@ from mens_pipeline.evaluation.evaluate import (
     with_sound_tests,
 )
 from mens_pipeline.evaluation.few_shot import FewShot
-from mens_pipeline.evaluation.generation import ANSWERS, Answer
-from mens_pipeline.evaluation.history import rival_of
 from mens_pipeline.evaluation.judge import Judgement
-from mens_pipeline.evaluation.prepare import KIND as GENERATIONS
-from mens_pipeline.evaluation.prepare import (
-    Conditions,
-    Model,
-    PreparedGeneration,
-    generated,
-    prepare_generation,
-)
 from mens_pipeline.evaluation.results import (
     JUDGED_ANSWERS,
     LOCAL_REPORT,
@@ -45,8 +33,20 @@ from mens_pipeline.evaluation.results import (
     Progress,
     Subject,
 )
-from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.evaluation.tasks import Suite, Task, benchmark_tasks, family_tasks, heldout_tasks, sample_with_tests
+from mens_pipeline.inference.generation import ANSWERS, Answer
+from mens_pipeline.inference.prepare import KIND as GENERATIONS
+from mens_pipeline.inference.prepare import (
+    Conditions,
+    Model,
+    PreparedGeneration,
+    generated,
+    prepare_generation,
+)
+from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.storage.jsonl import read_models, write_jsonl
+from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
 KIND: Final = "eval_results"
 STAGE: Final = Stage(KIND, (__name__,), by_content=True)
@@ -159,8 +159,13 @@ def _families(path: Path, fits: Callable[[str], bool], number: int) -> tuple[Tas
     return family_tasks((pair for pair in read_pairs(path) if fits(pair.response)), number)
 
 
-def prepare_generations(
-    run: Path, exam: Examination, conditions: Conditions, store: ArtifactStore, work: str
+def prepare_generations(  # noqa: PLR0913, PLR0917 - who answers what, and where
+    run: Path,
+    exam: Examination,
+    conditions: Conditions,
+    store: ArtifactStore,
+    work: str,
+    baseline_of: Callable[[str], Artifact | None],
 ) -> Generations:
     """Prepare the generations of base, adapter and champion, and of the base with examples in its prompt.
 
@@ -170,6 +175,7 @@ def prepare_generations(
         conditions: Under which they answer.
         store: Where promoted adapters are kept, and jobs work.
         work: Names the folders of the jobs; no other evaluation at work may have the same.
+        baseline_of: Finds the promoted adapter to compare with, by the SHA-256 of the candidate's weights.
 
     Raises:
         RefusedError: The run is not complete, or its base is not what it was trained on.
@@ -188,12 +194,12 @@ def prepare_generations(
         )
 
     adapter = prepared("adapter", "adapter", run, exam.tasks)
-    rival, few, families = rival_of(store, adapter.inputs["adapter_sha256"]), exam.few_shot, exam.families
-    champion = prepared("champion", "adapter", rival.path, exam.tasks) if rival is not None else None
+    baseline, few, families = baseline_of(adapter.inputs["adapter_sha256"]), exam.few_shot, exam.families
+    champion = prepared("champion", "adapter", baseline.path, exam.tasks) if baseline is not None else None
     return Generations(
         base=prepared("base", "base", run, sample_with_tests(exam.tasks, exam.num_base_tasks)),
         adapter=adapter,
-        champion=Champion(rival.key, champion) if rival is not None and champion is not None else None,
+        champion=Champion(baseline.key, champion) if baseline is not None and champion is not None else None,
         few_shot=prepared("base_with_examples", "base", run, few.tasks, few.prompt) if few is not None else None,
         families=prepared("adapter_on_synthetic_tasks", "adapter", run, families) if families else None,
     )

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from mens_pipeline.evaluation.best_of import best_of
 from mens_pipeline.evaluation.execution import completed, run_hidden_tests
 from mens_pipeline.evaluation.few_shot import FewShot
-from mens_pipeline.evaluation.generation import Answer, Decoding, as_served
 from mens_pipeline.evaluation.judge import Judgement, judge
 from mens_pipeline.evaluation.results import (
     CategoryStats,
@@ -21,10 +20,11 @@ from mens_pipeline.evaluation.results import (
     Subject,
     TaskResult,
 )
-from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.evaluation.scores import Scores, scores_of_model
 from mens_pipeline.evaluation.statistics import Paired, paired
 from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.inference.generation import Answer, Decoding, as_served
+from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.language import CONSTRUCTS
 
 

@@ -8,11 +8,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.corpus.jsonl import read_pairs
-from mens_pipeline.corpus.records import Lane
-from mens_pipeline.corpus.regular_file import read_regular
-from mens_pipeline.corpus.store import digest_of
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.schema.records import Lane
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.tasks import Task, sample_of
 from mens_pipeline.language import CONSTRUCTS, analyze, construct_of
@@ -20,6 +18,8 @@ from mens_pipeline.language.ast.declarations import Declaration
 from mens_pipeline.language.ast.functions import Function
 from mens_pipeline.language.ast.types import NamedType
 from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.storage.files import read_regular
+from mens_pipeline.storage.store import digest_of
 
 _NUM_EXAMPLES: Final = 5
 _LONGEST: Final = 240

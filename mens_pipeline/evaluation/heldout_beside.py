@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from mens_pipeline.corpus.heldout_split import HELDOUT
-from mens_pipeline.corpus.store import digest_of
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.prepare import manifest_of
+from mens_pipeline.inference.prepare import manifest_of
+from mens_pipeline.storage.store import digest_of
 
 
 def heldout_beside(manifest: dict[str, Any]) -> Path:

@@ -4,11 +4,11 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mens_pipeline.evaluation.answer_code import has_placeholder, is_refusal, program_in
 from mens_pipeline.evaluation.execution import Execution
-from mens_pipeline.evaluation.generation import Answer
 from mens_pipeline.evaluation.requirements import names_of, unmet
 from mens_pipeline.evaluation.tasks import Task
+from mens_pipeline.inference.answer_code import has_placeholder, is_refusal, program_in
+from mens_pipeline.inference.generation import Answer
 from mens_pipeline.language import CONSTRUCTS, Diagnostic, analyze, construct_of
 from mens_pipeline.language.ast.declarations import Declaration, Module
 from mens_pipeline.language.ast.expressions import Call, Ident

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from mens_pipeline.corpus.records import MAX_TEXT
+from mens_pipeline.corpus.schema.records import MAX_TEXT
 from mens_pipeline.evaluation.requirements import Requirement
 from mens_pipeline.language import Mode
 from mens_pipeline.language.suggestions import did_you_mean

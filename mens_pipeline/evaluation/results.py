@@ -4,10 +4,10 @@ from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.scores import ModelScores, Scores
 from mens_pipeline.evaluation.statistics import Paired, Rate
+from mens_pipeline.inference.generation import Decoding
 
 RESULTS: Final = "eval_results.json"
 LOCAL_REPORT: Final = "eval_local_report.json"

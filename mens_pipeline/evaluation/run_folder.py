@@ -6,9 +6,9 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from mens_pipeline.corpus.regular_file import read_regular
-from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.storage.files import read_regular
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
 FILE: Final = "artifacts.json"
 _MOST_BYTES: Final = 65_536

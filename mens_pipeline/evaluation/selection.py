@@ -21,8 +21,8 @@ from typing import Final, Self
 
 from mens_pipeline.corpus.behaviour.wording import example_tests, shown_code, stated_examples
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.evaluation.answer_code import is_program, program_in
 from mens_pipeline.evaluation.execution import FEATURES, completed
+from mens_pipeline.inference.answer_code import is_program, program_in
 from mens_pipeline.language import Mode, analyze
 from mens_pipeline.language.interpreter import Limits, ProgramStatus, Sandbox
 from mens_pipeline.language.interpreter.hidden_tests import with_given

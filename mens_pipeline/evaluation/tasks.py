@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from mens_pipeline.corpus import heldout_split
-from mens_pipeline.corpus.records import Lane
-from mens_pipeline.corpus.training_pair import TrainingPair
-from mens_pipeline.corpus.validate import judged_code
+from mens_pipeline.corpus.curate import heldout_split
+from mens_pipeline.corpus.curate.validate import judged_code
+from mens_pipeline.corpus.schema.records import Lane
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.requirements import Requirement

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.best_of import best_of
 from mens_pipeline.evaluation.eval_results import answers_of, judged_answer
 from mens_pipeline.evaluation.evaluate import judge_all
-from mens_pipeline.evaluation.generation import as_served
-from mens_pipeline.evaluation.prepare import KIND, Conditions, PreparedGeneration, generated, prepare_generation
 from mens_pipeline.evaluation.results import BestOf, JudgedAnswer
 from mens_pipeline.evaluation.scores import Scores, scores_of_model
 from mens_pipeline.evaluation.tasks import benchmark_tasks
+from mens_pipeline.inference.generation import as_served
+from mens_pipeline.inference.prepare import KIND, Conditions, PreparedGeneration, generated, prepare_generation
+from mens_pipeline.storage.store import ArtifactStore
 
 TRIAL: Final = "trial_answers.jsonl"
 

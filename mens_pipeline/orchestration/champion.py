@@ -6,12 +6,12 @@ from typing import Any
 
 import dagster as dg
 
-from mens_pipeline.corpus.store import ArtifactStore
-from mens_pipeline.evaluation.benchmark_gate import PAGE
-from mens_pipeline.evaluation.history import KIND, history_of
-from mens_pipeline.evaluation.promotion import Promotion
 from mens_pipeline.orchestration.handover import reference
 from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.promotion.benchmark_gate import PAGE
+from mens_pipeline.promotion.history import KIND, history_of
+from mens_pipeline.promotion.promote import Promotion
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import CARD
 

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import dagster as dg
 
-from mens_pipeline.corpus.yaml_file import load_model
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.evaluation.generation import Decoding, EvaluationConfig
-from mens_pipeline.evaluation.policy import Thresholds
+from mens_pipeline.inference.generation import Decoding, EvaluationConfig
+from mens_pipeline.promotion.policy import Thresholds
 from mens_pipeline.settings import DOMAINS, EVALUATION, PRESETS, Settings, recipe_variables, thresholds_of
+from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.presets import ResolvedRecipe, load_named, resolve_recipe
 

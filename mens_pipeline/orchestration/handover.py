@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import dagster as dg
 
-from mens_pipeline.corpus.store import ArtifactRef
+from mens_pipeline.storage.store import ArtifactRef
 
 ARTIFACT: Final = "artifact"
 """The metadata of a materialisation that names its artifact, and those that it rests on."""

@@ -15,8 +15,8 @@ from typing import Any, Final, Protocol
 
 from dagster_pipes import PipesEnvVarParamsLoader, open_dagster_pipes
 
-from mens_pipeline.corpus.full_disk import is_full
 from mens_pipeline.errors import MensError
+from mens_pipeline.storage.files import is_full
 from mens_pipeline.training.guards import die_with_parent, exclusive
 from mens_pipeline.training.job import CHECKPOINTS, COMPLETE, FAILURE, ExitCode, as_document
 from mens_pipeline.training.launch import own_environment

@@ -7,7 +7,7 @@ With `max_minutes` the speed of the machine decides how many steps fit: then the
 from importlib.metadata import version
 from typing import Any, Final
 
-from mens_pipeline.corpus.stage import Stage
+from mens_pipeline.storage.stage import Stage
 from mens_pipeline.training.base_model import BaseModel
 from mens_pipeline.training.recipe import Recipe
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from mens_pipeline.corpus.raw_programs import RAW
-from mens_pipeline.corpus.split import group_of
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.curate.raw_programs import RAW
+from mens_pipeline.corpus.curate.split import group_of
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.training.chat import Tokenizer, encode
 from mens_pipeline.training.prompt_code import code_tokens
 from mens_pipeline.training.recipe import Recipe

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mens_pipeline.corpus.jsonl import replacing
+from mens_pipeline.storage.jsonl import replacing
 from mens_pipeline.training.recipe import Recipe
 
 MODULE: Final = "mens_pipeline.training.child"

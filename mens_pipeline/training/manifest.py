@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.corpus.heldout_split import HELDOUT
-from mens_pipeline.corpus.mix_files import REPORT_SUFFIX
-from mens_pipeline.corpus.store import digest_of
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.mix_files import REPORT_SUFFIX
+from mens_pipeline.storage.store import digest_of
 from mens_pipeline.training.chat import opening_of, template_behind
 from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.job import ADAPTER, as_document

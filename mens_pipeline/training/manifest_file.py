@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.storage.files import read_regular
 from mens_pipeline.training.manifest import METHOD
 
 _MOST_BYTES: Final = 16 * 2**20

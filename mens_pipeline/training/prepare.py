@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mens_pipeline.corpus.heldout_in_training import trained_heldout
-from mens_pipeline.corpus.heldout_split import HELDOUT
-from mens_pipeline.corpus.jsonl import read_pairs
-from mens_pipeline.corpus.store import digest_of, key_of
+from mens_pipeline.corpus.curate.heldout_in_training import trained_heldout
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.storage.store import digest_of, key_of
 from mens_pipeline.training.activations import layer_bytes
 from mens_pipeline.training.base_model import BaseModel, configuration_of, find_base_model
 from mens_pipeline.training.chat import IM_END, IM_START

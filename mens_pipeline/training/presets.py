@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from mens_pipeline.corpus.yaml_file import load_yaml
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.storage.yaml_file import load_yaml
 from mens_pipeline.training.recipe import Recipe
 
 AUTO: Final = "auto"

@@ -1,6 +1,6 @@
 """Vox code that a prompt shows, and the tokens that it stands in."""
 
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import analyze, mode_of
 from mens_pipeline.training.chat import Encoded, Tokenizer, control_tokens, escape, opening_for, render_prompt
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.contract import STAGE
 from mens_pipeline.training.finish import finish_run
 from mens_pipeline.training.job import ADAPTER, CONTRACT, PREFLIGHT

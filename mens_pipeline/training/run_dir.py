@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from mens_pipeline.corpus.jsonl import write_text
-from mens_pipeline.corpus.sources import is_out_of_place
+from mens_pipeline.corpus.extract.sources import is_out_of_place
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.storage.jsonl import write_text
 from mens_pipeline.training.job import CONTRACT, JOB, PREFLIGHT, as_document
 
 _ADVICE = "Name another --output-dir, or begin anew with --force-restart."

@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-from mens_pipeline.corpus.jsonl import replacing
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.storage.jsonl import replacing
 from mens_pipeline.training.job import as_document, newest_checkpoint
 from mens_pipeline.training.schedule import Decision, Schedule
 

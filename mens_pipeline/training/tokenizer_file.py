@@ -6,8 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.corpus.regular_file import read_regular
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.storage.files import read_regular
 from mens_pipeline.training.chat import ControlToken
 
 _TEMPLATE: Final = "chat_template.jinja"

@@ -12,7 +12,7 @@ from datasets import Dataset
 from transformers import AutoTokenizer, set_seed
 from trl import SFTConfig
 
-from mens_pipeline.corpus.jsonl import read_pairs
+from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.chat import IM_END, opening_for, template_behind
 from mens_pipeline.training.cpu_kernels import fuse_adapters, use_causal_products

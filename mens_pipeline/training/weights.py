@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.training.recipe import Recipe
 
 _HIGHEST: Final = 8.0

@@ -19,15 +19,16 @@ from random import Random
 from statistics import mean, stdev
 from typing import Any, Final
 
-from mens_pipeline.corpus import heldout_split, mixed_train_set
-from mens_pipeline.corpus.jsonl import read_pairs, write_jsonl
-from mens_pipeline.corpus.raw_programs import raw_rows
-from mens_pipeline.corpus.store import ArtifactStore
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.curate import heldout_split, mixed_train_set
+from mens_pipeline.corpus.curate.raw_programs import raw_rows
+from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, family_tasks, heldout_tasks
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.settings import PRESETS, load_settings, training_environment
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.devices import DeviceChoice, resolve_device
 from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.presets import load_named, resolve_recipe

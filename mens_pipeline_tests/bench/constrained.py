@@ -17,20 +17,21 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from mens_pipeline.corpus.jsonl import read_pairs, write_jsonl
-from mens_pipeline.evaluation.answer_code import is_program
+from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.evaluation.benchmark import load_benchmark
-from mens_pipeline.evaluation.constraint import Constraint
-from mens_pipeline.evaluation.decode import Row, decode
-from mens_pipeline.evaluation.generate import vocabulary_of
-from mens_pipeline.evaluation.generation import Decoding, JudgedModel
-from mens_pipeline.evaluation.model import load_judged
-from mens_pipeline.evaluation.packed_linear import pack_linear
-from mens_pipeline.evaluation.prepare import computed_in, judged_model, manifest_of
-from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, heldout_tasks
+from mens_pipeline.inference.answer_code import is_program
+from mens_pipeline.inference.constraint import Constraint
+from mens_pipeline.inference.decode import Row, decode
+from mens_pipeline.inference.generate import vocabulary_of
+from mens_pipeline.inference.generation import Decoding, JudgedModel
+from mens_pipeline.inference.model import load_judged
+from mens_pipeline.inference.packed_linear import pack_linear
+from mens_pipeline.inference.prepare import computed_in, judged_model, manifest_of
+from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.settings import PROJECT_ROOT, load_settings
+from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.training.base_model import find_base_model
 from mens_pipeline.training.chat import encode_prompt
 from mens_pipeline.training.devices import Device, DeviceChoice, resolve_device

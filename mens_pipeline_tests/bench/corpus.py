@@ -8,10 +8,10 @@ from shutil import copytree
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from mens_pipeline.corpus.extracted_corpus import RECORDS, build_extracted_corpus
-from mens_pipeline.corpus.sources import PAGE_SUFFIXES, VOX_SUFFIXES, files_below
-from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, build_extracted_corpus
+from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, VOX_SUFFIXES, files_below
 from mens_pipeline.settings import PROJECT_ROOT, load_settings
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.bench.machine import machine_name
 from mens_pipeline_tests.language.examples import golden_programs
 

@@ -10,13 +10,13 @@ from random import Random
 from time import perf_counter
 from typing import Final
 
-from mens_pipeline.evaluation.gate import GateInputs, GateStatus, decide
-from mens_pipeline.evaluation.policy import GateName, Thresholds, load_gate_policy
 from mens_pipeline.evaluation.results import EvalResults, Progress
-from mens_pipeline.evaluation.rounds import Demands, rounds_of, undecided_gates
 from mens_pipeline.evaluation.scores import Coverage
 from mens_pipeline.evaluation.statistics import mean_rate, paired, rate_of
 from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.promotion.gate import GateInputs, GateStatus, decide
+from mens_pipeline.promotion.policy import GateName, Thresholds, load_gate_policy
+from mens_pipeline.promotion.rounds import Demands, rounds_of, undecided_gates
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.judged import evaluation, task, with_overall, with_suite
 

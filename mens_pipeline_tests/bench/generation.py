@@ -18,14 +18,14 @@ from statistics import median
 from typing import Any, Final
 from unittest.mock import patch
 
-from mens_pipeline.corpus.jsonl import read_pairs
-from mens_pipeline.evaluation.constraint import Constraint
-from mens_pipeline.evaluation.decode import Row, decode
-from mens_pipeline.evaluation.generate import vocabulary_of
-from mens_pipeline.evaluation.generation import Decoding, GenerationJob
-from mens_pipeline.evaluation.model import load_judged
-from mens_pipeline.evaluation.packed_linear import pack_linear
-from mens_pipeline.evaluation.sampling import Sampler
+from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.inference.constraint import Constraint
+from mens_pipeline.inference.decode import Row, decode
+from mens_pipeline.inference.generate import vocabulary_of
+from mens_pipeline.inference.generation import Decoding, GenerationJob
+from mens_pipeline.inference.model import load_judged
+from mens_pipeline.inference.packed_linear import pack_linear
+from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.language import Mode
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.settings import load_settings

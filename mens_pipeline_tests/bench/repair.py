@@ -10,12 +10,12 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from mens_pipeline.corpus.curate.validate import judged_code
 from mens_pipeline.corpus.evolution.repair import MOST_ROUNDS, RepairComparison, compare_repair
 from mens_pipeline.corpus.evolution.requests import Request
-from mens_pipeline.corpus.jsonl import read_pairs
-from mens_pipeline.corpus.validate import judged_code
-from mens_pipeline.evaluation.answer_code import program_in
-from mens_pipeline.evaluation.endpoint import Endpoint
+from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.inference.answer_code import program_in
+from mens_pipeline.inference.endpoint import Endpoint
 from mens_pipeline.language import Mode
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.settings import load_settings

@@ -11,12 +11,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app, main
+from mens_pipeline.corpus.curate.validate import judged_code
 from mens_pipeline.corpus.evolution.requests import REWRITER, Request
-from mens_pipeline.corpus.jsonl import read_pairs, write_jsonl
-from mens_pipeline.corpus.records import SourceKind
-from mens_pipeline.corpus.validate import judged_code
+from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.schema.records import SourceKind
 from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
 from mens_pipeline.language import analyze
+from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline_tests.corpus.evolution.scripted import function_seeds, good
 from mens_pipeline_tests.openai_server import Served, completion, serving
 

@@ -8,11 +8,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app, main
-from mens_pipeline.corpus.jsonl import read_pairs, write_jsonl
-from mens_pipeline.corpus.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.records import Lane
-from mens_pipeline.corpus.split import is_held_out
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.curate.split import is_held_out
+from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.schema.records import Lane
 from mens_pipeline.settings import PIPELINE_CONFIG
+from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline_tests.corpus.rows import pair_at
 
 _POLICY = load_pipeline_config(PIPELINE_CONFIG).split

@@ -6,9 +6,9 @@ from pathlib import Path
 from mens_pipeline.cli.eval_summary import summary_of, trial_summary_of
 from mens_pipeline.evaluation.evaluate import Answers, evaluate_answers
 from mens_pipeline.evaluation.few_shot import FewShot
-from mens_pipeline.evaluation.generation import Decoding
-from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, PROGRESS, SUBJECT, answer, evaluation, task
 
 _TESTS = "@test fn hidden() { assert(add(1, 2) is 3) }\n"

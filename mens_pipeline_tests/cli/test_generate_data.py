@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
 
 

@@ -10,11 +10,11 @@ from typer.testing import CliRunner, Result
 
 from mens_pipeline import settings
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.jsonl import write_jsonl
-from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.errors import MensError, RefusedError
-from mens_pipeline.evaluation.history import champion_key, history_of
+from mens_pipeline.promotion.history import champion_key, history_of
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.training.runs import pairs
 
 _SHORT = ("--no-bench", "--device", "cpu")

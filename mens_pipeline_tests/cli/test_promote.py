@@ -13,16 +13,16 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.errors import MensError, RefusedError
-from mens_pipeline.evaluation.benchmark_gate import KIND as GATE
-from mens_pipeline.evaluation.benchmark_gate import PAGE
-from mens_pipeline.evaluation.history import champion_key, champion_of
-from mens_pipeline.evaluation.promotion import objections
-from mens_pipeline.evaluation.receipt import RECEIPT
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import FILE, remember
 from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.promotion.benchmark_gate import KIND as GATE
+from mens_pipeline.promotion.benchmark_gate import PAGE
+from mens_pipeline.promotion.history import champion_key, champion_of
+from mens_pipeline.promotion.promote import objections
+from mens_pipeline.promotion.receipt import RECEIPT
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline_tests.evaluation.runs import HELDOUT, PRESENT, evaluated, trained, training_manifest
 

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.jsonl import open_rows, read_pairs, read_records
-from mens_pipeline.corpus.records import SourceKind
+from mens_pipeline.corpus.schema.reading import read_pairs, read_records
+from mens_pipeline.corpus.schema.records import SourceKind
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.storage.jsonl import open_rows
 from mens_pipeline_tests.training.runs import FAST
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 

@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.jsonl import write_jsonl
 from mens_pipeline.errors import ConfigurationError, MensError, RefusedError, SourceNotFoundError
+from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline_tests.training.runs import pairs
 
 _SMALL = ("--config", "small", "--max-steps", "3", "--checkpoint-every", "1", "--device", "cpu")

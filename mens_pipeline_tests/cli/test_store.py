@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.store import MANIFEST, Artifact, ArtifactStore
 from mens_pipeline.errors import SourceNotFoundError
+from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore
 
 _OLD = 1_000_000_000
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mens_pipeline.corpus.batches import BATCH_BYTES
+from mens_pipeline.corpus.extract.batches import BATCH_BYTES
 
 _COMMENT = "// a long story\n"
 

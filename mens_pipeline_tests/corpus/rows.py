@@ -2,10 +2,10 @@
 
 import hashlib
 
-from mens_pipeline.corpus.extract_vox import extract_vox
-from mens_pipeline.corpus.records import ExtractedRecord, Source, SourceKind
-from mens_pipeline.corpus.source_file import SourceFile
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.extract.programs import extract_vox
+from mens_pipeline.corpus.extract.source_file import SourceFile
+from mens_pipeline.corpus.schema.records import ExtractedRecord, Source, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 
 
 def source_at(path: str, kind: SourceKind = SourceKind.VOX_FILE) -> Source:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from mens_pipeline.corpus.telemetry import TelemetryQuery
+from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 
 
 def write_database(path: Path, schema: str, rows: Iterable[tuple[object, ...]]) -> Path:

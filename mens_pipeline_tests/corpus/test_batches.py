@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mens_pipeline.corpus.batches import in_batches
+from mens_pipeline.corpus.extract.batches import in_batches
 
 _Item = tuple[int | None, str | None, int]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus import checkout
-from mens_pipeline.corpus.checkout import commit_of, head_commit
+from mens_pipeline.corpus.extract import checkout
+from mens_pipeline.corpus.extract.checkout import commit_of, head_commit
 
 _GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@example.org")
 

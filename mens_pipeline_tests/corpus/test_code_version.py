@@ -10,37 +10,37 @@ from typing import Final
 import pytest
 
 import mens_pipeline
-from mens_pipeline.corpus.code_version import code_version, reached
+from mens_pipeline.storage.code_version import code_version, reached
 
 _PACKAGE: Final = Path(mens_pipeline.__file__).parent
 _STAGES: Final = {
-    "extraction": ("mens_pipeline.corpus.extracted_corpus",),
-    "synthesis": ("mens_pipeline.corpus.synthetic_corpus",),
-    "pairs": ("mens_pipeline.corpus.validated_pairs",),
-    "split": ("mens_pipeline.corpus.heldout_split",),
-    "mix": ("mens_pipeline.corpus.mixed_train_set",),
+    "extraction": ("mens_pipeline.corpus.extract.extracted_corpus",),
+    "synthesis": ("mens_pipeline.corpus.synthesis.synthetic_corpus",),
+    "pairs": ("mens_pipeline.corpus.curate.validated_pairs",),
+    "split": ("mens_pipeline.corpus.curate.heldout_split",),
+    "mix": ("mens_pipeline.corpus.curate.mixed_train_set",),
     "training": ("mens_pipeline.training.train",),
     "scratch": ("mens_pipeline.training.scratch.train",),
-    "generation": ("mens_pipeline.evaluation.generate",),
+    "generation": ("mens_pipeline.inference.generate",),
     "evaluation": ("mens_pipeline.evaluation.eval_results",),
-    "gate": ("mens_pipeline.evaluation.benchmark_gate",),
+    "gate": ("mens_pipeline.promotion.benchmark_gate",),
     "merge": ("mens_pipeline.delivery.merged_model", "mens_pipeline.delivery.merge"),
     "hand-off": ("mens_pipeline.delivery.serving_handoff",),
 }
 
 
 _EDITS: Final[tuple[tuple[str, str, str, set[str]], ...]] = (
-    ("corpus/redaction.py", '"REDACTED_EMAIL", ', '"REDACTED_MAIL", ', {"extraction"}),
-    ("corpus/telemetry_limits.py", "_STEPS: Final = 1_000_000", "_STEPS: Final = 2_000_000", {"extraction"}),
-    ("evaluation/report/page.html.jinja", "<title>", "<title>The ", {"gate"}),
-    ("evaluation/report/style.css", "#1c2024", "#000000", {"gate"}),
-    ("evaluation/report/filter.js", "querySelectorAll", "querySelector", {"gate"}),
+    ("corpus/telemetry/redaction.py", '"REDACTED_EMAIL", ', '"REDACTED_MAIL", ', {"extraction"}),
+    ("corpus/telemetry/limits.py", "_STEPS: Final = 1_000_000", "_STEPS: Final = 2_000_000", {"extraction"}),
+    ("promotion/report/page.html.jinja", "<title>", "<title>The ", {"gate"}),
+    ("promotion/report/style.css", "#1c2024", "#000000", {"gate"}),
+    ("promotion/report/filter.js", "querySelectorAll", "querySelector", {"gate"}),
     ("training/model_card.md.jinja", "#", "# The", {"hand-off"}),
     ("training/model_card.py", "autoescape=False", "autoescape=True", {"hand-off"}),
     ("evaluation/judge.py", "def judge(", "def judge(*, ", {"evaluation", "merge"}),
-    ("evaluation/kv_cache.py", "torch.zeros(0, ", "torch.ones(0, ", {"generation", "merge"}),
+    ("inference/kv_cache.py", "torch.zeros(0, ", "torch.ones(0, ", {"generation", "merge"}),
     ("training/sft.py", "IGNORED: Final = -100", "IGNORED: Final = -101", {"training"}),
-    ("corpus/mix.py", "{config.seed}:", "{config.seed};", {"mix"}),
+    ("corpus/curate/mix.py", "{config.seed}:", "{config.seed};", {"mix"}),
     ("corpus/synthesis/tasks/loop_atoms.yaml", "level: 2", "level: 1", {"synthesis", "split"}),
     # What a process of workers does, which is started by the name of its module.
     (
@@ -51,7 +51,7 @@ _EDITS: Final[tuple[tuple[str, str, str, set[str]], ...]] = (
     ),
     # A name that nothing uses, and what keeps artifacts.
     ("training/qlora.py", "def lora_config", "_UNUSED = 1\n\n\ndef lora_config", set()),
-    ("corpus/store.py", "indent=2", "indent=3", set()),
+    ("storage/store.py", "indent=2", "indent=3", set()),
 )
 """File -> an edit of it, and the stages that rest on it."""
 
@@ -162,7 +162,7 @@ def test_every_way_to_use_a_definition_is_followed(tmp_path: Path) -> None:
     assert reached(("mens_pipeline.other:second",), (), root).keys() == {"mens_pipeline.other:second"}
 
 
-@pytest.mark.parametrize("entry", ["mens_pipeline.nothing", "json", "mens_pipeline.corpus.store:nothing"])
+@pytest.mark.parametrize("entry", ["mens_pipeline.nothing", "json", "mens_pipeline.storage.store:nothing"])
 def test_an_entry_that_is_not_there_is_an_error(entry: str) -> None:
     """A module that is renamed must not drop out unnoticed."""
     with pytest.raises(LookupError, match=f"{entry}: no such module or definition"):
@@ -172,7 +172,7 @@ def test_an_entry_that_is_not_there_is_an_error(entry: str) -> None:
 def test_it_loads_nothing() -> None:
     """Neither the deep learning stack nor the stages; all versions together take well below a second."""
     program = f"""import sys, time
-from mens_pipeline.corpus.code_version import code_version
+from mens_pipeline.storage.code_version import code_version
 begin = time.process_time()
 for entries in {sorted(_STAGES.values())}:
     code_version(*entries)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mens_pipeline.corpus.data_evaluation import evaluate_data
+from mens_pipeline.corpus.curate.data_evaluation import evaluate_data
 from mens_pipeline.language import CONSTRUCTS
 
 _ROWS = [

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.drops import Drop, DropReason, Tally, Unit
-from mens_pipeline.corpus.extract import MAX_FILE_BYTES, extract_workspace
-from mens_pipeline.corpus.file_outcome import FileOutcome
-from mens_pipeline.corpus.records import ExtractedRecord
-from mens_pipeline.corpus.source_file import SourceFile
+from mens_pipeline.corpus.extract.file_outcome import FileOutcome
+from mens_pipeline.corpus.extract.source_file import SourceFile
+from mens_pipeline.corpus.extract.workspace import MAX_FILE_BYTES, extract_workspace
+from mens_pipeline.corpus.schema.drops import Drop, DropReason, Tally, Unit
+from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.corpus.large_program import write_large_program

@@ -2,10 +2,10 @@
 
 import pytest
 
-from mens_pipeline.corpus.drops import Drop, DropReason
-from mens_pipeline.corpus.extract_vox import extract_vox
-from mens_pipeline.corpus.records import MAX_TEXT, ExtractedRecord, SourceKind
-from mens_pipeline.corpus.source_file import SourceFile
+from mens_pipeline.corpus.extract.programs import extract_vox
+from mens_pipeline.corpus.extract.source_file import SourceFile
+from mens_pipeline.corpus.schema.drops import Drop, DropReason
+from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, SourceKind
 from mens_pipeline.language import analyze
 from mens_pipeline_tests.language.examples import golden_programs
 

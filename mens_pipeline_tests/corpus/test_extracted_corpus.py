@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.extracted_corpus import (
+from mens_pipeline.corpus.extract.extracted_corpus import (
     FILES,
     KIND,
     RECORDS,
@@ -22,11 +22,11 @@ from mens_pipeline.corpus.extracted_corpus import (
     build_extracted_corpus,
     params_of,
 )
-from mens_pipeline.corpus.sources import tree_fingerprint
-from mens_pipeline.corpus.store import MANIFEST, Artifact, ArtifactStore, Draft
-from mens_pipeline.corpus.telemetry import TelemetryQuery
+from mens_pipeline.corpus.extract.sources import tree_fingerprint
+from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore, Draft
 from mens_pipeline_tests.corpus.large_program import write_large_program
 
 _PAGE = "---\ntraining_eligible: true\n---\n```vox\n{}\n```\n"

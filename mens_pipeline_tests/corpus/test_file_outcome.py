@@ -2,8 +2,8 @@
 
 import json
 
-from mens_pipeline.corpus.drops import Drop, DropReason, Tally, Unit
-from mens_pipeline.corpus.file_outcome import FileOutcome, outcome_of, with_commit
+from mens_pipeline.corpus.extract.file_outcome import FileOutcome, outcome_of, with_commit
+from mens_pipeline.corpus.schema.drops import Drop, DropReason, Tally, Unit
 from mens_pipeline_tests.corpus.rows import records_of
 
 _OUTCOME = FileOutcome(

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.drops import DropReason
-from mens_pipeline.corpus.frontmatter import (
+from mens_pipeline.corpus.extract.frontmatter import (
     MAX_BRACKETS,
     MAX_FRONTMATTER,
     FrontmatterError,
@@ -15,6 +14,7 @@ from mens_pipeline.corpus.frontmatter import (
     parse_header,
     weight_of,
 )
+from mens_pipeline.corpus.schema.drops import DropReason
 
 
 def test_comment_header_is_read_with_its_length() -> None:

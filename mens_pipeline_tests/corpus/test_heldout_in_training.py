@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.heldout_in_training import refuse_trained_heldout
+from mens_pipeline.corpus.curate.heldout_in_training import refuse_trained_heldout
 from mens_pipeline.errors import RefusedError
 from mens_pipeline_tests.corpus.rows import pair_at
 

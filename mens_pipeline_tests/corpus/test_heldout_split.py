@@ -3,8 +3,7 @@
 import json
 from pathlib import Path
 
-from mens_pipeline.corpus.extracted_corpus import build_extracted_corpus
-from mens_pipeline.corpus.heldout_split import (
+from mens_pipeline.corpus.curate.heldout_split import (
     ASIDE,
     FAMILIES,
     HELDOUT,
@@ -13,13 +12,15 @@ from mens_pipeline.corpus.heldout_split import (
     build_heldout_split,
     family_pairs,
 )
-from mens_pipeline.corpus.jsonl import read_pairs, write_jsonl
-from mens_pipeline.corpus.pipeline_config import SplitPolicy, ValidatePolicy
-from mens_pipeline.corpus.split import SplitReason, is_held_out
-from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy, ValidatePolicy
+from mens_pipeline.corpus.curate.split import SplitReason, is_held_out
+from mens_pipeline.corpus.curate.validated_pairs import PAIRS, build_validated_pairs
+from mens_pipeline.corpus.extract.extracted_corpus import build_extracted_corpus
+from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.corpus.synthesis.tasks.draw import is_heldout_family
-from mens_pipeline.corpus.validated_pairs import PAIRS, build_validated_pairs
 from mens_pipeline.language.interpreter import run_with_tests
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.corpus.rows import pair_at
 
 _REPEATS = ValidatePolicy(near_duplicate_threshold=0.9, max_per_source=9, max_per_template=9)

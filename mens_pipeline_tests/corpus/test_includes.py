@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.includes import MAX_INCLUDED_BYTES, IncludeError, has_include, resolve_includes
+from mens_pipeline.corpus.extract.includes import MAX_INCLUDED_BYTES, IncludeError, has_include, resolve_includes
 
 
 @pytest.fixture

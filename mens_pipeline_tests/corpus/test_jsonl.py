@@ -5,19 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.jsonl import (
+from mens_pipeline.corpus.schema.reading import read_pairs, read_records
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
+from mens_pipeline.storage.jsonl import (
     open_placed_rows,
     open_rows,
     read_models,
-    read_pairs,
-    read_records,
     row_at,
     write_jsonl,
     write_lines,
     write_text,
 )
-from mens_pipeline.corpus.training_pair import TrainingPair
-from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
 from mens_pipeline_tests.corpus.full_disk import full_after
 from mens_pipeline_tests.corpus.rows import pair_at, records_of
 

@@ -1,6 +1,6 @@
 """Comments for the pipeline are taken out, and nothing else is."""
 
-from mens_pipeline.corpus.metadata_comments import has_skip_marker, strip_metadata, training_prompt
+from mens_pipeline.corpus.extract.metadata_comments import has_skip_marker, strip_metadata, training_prompt
 from mens_pipeline.language import tokenize
 from mens_pipeline_tests.language.examples import golden_programs
 

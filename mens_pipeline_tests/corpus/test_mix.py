@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mens_pipeline.corpus.mix import Mix, MixDrop, MixedSource, SkippedReason, SourceRows, mix_sources
-from mens_pipeline.corpus.mix_config import MixConfig, MixSource
-from mens_pipeline.corpus.records import Lane
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.curate.mix import Mix, MixDrop, MixedSource, SkippedReason, SourceRows, mix_sources
+from mens_pipeline.corpus.curate.mix_config import MixConfig, MixSource
+from mens_pipeline.corpus.schema.records import Lane
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import RefusedError
 
 

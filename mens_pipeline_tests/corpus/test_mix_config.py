@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.mix_config import MixConfig, MixSource, RecordFormat, load_mix_config
-from mens_pipeline.corpus.records import Lane
+from mens_pipeline.corpus.curate.mix_config import MixConfig, MixSource, RecordFormat, load_mix_config
+from mens_pipeline.corpus.schema.records import Lane
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import MIX_CONFIG
 

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from mens_pipeline.corpus.jsonl import read_pairs, write_jsonl
-from mens_pipeline.corpus.mix import Mix, SourceRows, mix_sources
-from mens_pipeline.corpus.mix_config import MixConfig, MixSource, RecordFormat
-from mens_pipeline.corpus.mix_files import read_sources, write_mix, write_parquet
-from mens_pipeline.corpus.store import digest_of
-from mens_pipeline.corpus.training_pair import Lineage, TrainingPair
+from mens_pipeline.corpus.curate.mix import Mix, SourceRows, mix_sources
+from mens_pipeline.corpus.curate.mix_config import MixConfig, MixSource, RecordFormat
+from mens_pipeline.corpus.curate.mix_files import read_sources, write_mix, write_parquet
+from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.schema.training_pair import Lineage, TrainingPair
 from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import digest_of
 from mens_pipeline_tests.corpus.full_disk import full_after
 from mens_pipeline_tests.corpus.rows import pair_at
 

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.jsonl import read_pairs, write_jsonl
-from mens_pipeline.corpus.mix_config import MixConfig, MixSource
-from mens_pipeline.corpus.mixed_train_set import TRAIN, build_mixed_train_set
-from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.corpus.curate.mix_config import MixConfig, MixSource
+from mens_pipeline.corpus.curate.mixed_train_set import TRAIN, build_mixed_train_set
+from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline_tests.corpus.rows import pair_at
 
 _CONFIG = MixConfig(

@@ -1,6 +1,6 @@
 """Texts that nearly repeat an earlier one."""
 
-from mens_pipeline.corpus.near_duplicates import NearDuplicates
+from mens_pipeline.corpus.curate.near_duplicates import NearDuplicates
 
 _WORDS = [f"word{number}" for number in range(200)]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mens_pipeline.corpus.overlap import HeldoutTasks, Overlap, structures_in
+from mens_pipeline.corpus.curate.overlap import HeldoutTasks, Overlap, structures_in
 from mens_pipeline_tests.corpus.rows import pair_at
 
 _ANSWER = """fn total(prices: List[int], limit: int) to int {

@@ -6,10 +6,10 @@ import pytest
 
 from mens_pipeline.corpus.behaviour.observe import passes
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.extract_docs import PageExtraction, extract_docs
-from mens_pipeline.corpus.pairs import SEVERAL, BehaviourCounts, make_pairs, pairs_of
-from mens_pipeline.corpus.records import MAX_TEXT, SourceKind
-from mens_pipeline.corpus.source_file import SourceFile
+from mens_pipeline.corpus.curate.pairs import SEVERAL, BehaviourCounts, make_pairs, pairs_of
+from mens_pipeline.corpus.extract.docs import PageExtraction, extract_docs
+from mens_pipeline.corpus.extract.source_file import SourceFile
+from mens_pipeline.corpus.schema.records import MAX_TEXT, SourceKind
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import analyze
 from mens_pipeline.settings import PROJECT_ROOT

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mens_pipeline.corpus.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import PIPELINE_CONFIG
 

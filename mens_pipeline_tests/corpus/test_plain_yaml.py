@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mens_pipeline.corpus.plain_yaml import MAX_CHARACTERS, MAX_DEPTH, MAX_NODES, YamlLimitError, parse_yaml
+from mens_pipeline.storage.plain_yaml import MAX_CHARACTERS, MAX_DEPTH, MAX_NODES, YamlLimitError, parse_yaml
 
 
 @pytest.mark.parametrize(

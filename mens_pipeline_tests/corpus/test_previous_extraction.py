@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.drops import Unit
-from mens_pipeline.corpus.file_outcome import FileOutcome
-from mens_pipeline.corpus.previous_extraction import PreviousExtraction, read_accounts
-from mens_pipeline.corpus.records import ExtractedRecord
-from mens_pipeline.corpus.source_file import SourceFile
+from mens_pipeline.corpus.extract.file_outcome import FileOutcome
+from mens_pipeline.corpus.extract.previous_extraction import PreviousExtraction, read_accounts
+from mens_pipeline.corpus.extract.source_file import SourceFile
+from mens_pipeline.corpus.schema.drops import Unit
+from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline_tests.corpus.rows import records_of
 
 _SOURCE = 'fn ä() to str { return "\u2028" }\n'.replace("ä", "a")

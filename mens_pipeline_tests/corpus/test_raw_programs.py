@@ -1,10 +1,10 @@
 """Programs without requests, from what trains."""
 
-from mens_pipeline.corpus.mix import SourceRows, mix_sources
-from mens_pipeline.corpus.mix_config import MixConfig, MixSource
-from mens_pipeline.corpus.raw_programs import RAW, raw_rows
-from mens_pipeline.corpus.records import Lane, Source, SourceKind
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.curate.mix import SourceRows, mix_sources
+from mens_pipeline.corpus.curate.mix_config import MixConfig, MixSource
+from mens_pipeline.corpus.curate.raw_programs import RAW, raw_rows
+from mens_pipeline.corpus.schema.records import Lane, Source, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 
 _LONG = "fn long() to int {\n" + "    let n = 1\n" * 40 + "    return n\n}\n"
 

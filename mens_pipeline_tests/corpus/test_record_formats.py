@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from mens_pipeline.corpus.mix_config import RecordFormat
-from mens_pipeline.corpus.record_formats import pair_reader
-from mens_pipeline.corpus.records import MAX_TEXT, Lane
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.curate.mix_config import RecordFormat
+from mens_pipeline.corpus.curate.record_formats import pair_reader
+from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 
 _TOOL: dict[str, Any] = {
     "task_prompt": "List the files.",

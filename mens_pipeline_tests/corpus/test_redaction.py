@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mens_pipeline.corpus.redaction import SensitiveKind, redact
+from mens_pipeline.corpus.telemetry.redaction import SensitiveKind, redact
 from mens_pipeline.language import analyze
 from mens_pipeline.settings import PROJECT_ROOT
 

@@ -1,10 +1,10 @@
 """Rows that repeat earlier ones, and origins that give too many."""
 
-from mens_pipeline.corpus.pipeline_config import ValidatePolicy
-from mens_pipeline.corpus.records import SourceKind
-from mens_pipeline.corpus.reject_reasons import RejectReason
-from mens_pipeline.corpus.repetition import Repetition
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.curate.pipeline_config import ValidatePolicy
+from mens_pipeline.corpus.curate.repetition import Repetition
+from mens_pipeline.corpus.schema.records import SourceKind
+from mens_pipeline.corpus.schema.reject_reasons import RejectReason
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline_tests.corpus.rows import pair_at, records_of
 
 _POLICY = ValidatePolicy(near_duplicate_threshold=0.9, max_per_source=3, max_per_template=2)

@@ -1,6 +1,6 @@
 """Words and runs of words."""
 
-from mens_pipeline.corpus.shingles import ngrams_of, words_of
+from mens_pipeline.corpus.curate.shingles import ngrams_of, words_of
 
 
 def test_words_are_names_numbers_and_single_signs() -> None:

@@ -1,7 +1,7 @@
 """What the front end says of a workspace."""
 
-from mens_pipeline.corpus.shares import share_text
-from mens_pipeline.corpus.source_report import RejectedFile, report_sources
+from mens_pipeline.corpus.extract.source_report import RejectedFile, report_sources
+from mens_pipeline.corpus.schema.shares import share_text
 
 
 def test_verdicts_and_constructs_are_counted() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.source_roots import find_source_roots
+from mens_pipeline.corpus.extract.source_roots import find_source_roots
 from mens_pipeline.errors import ConfigurationError
 
 _FILE = "examples.ssot.v1.yaml"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.sources import tree_fingerprint, vox_files
+from mens_pipeline.corpus.extract.sources import tree_fingerprint, vox_files
 from mens_pipeline.errors import SourceNotFoundError
 
 

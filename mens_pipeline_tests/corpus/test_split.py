@@ -6,15 +6,15 @@ from itertools import count
 import pytest
 
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.extract import extract_workspace
-from mens_pipeline.corpus.overlap import NGRAM
-from mens_pipeline.corpus.pairs import make_pairs
-from mens_pipeline.corpus.pipeline_config import SplitPolicy, ValidatePolicy
-from mens_pipeline.corpus.records import ExtractedRecord, Lane, SourceKind
-from mens_pipeline.corpus.repetition import Repetition
-from mens_pipeline.corpus.shingles import ngrams_of, words_of
-from mens_pipeline.corpus.split import Split, SplitReason, group_of, is_held_out, split_pairs
-from mens_pipeline.corpus.training_pair import Lineage, TrainingPair
+from mens_pipeline.corpus.curate.overlap import NGRAM
+from mens_pipeline.corpus.curate.pairs import make_pairs
+from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy, ValidatePolicy
+from mens_pipeline.corpus.curate.repetition import Repetition
+from mens_pipeline.corpus.curate.shingles import ngrams_of, words_of
+from mens_pipeline.corpus.curate.split import Split, SplitReason, group_of, is_held_out, split_pairs
+from mens_pipeline.corpus.extract.workspace import extract_workspace
+from mens_pipeline.corpus.schema.records import ExtractedRecord, Lane, SourceKind
+from mens_pipeline.corpus.schema.training_pair import Lineage, TrainingPair
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.corpus.rows import pair_at
 

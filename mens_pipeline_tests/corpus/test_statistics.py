@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from mens_pipeline.corpus.records import Lane
-from mens_pipeline.corpus.statistics import statistics_of
+from mens_pipeline.corpus.curate.statistics import statistics_of
+from mens_pipeline.corpus.schema.records import Lane
 from mens_pipeline_tests.corpus.rows import pair_at, records_of
 
 

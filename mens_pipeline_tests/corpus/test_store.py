@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.regular_file import read_regular
-from mens_pipeline.corpus.stage import Stage
-from mens_pipeline.corpus.store import MANIFEST, ArtifactRef, ArtifactStore, key_of
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.storage.files import read_regular
+from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.store import MANIFEST, ArtifactRef, ArtifactStore, key_of
 from mens_pipeline_tests.corpus.full_disk import full_after
 
 _INPUTS = {"b": [1, 2], "a": "ä"}
@@ -290,7 +290,7 @@ def test_a_stage_makes_the_same_once(store: ArtifactStore, monkeypatch: pytest.M
     first = build(by_key, 0)
     assert build(by_key, 0) == (first[0], True)
     others = [build(by_key, 1), build(by_key, 0, n=1)]
-    monkeypatch.setattr("mens_pipeline.corpus.stage.code_version", lambda *_entries, **_without: "other")
+    monkeypatch.setattr("mens_pipeline.storage.stage.code_version", lambda *_entries, **_without: "other")
     others.append(build(by_key, 0))
     assert len({first[0], *(key for key, _ in others)}) == 4
     assert not any(was_there for _, was_there in others)

@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
-from mens_pipeline.corpus.extracted_corpus import build_extracted_corpus
-from mens_pipeline.corpus.jsonl import read_pairs
-from mens_pipeline.corpus.pipeline_config import KindShares, SynthesizePolicy
-from mens_pipeline.corpus.store import ArtifactStore
-from mens_pipeline.corpus.synthetic_corpus import PAIRS, REPORT, build_synthetic_corpus, write_synthetic
+from mens_pipeline.corpus.curate.pipeline_config import KindShares, SynthesizePolicy
+from mens_pipeline.corpus.extract.extracted_corpus import build_extracted_corpus
+from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS, REPORT, build_synthetic_corpus, write_synthetic
+from mens_pipeline.storage.store import ArtifactStore
 
 _SHARES = KindShares(task=0, template=0.5, combination=0.5, mutation=0, repair=0)
 

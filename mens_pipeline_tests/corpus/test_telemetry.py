@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from mens_pipeline.corpus.records import MAX_TEXT, Lane, SourceKind
-from mens_pipeline.corpus.redaction import SensitiveKind
-from mens_pipeline.corpus.telemetry import (
+from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.telemetry.redaction import SensitiveKind
+from mens_pipeline.corpus.telemetry.table import (
     TelemetryDrop,
     TelemetryQuery,
     TelemetryRow,
@@ -21,7 +22,6 @@ from mens_pipeline.corpus.telemetry import (
     telemetry_fingerprint,
     telemetry_pairs,
 )
-from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError, MensError, SourceNotFoundError
 from mens_pipeline_tests.corpus.telemetry_databases import query_of, write_database
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from mens_pipeline.corpus.records import MAX_TEXT, Lane
-from mens_pipeline.corpus.telemetry import (
+from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane
+from mens_pipeline.corpus.telemetry.table import (
     TelemetryDrop,
     TelemetryQuery,
     TelemetryTally,

@@ -5,21 +5,21 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.bounded_lines import MAX_LINE_BYTES
-from mens_pipeline.corpus.extract_vox import extract_vox
-from mens_pipeline.corpus.pipeline_config import ValidatePolicy
-from mens_pipeline.corpus.records import MAX_TEXT, ExtractedRecord
-from mens_pipeline.corpus.reject_reasons import RejectReason
-from mens_pipeline.corpus.repetition import Repetition
-from mens_pipeline.corpus.source_file import SourceFile
-from mens_pipeline.corpus.training_pair import TrainingPair
-from mens_pipeline.corpus.validate import (
+from mens_pipeline.corpus.curate.pipeline_config import ValidatePolicy
+from mens_pipeline.corpus.curate.repetition import Repetition
+from mens_pipeline.corpus.curate.validate import (
     Quarantined,
     ValidationReport,
     judged_code,
     validate_rows,
 )
+from mens_pipeline.corpus.extract.programs import extract_vox
+from mens_pipeline.corpus.extract.source_file import SourceFile
+from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord
+from mens_pipeline.corpus.schema.reject_reasons import RejectReason
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import Mode
+from mens_pipeline.storage.files import MAX_LINE_BYTES
 from mens_pipeline_tests.corpus.rows import pair_at
 
 _PAIR = {"prompt": "p", "response": "fn f() { }", "rating": 5, "category": "function"}

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.extracted_corpus import build_extracted_corpus
-from mens_pipeline.corpus.jsonl import read_pairs, write_jsonl
-from mens_pipeline.corpus.pipeline_config import ValidatePolicy
-from mens_pipeline.corpus.records import SourceKind
-from mens_pipeline.corpus.store import Artifact, ArtifactStore
-from mens_pipeline.corpus.validated_pairs import PAIRS, QUARANTINE, build_validated_pairs
+from mens_pipeline.corpus.curate.pipeline_config import ValidatePolicy
+from mens_pipeline.corpus.curate.validated_pairs import PAIRS, QUARANTINE, build_validated_pairs
+from mens_pipeline.corpus.extract.extracted_corpus import build_extracted_corpus
+from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.schema.records import SourceKind
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline_tests.corpus.rows import pair_at
 
 _POLICY = ValidatePolicy(near_duplicate_threshold=0.9, max_per_source=9, max_per_template=9)

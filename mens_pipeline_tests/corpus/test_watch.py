@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus import watch
-from mens_pipeline.corpus.sources import PAGE_SUFFIXES, VOX_SUFFIXES
-from mens_pipeline.corpus.watch import Sighting, sight
+from mens_pipeline.corpus.extract import watch
+from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, VOX_SUFFIXES
+from mens_pipeline.corpus.extract.watch import Sighting, sight
 from mens_pipeline.errors import RefusedError
 
 

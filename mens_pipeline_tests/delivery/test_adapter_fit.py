@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 
 from mens_pipeline.delivery.adapter_fit import refuse_misfit
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.prepare import WEIGHTS
+from mens_pipeline.inference.prepare import WEIGHTS
 from mens_pipeline.training.base_model import digest_of_folder
 from mens_pipeline.training.safetensors_header import shapes_in
 from mens_pipeline_tests.training.small_folder import write_folder

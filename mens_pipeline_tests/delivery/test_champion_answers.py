@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from mens_pipeline.cli.main import app
 from mens_pipeline.delivery.merged_model import report_in
 from mens_pipeline.delivery.serving.engine import Limits
-from mens_pipeline.evaluation.prepare import manifest_of
+from mens_pipeline.inference.prepare import manifest_of
 from mens_pipeline_tests.delivery.delivered import promoted_run
 from mens_pipeline_tests.delivery.serving.running import Running, running
 

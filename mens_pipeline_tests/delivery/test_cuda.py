@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.delivery.merge_job import MODULE
 from mens_pipeline.delivery.merge_prompts import prompts_of
 from mens_pipeline.delivery.merge_source import merge_source
 from mens_pipeline.delivery.merged_model import build_merged_model, prepare_merge, report_in
-from mens_pipeline.evaluation import prepare
-from mens_pipeline.evaluation.generation import Decoding
-from mens_pipeline.evaluation.prepare import Conditions
+from mens_pipeline.inference import prepare
+from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.settings import training_environment
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.devices import DeviceChoice, resolve_device
 from mens_pipeline.training.launch import run_child
 from mens_pipeline_tests.delivery.delivered import HELDOUT

@@ -8,8 +8,6 @@ import pytest
 from gguf import GGUFReader
 from pydantic import ValidationError
 
-from mens_pipeline.corpus.jsonl import read_models, write_jsonl
-from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.delivery.gguf_model import DEMANDS, GGUF_REPORT, GgufReport, build_gguf_model, gguf_report_in
 from mens_pipeline.delivery.gguf_support import refuse_unsupported, splitter_of
 from mens_pipeline.delivery.merge_documents import MergeManifest
@@ -18,9 +16,11 @@ from mens_pipeline.delivery.merge_prompts import prompts_of
 from mens_pipeline.delivery.merge_source import merge_source
 from mens_pipeline.delivery.merged_model import PreparedMerge, build_merged_model, prepare_merge
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.generation import Decoding
-from mens_pipeline.evaluation.prepare import Conditions
+from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.settings import training_environment
+from mens_pipeline.storage.jsonl import read_models, write_jsonl
+from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.devices import DeviceChoice, resolve_device
 from mens_pipeline.training.launch import run_child
 from mens_pipeline_tests.training.small_folder import Encoder

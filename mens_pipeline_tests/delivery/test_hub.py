@@ -12,12 +12,12 @@ from huggingface_hub import ModelCard
 from typer.testing import CliRunner
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.store import ArtifactStore, digest_of
 from mens_pipeline.delivery.hub import plan_push
 from mens_pipeline.delivery.merge_source import merge_source
 from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
-from mens_pipeline.evaluation.prepare import adapter_digest
+from mens_pipeline.inference.prepare import adapter_digest
 from mens_pipeline.settings import training_environment
+from mens_pipeline.storage.store import ArtifactStore, digest_of
 from mens_pipeline_tests.delivery.delivered import promoted_run
 from mens_pipeline_tests.delivery.hub_server import TOKEN, Hub, serving
 

@@ -11,13 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.jsonl import write_jsonl
-from mens_pipeline.corpus.mixed_train_set import TRAIN
-from mens_pipeline.corpus.records import Source, SourceKind
-from mens_pipeline.corpus.store import Artifact, ArtifactStore
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
+from mens_pipeline.corpus.schema.records import Source, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.delivery.lineage import lineage_of
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, fill_trained, judged, promote
 
 

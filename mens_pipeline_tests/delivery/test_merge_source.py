@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.delivery.merge_prompts import prompts_of
 from mens_pipeline.delivery.merge_source import lane_of, merge_source
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.history import HISTORY, champion_key
-from mens_pipeline.evaluation.history import KIND as PROMOTED
-from mens_pipeline.evaluation.prepare import adapter_digest
-from mens_pipeline.evaluation.receipt import RECEIPT
+from mens_pipeline.inference.prepare import adapter_digest
+from mens_pipeline.promotion.history import HISTORY, champion_key
+from mens_pipeline.promotion.history import KIND as PROMOTED
+from mens_pipeline.promotion.receipt import RECEIPT
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run
 

@@ -13,21 +13,20 @@ from huggingface_hub import ModelCard
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.delivery.agreement import ROUNDED, STRICT
 from mens_pipeline.delivery.handoff import HANDOFF, ServingHandoff, changed_files
 from mens_pipeline.delivery.merge_job import MODULE, Dtype
 from mens_pipeline.delivery.merge_prompts import prompts_of
 from mens_pipeline.delivery.merge_source import merge_source
 from mens_pipeline.delivery.merged_model import KIND, build_merged_model, manifest_in, prepare_merge, report_in
-from mens_pipeline.delivery.schemas import DOCUMENTS
+from mens_pipeline.delivery.schemas import schema_of
 from mens_pipeline.delivery.serving_handoff import Delivery, build_serving_handoff, refuse_foreign, write_folder
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation import prepare
-from mens_pipeline.evaluation.generation import Decoding
-from mens_pipeline.evaluation.prepare import Conditions, adapter_digest
-from mens_pipeline.evaluation.schemas import schema_of
+from mens_pipeline.inference import prepare
+from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.inference.prepare import Conditions, adapter_digest
 from mens_pipeline.settings import training_environment
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.training.devices import DeviceChoice, resolve_device
 from mens_pipeline.training.launch import run_child
 from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run
@@ -220,7 +219,7 @@ def test_the_hand_off_without_what_is_ours_is_upstreams(delivered: tuple[Path, A
 )
 def test_documents_fit_their_schemas(delivered: tuple[Path, ArtifactStore, Result], name: str, file: str) -> None:
     """As other tools read them."""
-    jsonschema.validate(json.loads((delivered[0] / file).read_text()), json.loads(schema_of(name, DOCUMENTS)))
+    jsonschema.validate(json.loads((delivered[0] / file).read_text()), json.loads(schema_of(name)))
 
 
 def test_the_hand_off_in_the_store_finds_its_files(delivered: tuple[Path, ArtifactStore, Result]) -> None:

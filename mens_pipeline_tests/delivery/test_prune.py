@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.store import MANIFEST, Artifact, ArtifactStore
 from mens_pipeline.delivery.prune import prune, read_store
 from mens_pipeline.delivery.retention import Plan, load_retention
 from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
-from mens_pipeline.evaluation.history import HISTORY, champion_of
-from mens_pipeline.evaluation.promotion import roll_back
+from mens_pipeline.promotion.history import HISTORY, champion_of
+from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.settings import RETENTION
+from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore
 from mens_pipeline.training.manifest import MANIFEST as TRAINING_MANIFEST
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote, trained, training_manifest
 

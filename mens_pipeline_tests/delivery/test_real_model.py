@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.jsonl import write_jsonl
-from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.delivery.gguf_model import build_gguf_model, gguf_report_in
 from mens_pipeline.delivery.merge_job import MODULE
 from mens_pipeline.delivery.merge_prompts import prompts_of
 from mens_pipeline.delivery.merge_source import merge_source
 from mens_pipeline.delivery.merged_model import build_merged_model, prepare_merge, report_in
-from mens_pipeline.evaluation.generation import Decoding
-from mens_pipeline.evaluation.prepare import Conditions
+from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.settings import load_settings, training_environment
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.base_model import BaseModel, find_base_model
 from mens_pipeline.training.devices import DeviceChoice, resolve_device
 from mens_pipeline.training.job import ADAPTER

@@ -8,8 +8,8 @@ import pytest
 
 from mens_pipeline.delivery.adapter_names import name_as_published
 from mens_pipeline.delivery.merge import save_merged
-from mens_pipeline.evaluation.generation import Decoding, GenerationJob
-from mens_pipeline.evaluation.model import load_judged
+from mens_pipeline.inference.generation import Decoding, GenerationJob
+from mens_pipeline.inference.model import load_judged
 from mens_pipeline.training.qlora import load_base, lora_config
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.safetensors_header import shapes_in

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mens_pipeline.evaluation.evaluate import Answers, ChampionAnswers, Evaluation, evaluate_answers
-from mens_pipeline.evaluation.generation import Answer, Decoding
 from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.requirements import Requirement
 from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer, Progress, Subject
-from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.evaluation.scores import ModelScores, Scores
 from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.inference.generation import Answer, Decoding
+from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.language import Mode
 
 GOOD = "fn add(a: int, b: int) to int {\n    return a + b\n}\n"

@@ -6,21 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mens_pipeline.corpus.store import Artifact, ArtifactStore
-from mens_pipeline.evaluation import promotion
-from mens_pipeline.evaluation.benchmark_gate import build_benchmark_gate
 from mens_pipeline.evaluation.eval_results import KIND, write_documents
 from mens_pipeline.evaluation.evaluate import Answers, ChampionAnswers, evaluate_answers
-from mens_pipeline.evaluation.generation import Answer, Decoding
-from mens_pipeline.evaluation.history import rival_of
-from mens_pipeline.evaluation.override import Override
-from mens_pipeline.evaluation.policy import Thresholds
-from mens_pipeline.evaluation.prepare import WEIGHTS, adapter_digest
-from mens_pipeline.evaluation.promotion import Present, Promotion
 from mens_pipeline.evaluation.results import Progress, Subject
-from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.inference.generation import Answer, Decoding
+from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest
+from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.language import Mode
+from mens_pipeline.promotion import promote as promotion
+from mens_pipeline.promotion.benchmark_gate import build_benchmark_gate
+from mens_pipeline.promotion.history import rival_of
+from mens_pipeline.promotion.override import Override
+from mens_pipeline.promotion.policy import Thresholds
+from mens_pipeline.promotion.promote import Present, Promotion
+from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import CARD, MANIFEST
 from mens_pipeline.training.telemetry_log import FILE

@@ -9,10 +9,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.adapter_config import read_adapter_config
-from mens_pipeline.evaluation.generation import JudgedModel
-from mens_pipeline.evaluation.model import load_judged
-from mens_pipeline.evaluation.prepare import WEIGHTS
+from mens_pipeline.inference.adapter_config import read_adapter_config
+from mens_pipeline.inference.generation import JudgedModel
+from mens_pipeline.inference.model import load_judged
+from mens_pipeline.inference.prepare import WEIGHTS
 
 _WRITTEN: dict[str, Any] = {
     "alora_invocation_tokens": None,

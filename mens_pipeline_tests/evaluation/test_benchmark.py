@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.overlap import HeldoutTasks, Overlap
-from mens_pipeline.corpus.records import SourceKind
+from mens_pipeline.corpus.curate.overlap import HeldoutTasks, Overlap
+from mens_pipeline.corpus.schema.records import SourceKind
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.benchmark import load_benchmark, tasks_as_pairs
 from mens_pipeline.evaluation.manifest import Difficulty

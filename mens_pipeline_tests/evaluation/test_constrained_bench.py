@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.jsonl import write_jsonl
+from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline_tests.bench import constrained as bench
 from mens_pipeline_tests.training.runs import pairs
 

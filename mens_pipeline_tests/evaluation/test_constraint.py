@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.jsonl import read_models
-from mens_pipeline.evaluation.answer_code import is_program
-from mens_pipeline.evaluation.constraint import Constraint, repeats_itself
-from mens_pipeline.evaluation.decode import Row, Vocabulary, decode
-from mens_pipeline.evaluation.generate import generate
-from mens_pipeline.evaluation.generation import ANSWERS, Answer, Decoding, GenerationJob, Request, as_served
-from mens_pipeline.evaluation.sampling import Sampler, Syntax
+from mens_pipeline.inference.answer_code import is_program
+from mens_pipeline.inference.constraint import Constraint, repeats_itself
+from mens_pipeline.inference.decode import Row, Vocabulary, decode
+from mens_pipeline.inference.generate import generate
+from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, GenerationJob, Request, as_served
+from mens_pipeline.inference.sampling import Sampler, Syntax
 from mens_pipeline.language import Mode, analyze
 from mens_pipeline.language.viability import Viability, viable
+from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline_tests.language.examples import golden_programs
 
 _PROMPTS = tuple(f"Write program {number}." for number in range(5))

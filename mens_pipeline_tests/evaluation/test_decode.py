@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.evaluation import decode as decode_module
-from mens_pipeline.evaluation.decode import Row, Vocabulary, decode
-from mens_pipeline.evaluation.generation import Decoding
+from mens_pipeline.inference import decode as decode_module
+from mens_pipeline.inference.decode import Row, Vocabulary, decode
+from mens_pipeline.inference.generation import Decoding
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
 
 _PROMPTS = ("Write a function.", "A type, please, with two fields.", "x", "Why?", "An actor `Printer` with a handler.")

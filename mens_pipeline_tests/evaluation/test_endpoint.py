@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from mens_pipeline.corpus.evolution.requests import Reply, Request
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.evaluation.endpoint import Endpoint
+from mens_pipeline.inference.endpoint import Endpoint
 from mens_pipeline_tests.openai_server import ChatServer, Served, completion, serving
 
 _KEY = "sk-not-for-anybody-else"

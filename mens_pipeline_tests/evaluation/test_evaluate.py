@@ -3,9 +3,9 @@
 import pytest
 
 from mens_pipeline.evaluation.evaluate import Answers, Evaluation, evaluate_answers, local_report, pass_at_k_report
-from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.results import EvalResults, LocalReport, PassAtK
 from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline_tests.evaluation.judged import (
     BROKEN,

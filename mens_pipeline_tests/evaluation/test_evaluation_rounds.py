@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.jsonl import write_jsonl
-from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import Examination
-from mens_pipeline.evaluation.generation import ANSWERS, Answer, Decoding
-from mens_pipeline.evaluation.prepare import Conditions, PreparedGeneration, manifest_of
 from mens_pipeline.evaluation.results import RESULTS, EvalResults
-from mens_pipeline.evaluation.rounds import Demands, evaluate_in_rounds
 from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding
+from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, manifest_of
+from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.base_model import digest_of_folder
 from mens_pipeline.training.devices import DeviceChoice, resolve_device
 from mens_pipeline.training.manifest import MANIFEST

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.jsonl import write_jsonl
-from mens_pipeline.corpus.store import digest_of
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import examination
-from mens_pipeline.evaluation.generation import Decoding
-from mens_pipeline.evaluation.prepare import answer_fits
 from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.inference.prepare import answer_fits
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import digest_of
 from mens_pipeline_tests.training.runs import pairs
 
 _TRAIN = Path("gone.jsonl")

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.jsonl import read_models
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.evaluation.eval_results import write_documents
 from mens_pipeline.evaluation.evaluate import Answers, evaluate_answers, judge_all, with_sound_tests
 from mens_pipeline.evaluation.execution import run_hidden_tests
-from mens_pipeline.evaluation.generation import Answer, Decoding
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, JudgedAnswer
 from mens_pipeline.evaluation.scores import scores_of
 from mens_pipeline.evaluation.tasks import Suite, Task, heldout_tasks
+from mens_pipeline.inference.generation import Answer, Decoding
 from mens_pipeline.language import Mode
 from mens_pipeline.language.interpreter import ErrorClass
+from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline_tests.evaluation.judged import PROGRESS, SUBJECT
 
 _TESTS = "@test fn hidden_small() { assert(double(2) is 4) }\n@test fn hidden_zero() { assert(double(0) is 0) }\n"

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.jsonl import write_jsonl
-from mens_pipeline.corpus.store import digest_of
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.few_shot import examples_among, few_shot_of, few_shot_prompt
 from mens_pipeline.evaluation.tasks import sample_of
 from mens_pipeline.language import analyze
 from mens_pipeline.settings import FEW_SHOT
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import digest_of
 from mens_pipeline_tests.evaluation.judged import GOOD, OTHER, task
 from mens_pipeline_tests.training.runs import pairs
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.evaluation.gate import GateInputs, GateStatus, decide, overall_status
-from mens_pipeline.evaluation.policy import GateName, Thresholds
 from mens_pipeline.evaluation.results import EvalResults
 from mens_pipeline.evaluation.statistics import Paired, paired
 from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.promotion.gate import GateInputs, GateStatus, decide, overall_status
+from mens_pipeline.promotion.policy import GateName, Thresholds
 from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, evaluation, with_overall, with_suite, without_suite
 from mens_pipeline_tests.evaluation.verdicts import (
     CHAMPION,

@@ -3,11 +3,11 @@
 import pytest
 from pydantic import ValidationError
 
-from mens_pipeline.evaluation.gate import GateOutcome, GateStatus, allowed_chance, decide, overall_status
-from mens_pipeline.evaluation.policy import GateName
 from mens_pipeline.evaluation.results import EvalResults, Progress
 from mens_pipeline.evaluation.statistics import mean_rate, paired
 from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.promotion.gate import GateOutcome, GateStatus, allowed_chance, decide, overall_status
+from mens_pipeline.promotion.policy import GateName
 from mens_pipeline_tests.evaluation.judged import with_overall, with_suite, without_suite
 from mens_pipeline_tests.evaluation.verdicts import (
     RESULTS,

@@ -5,10 +5,10 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from mens_pipeline.corpus.yaml_file import load_model
-from mens_pipeline.evaluation.generation import Decoding, EvaluationConfig, progress_of
-from mens_pipeline.evaluation.sampling import Syntax
+from mens_pipeline.inference.generation import Decoding, EvaluationConfig, progress_of
+from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.settings import EVALUATION
+from mens_pipeline.storage.yaml_file import load_model
 
 
 def test_several_samples_need_a_temperature() -> None:

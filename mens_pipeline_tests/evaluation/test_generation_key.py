@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.evaluation.generation import Decoding, Request
-from mens_pipeline.evaluation.prepare import WEIGHTS, Asked, Conditions, prepare_requests
+from mens_pipeline.inference.generation import Decoding, Request
+from mens_pipeline.inference.prepare import WEIGHTS, Asked, Conditions, prepare_requests
 from mens_pipeline.training.base_model import digest_of_folder
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.job import ADAPTER

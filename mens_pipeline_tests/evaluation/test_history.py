@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.history import CHAMPION, HISTORY, KIND, champion_key, history_of
-from mens_pipeline.evaluation.promotion import roll_back
+from mens_pipeline.promotion.history import CHAMPION, HISTORY, KIND, champion_key, history_of
+from mens_pipeline.promotion.promote import roll_back
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, promote, promoted, trained, verdict_of
 
 

@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.evaluation.benchmark import BenchmarkTask, load_benchmark, tasks_as_pairs
 from mens_pipeline.evaluation.manifest import Difficulty
 from mens_pipeline.evaluation.requirements import Requirement, unmet

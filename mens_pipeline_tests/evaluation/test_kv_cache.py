@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mens_pipeline.evaluation.decode import Row, Vocabulary, decode
-from mens_pipeline.evaluation.generation import Decoding
-from mens_pipeline.evaluation.kv_cache import (
+from mens_pipeline.inference.decode import Row, Vocabulary, decode
+from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.inference.kv_cache import (
     ReservedLayer,
     Slots,
     reserved_cache,

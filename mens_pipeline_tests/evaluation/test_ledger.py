@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.generation import Decoding
-from mens_pipeline.evaluation.ledger import FOLDER, LEDGER, Try, record_try
-from mens_pipeline.evaluation.prepare import adapter_digest
-from mens_pipeline.evaluation.promotion import roll_back
+from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.inference.prepare import adapter_digest
+from mens_pipeline.promotion.ledger import FOLDER, LEDGER, Try, record_try
+from mens_pipeline.promotion.promote import roll_back
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote, trained
 
 _FILES = tuple(f"golden/{number}.vox" for number in range(20))

@@ -7,9 +7,9 @@ from typing import Any, Final
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.generation import Decoding, Dtype, GenerationJob
-from mens_pipeline.evaluation.model import load_judged
-from mens_pipeline.evaluation.prepare import WEIGHTS, held_on
+from mens_pipeline.inference.generation import Decoding, Dtype, GenerationJob
+from mens_pipeline.inference.model import load_judged
+from mens_pipeline.inference.prepare import WEIGHTS, held_on
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.qlora import load_base
 from mens_pipeline.training.recipe import Recipe

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.evaluation.policy import GateName, load_gate_policy
+from mens_pipeline.promotion.policy import GateName, load_gate_policy
 from mens_pipeline.settings import PROJECT_ROOT
 
 _SHIPPED = PROJECT_ROOT / "config" / "gates.yaml"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mens_pipeline.evaluation.power import power_of_regression, smallest_drop
+from mens_pipeline.promotion.power import power_of_regression, smallest_drop
 
 
 def test_the_power_of_a_small_test_by_hand() -> None:

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation import promotion
-from mens_pipeline.evaluation.history import champion_key, champion_of, history_of
-from mens_pipeline.evaluation.override import Override
-from mens_pipeline.evaluation.prepare import WEIGHTS, adapter_digest
-from mens_pipeline.evaluation.promotion import Present, roll_back
-from mens_pipeline.evaluation.receipt import RECEIPT
 from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest
+from mens_pipeline.promotion import promote as promotion
+from mens_pipeline.promotion.history import champion_key, champion_of, history_of
+from mens_pipeline.promotion.override import Override
+from mens_pipeline.promotion.promote import Present, roll_back
+from mens_pipeline.promotion.receipt import RECEIPT
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline_tests.evaluation.runs import (

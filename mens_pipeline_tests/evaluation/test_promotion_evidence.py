@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.store import Artifact, ArtifactStore
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation import promotion
-from mens_pipeline.evaluation.benchmark_gate import PAGE
-from mens_pipeline.evaluation.generation import Decoding
-from mens_pipeline.evaluation.history import champion_key, history_of
-from mens_pipeline.evaluation.prepare import WEIGHTS
+from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.inference.prepare import WEIGHTS
+from mens_pipeline.promotion import promote as promotion
+from mens_pipeline.promotion.benchmark_gate import PAGE
+from mens_pipeline.promotion.history import champion_key, history_of
+from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline_tests.evaluation.runs import (

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.evaluation.gate import GateStatus
-from mens_pipeline.evaluation.policy import GateName, Thresholds, load_gate_policy
-from mens_pipeline.evaluation.receipt import (
+from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.promotion.gate import GateStatus
+from mens_pipeline.promotion.policy import GateName, Thresholds, load_gate_policy
+from mens_pipeline.promotion.receipt import (
     FAILED,
     RECEIPT,
     GateFailed,
@@ -22,7 +23,6 @@ from mens_pipeline.evaluation.receipt import (
     verdict_on,
     write_receipt,
 )
-from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline_tests.evaluation.judged import GOOD, SUBJECT, evaluation

@@ -9,11 +9,11 @@ import pytest
 
 from mens_pipeline.evaluation.evaluate import Answers, Evaluation, evaluate_answers
 from mens_pipeline.evaluation.few_shot import FewShot
-from mens_pipeline.evaluation.generation import Decoding
-from mens_pipeline.evaluation.policy import GateName, load_gate_policy
-from mens_pipeline.evaluation.receipt import Receipt
-from mens_pipeline.evaluation.report import report_page
 from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.promotion.policy import GateName, load_gate_policy
+from mens_pipeline.promotion.receipt import Receipt
+from mens_pipeline.promotion.report import report_page
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.judged import (
     BROKEN,

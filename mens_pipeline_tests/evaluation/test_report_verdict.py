@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from mens_pipeline.evaluation.gate import GateStatus
-from mens_pipeline.evaluation.policy import GateName
-from mens_pipeline.evaluation.receipt import Receipt
-from mens_pipeline.evaluation.report import report_page
+from mens_pipeline.promotion.gate import GateStatus
+from mens_pipeline.promotion.policy import GateName
+from mens_pipeline.promotion.receipt import Receipt
+from mens_pipeline.promotion.report import report_page
 from mens_pipeline_tests.evaluation.judged import SUBJECT, evaluation, judged_answers
 from mens_pipeline_tests.evaluation.verdicts import receipt_of, said
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.evaluation.policy import GateName, load_gate_policy
 from mens_pipeline.evaluation.results import EvalResults
-from mens_pipeline.evaluation.rounds import Demands, rounds_of, undecided_gates
 from mens_pipeline.evaluation.statistics import paired, rate_of
 from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.promotion.policy import GateName, load_gate_policy
+from mens_pipeline.promotion.rounds import Demands, rounds_of, undecided_gates
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.judged import GOOD, PROGRESS, evaluation, task, with_overall, with_suite
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch  # noqa: TID253 - scores are tensors
 
-from mens_pipeline.evaluation.sampling import Sampler, log_probability
+from mens_pipeline.inference.sampling import Sampler, log_probability
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from mens_pipeline.corpus.sources import vox_files
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.extract.sources import vox_files
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.evaluation.benchmark import BenchmarkTask, load_benchmark, protected_pairs
 from mens_pipeline.evaluation.manifest import Difficulty
 from mens_pipeline.evaluation.requirements import Part, Requirement, unmet

@@ -3,18 +3,19 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from mens_pipeline.corpus.extracted_corpus import RECORDS, build_extracted_corpus
-from mens_pipeline.corpus.jsonl import open_rows, read_pairs, read_records
-from mens_pipeline.corpus.overlap import HeldoutTasks
-from mens_pipeline.corpus.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.corpus.curate.overlap import HeldoutTasks
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.curate.validated_pairs import build_validated_pairs
+from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, build_extracted_corpus
+from mens_pipeline.corpus.schema.reading import read_pairs, read_records
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.corpus.synthesis.account import coverage_of
 from mens_pipeline.corpus.synthesis.generate import bases_of, generate
-from mens_pipeline.corpus.synthetic_corpus import PAIRS, build_synthetic_corpus
-from mens_pipeline.corpus.training_pair import TrainingPair
-from mens_pipeline.corpus.validated_pairs import build_validated_pairs
+from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS, build_synthetic_corpus
 from mens_pipeline.evaluation.benchmark import Benchmark, tasks_as_pairs
 from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
+from mens_pipeline.storage.jsonl import open_rows
+from mens_pipeline.storage.store import ArtifactStore
 
 
 def rows_that_may_train(folder: Path) -> list[TrainingPair]:

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from mens_pipeline.evaluation.gate import GateInputs, GateOutcome, GateStatus, decide
-from mens_pipeline.evaluation.policy import GateName, Thresholds, load_gate_policy
-from mens_pipeline.evaluation.receipt import Receipt
 from mens_pipeline.evaluation.results import EvalResults
 from mens_pipeline.evaluation.scores import Coverage
 from mens_pipeline.evaluation.statistics import Rate, paired, rate_of
 from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.promotion.gate import GateInputs, GateOutcome, GateStatus, decide
+from mens_pipeline.promotion.policy import GateName, Thresholds, load_gate_policy
+from mens_pipeline.promotion.receipt import Receipt
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, SUBJECT, evaluation, with_overall, with_suite
 

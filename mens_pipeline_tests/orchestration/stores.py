@@ -6,9 +6,9 @@ from typing import Any
 
 import dagster as dg
 
-from mens_pipeline.corpus.store import Artifact, ArtifactRef, ArtifactStore
 from mens_pipeline.orchestration.handover import reference
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 
 
 def store_with(

@@ -6,11 +6,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from mens_pipeline.corpus.heldout_split import KIND as SPLIT
-from mens_pipeline.corpus.jsonl import write_jsonl
-from mens_pipeline.corpus.store import ArtifactRef, ArtifactStore
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.definitions import defs
 from mens_pipeline.orchestration.failures import reason_of
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline_tests.orchestration.stores import hand_over
 from mens_pipeline_tests.training.runs import FAST, pairs
 from mens_pipeline_tests.training.tiny_base import write_tiny_base

@@ -7,21 +7,21 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from mens_pipeline.corpus.heldout_split import HELDOUT
-from mens_pipeline.corpus.heldout_split import KIND as SPLIT
-from mens_pipeline.corpus.jsonl import write_jsonl
-from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
-from mens_pipeline.corpus.mixed_train_set import TRAIN
-from mens_pipeline.corpus.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.records import Source, SourceKind
-from mens_pipeline.corpus.synthetic_corpus import KIND as SYNTHETIC
-from mens_pipeline.corpus.training_pair import TrainingPair
-from mens_pipeline.corpus.validated_pairs import KIND as PAIRS
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
+from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.curate.validated_pairs import KIND as PAIRS
+from mens_pipeline.corpus.schema.records import Source, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.synthesis.synthetic_corpus import KIND as SYNTHETIC
 from mens_pipeline.orchestration.defs.mix import enough_pairs, mixed_rows_accounted_for, shares_as_asked
 from mens_pipeline.orchestration.defs.pairs import rows_accounted_for
 from mens_pipeline.orchestration.defs.split import no_overlap, pairs_accounted_for
 from mens_pipeline.orchestration.defs.synthesis import as_many_as_asked
 from mens_pipeline.settings import PIPELINE_CONFIG
+from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline_tests.orchestration.stores import artifact_in, store_with
 
 _ANSWER = (

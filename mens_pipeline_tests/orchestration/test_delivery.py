@@ -7,7 +7,6 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.definitions import defs
 from mens_pipeline.delivery.handoff import HANDOFF, ServingHandoff
 from mens_pipeline.delivery.merge_documents import MERGE_REPORT
@@ -24,6 +23,7 @@ from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.merger import Merger
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.delivery.delivered import promoted_run
 
 _CHECKS = [writes_what_was_judged, handed_files_as_written]

@@ -7,19 +7,19 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from mens_pipeline.corpus.heldout_split import HELDOUT
-from mens_pipeline.corpus.heldout_split import KIND as SPLIT
-from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
-from mens_pipeline.corpus.store import ArtifactRef, ArtifactStore
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.evaluation.evaluate import Answers, evaluate_answers
 from mens_pipeline.evaluation.few_shot import FewShot
-from mens_pipeline.evaluation.generation import Decoding
 from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.orchestration.defs.evaluation import beats_the_base, eval_results, figures_of, rows_of
 from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.generator import Generator
+from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, PROGRESS, SUBJECT, answers_to, task

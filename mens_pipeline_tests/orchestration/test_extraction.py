@@ -11,12 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.extracted_corpus import KIND
-from mens_pipeline.corpus.jsonl import read_pairs
-from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
-from mens_pipeline.corpus.mixed_train_set import TRAIN
-from mens_pipeline.corpus.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.store import MANIFEST, ArtifactRef, ArtifactStore
+from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
+from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.extract.extracted_corpus import KIND
+from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.corpus.synthesis.generate import KINDS
 from mens_pipeline.definitions import defs
 from mens_pipeline.language import CONSTRUCTS
@@ -25,6 +24,7 @@ from mens_pipeline.orchestration.defs.extraction import everything_accounted_for
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
 from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
+from mens_pipeline.storage.store import MANIFEST, ArtifactRef, ArtifactStore
 
 _CHECKS = (
     *("source_parse_rate", "everything_accounted_for", "corpus_coverage", "as_many_as_asked", "rows_accounted_for"),

@@ -9,16 +9,16 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from mens_pipeline.corpus.heldout_split import HELDOUT
-from mens_pipeline.corpus.heldout_split import KIND as SPLIT
-from mens_pipeline.corpus.store import ArtifactStore
-from mens_pipeline.evaluation.benchmark_gate import KIND as GATE
-from mens_pipeline.evaluation.benchmark_gate import receipt_in
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
-from mens_pipeline.evaluation.history import champion_key
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
 from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.promotion.benchmark_gate import KIND as GATE
+from mens_pipeline.promotion.benchmark_gate import receipt_in
+from mens_pipeline.promotion.history import champion_key
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 from mens_pipeline_tests.evaluation.runs import evaluated, trained
 from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in

@@ -11,19 +11,19 @@ import pytest
 from typer.testing import CliRunner
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.heldout_split import HELDOUT
-from mens_pipeline.corpus.heldout_split import KIND as SPLIT
-from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.definitions import defs
-from mens_pipeline.evaluation import benchmark_gate as gate_module
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
-from mens_pipeline.evaluation.history import champion_key, champion_of
-from mens_pipeline.evaluation.prepare import adapter_digest
-from mens_pipeline.evaluation.receipt import FAILED, RECEIPT
+from mens_pipeline.inference.prepare import adapter_digest
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
 from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.promotion import benchmark_gate as gate_module
+from mens_pipeline.promotion.history import champion_key, champion_of
+from mens_pipeline.promotion.receipt import FAILED, RECEIPT
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
 from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in

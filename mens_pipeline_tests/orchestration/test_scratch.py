@@ -7,10 +7,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from mens_pipeline.corpus.jsonl import write_jsonl
-from mens_pipeline.corpus.mixed_train_set import KIND as MIXED
-from mens_pipeline.corpus.mixed_train_set import TRAIN
-from mens_pipeline.corpus.store import ArtifactRef, ArtifactStore
+from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
+from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.definitions import defs
 from mens_pipeline.orchestration.defs.scratch import (
     ScratchTrainConfig,
@@ -23,6 +21,8 @@ from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline.training.scratch.finish import KIND
 from mens_pipeline.training.telemetry_log import FILE
 from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in, store_with

@@ -7,14 +7,14 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from mens_pipeline.corpus.extracted_corpus import KIND as CORPUS
-from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.corpus.extract.extracted_corpus import KIND as CORPUS
 from mens_pipeline.definitions import defs
 from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.language.fingerprint import grammar_fingerprint
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.source_watch import SourceWatch
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
+from mens_pipeline.storage.store import ArtifactStore
 
 _AT_ONCE = SourceWatch(settle_seconds=0.0)
 

@@ -13,7 +13,7 @@ import pytest
 
 from mens_pipeline.delivery.adapter_fit import refuse_misfit
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.prepare import judged_model
+from mens_pipeline.inference.prepare import judged_model
 from mens_pipeline.training.base_model import WHEEL, described, digest_of_folder, find_base_model
 from mens_pipeline.training.chat import IM_END, IM_START, TEMPLATE, control_tokens, encode, escape
 from mens_pipeline.training.devices import Device

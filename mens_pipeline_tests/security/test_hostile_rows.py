@@ -13,24 +13,25 @@ from typer.testing import CliRunner
 
 from mens_pipeline.cli.check_stream import MAX_REQUEST_BYTES, check_stream
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.bounded_lines import MAX_LINE_BYTES, bounded_lines
-from mens_pipeline.corpus.jsonl import open_rows, read_pairs, write_text
-from mens_pipeline.corpus.mix_config import MixConfig, MixSource, RecordFormat
-from mens_pipeline.corpus.mix_files import read_sources
-from mens_pipeline.corpus.records import MAX_TEXT
-from mens_pipeline.corpus.reject_reasons import RejectReason
-from mens_pipeline.corpus.repetition import Repetition
-from mens_pipeline.corpus.store import digest_of
-from mens_pipeline.corpus.telemetry import (
+from mens_pipeline.corpus.curate.mix_config import MixConfig, MixSource, RecordFormat
+from mens_pipeline.corpus.curate.mix_files import read_sources
+from mens_pipeline.corpus.curate.repetition import Repetition
+from mens_pipeline.corpus.curate.validate import Quarantined, ValidationReport, validate_rows
+from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.schema.records import MAX_TEXT
+from mens_pipeline.corpus.schema.reject_reasons import RejectReason
+from mens_pipeline.corpus.telemetry.table import (
     TelemetryDrop,
     TelemetryQuery,
     TelemetryTally,
     read_telemetry,
     telemetry_pairs,
 )
-from mens_pipeline.corpus.validate import Quarantined, ValidationReport, validate_rows
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import Mode
+from mens_pipeline.storage.files import MAX_LINE_BYTES, bounded_lines
+from mens_pipeline.storage.jsonl import open_rows, write_text
+from mens_pipeline.storage.store import digest_of
 
 pytestmark = pytest.mark.measured  # they show the edges of the corpus
 
@@ -169,7 +170,7 @@ def test_a_train_set_with_an_endless_line_is_refused(tmp_path: Path) -> None:
 def test_a_link_in_place_of_a_temporary_file_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder that others write to, the name of the file on the way can be foreseen."""
     (tmp_path / "victim").write_text("precious")
-    monkeypatch.setattr("mens_pipeline.corpus.jsonl.os.getpid", lambda: 7)
+    monkeypatch.setattr("mens_pipeline.storage.jsonl.os.getpid", lambda: 7)
     (tmp_path / ".out.jsonl.7.part").symlink_to(tmp_path / "victim")
     write_text(tmp_path / "out.jsonl", "rows\n")
 

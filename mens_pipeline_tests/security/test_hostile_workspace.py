@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.checkout import commit_of, head_commit
-from mens_pipeline.corpus.drops import Drop, DropReason
-from mens_pipeline.corpus.extract import extract_workspace
-from mens_pipeline.corpus.extract_docs import MAX_PAGE_LINES, PageExtraction, extract_docs
-from mens_pipeline.corpus.extract_vox import extract_vox
-from mens_pipeline.corpus.extracted_corpus import build_extracted_corpus
-from mens_pipeline.corpus.file_outcome import FileOutcome
-from mens_pipeline.corpus.includes import Allowance, IncludeError, resolve_includes
-from mens_pipeline.corpus.metadata_comments import training_prompt
-from mens_pipeline.corpus.records import MAX_FILE_RECORDS
-from mens_pipeline.corpus.source_file import SourceFile
-from mens_pipeline.corpus.source_roots import FILE_NAME
-from mens_pipeline.corpus.sources import files_below, vox_files
-from mens_pipeline.corpus.store import ArtifactStore
+from mens_pipeline.corpus.extract.checkout import commit_of, head_commit
+from mens_pipeline.corpus.extract.docs import MAX_PAGE_LINES, PageExtraction, extract_docs
+from mens_pipeline.corpus.extract.extracted_corpus import build_extracted_corpus
+from mens_pipeline.corpus.extract.file_outcome import FileOutcome
+from mens_pipeline.corpus.extract.includes import Allowance, IncludeError, resolve_includes
+from mens_pipeline.corpus.extract.metadata_comments import training_prompt
+from mens_pipeline.corpus.extract.programs import extract_vox
+from mens_pipeline.corpus.extract.source_file import SourceFile
+from mens_pipeline.corpus.extract.source_roots import FILE_NAME
+from mens_pipeline.corpus.extract.sources import files_below, vox_files
+from mens_pipeline.corpus.extract.workspace import extract_workspace
+from mens_pipeline.corpus.schema.drops import Drop, DropReason
+from mens_pipeline.corpus.schema.records import MAX_FILE_RECORDS
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import training_environment
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.launch import run_child
 
 pytestmark = pytest.mark.measured  # they show the edges of the corpus
@@ -371,7 +371,7 @@ def test_files_are_listed_as_before(workspace: Path, name: str) -> None:
 
 @pytest.mark.threat("W10")
 @pytest.mark.parametrize(
-    "module", ["mens_pipeline.training.child", "mens_pipeline.training.scratch.child", "mens_pipeline.evaluation.child"]
+    "module", ["mens_pipeline.training.child", "mens_pipeline.training.scratch.child", "mens_pipeline.inference.child"]
 )
 def test_no_child_runs_the_python_files_of_a_workspace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str

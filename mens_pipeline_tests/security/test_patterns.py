@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import mens_pipeline
-from mens_pipeline.corpus.redaction import redact
-from mens_pipeline.evaluation.answer_code import has_placeholder, is_refusal, program_in
+from mens_pipeline.corpus.telemetry.redaction import redact
+from mens_pipeline.inference.answer_code import has_placeholder, is_refusal, program_in
 from mens_pipeline_tests.every import every
 
 _ROOT = Path(mens_pipeline.__file__).parent
@@ -97,7 +97,7 @@ def _seconds(pattern: re.Pattern[str], calls: frozenset[str], text: str) -> floa
 def test_the_patterns_are_found() -> None:
     """Those of redaction, headers, comments and answers are among them."""
     assert len(_PATTERNS) > 35
-    assert {"mens_pipeline.corpus.redaction._EMAIL", "mens_pipeline.language.lexer._PIECES"} <= set(_PATTERNS)
+    assert {"mens_pipeline.corpus.telemetry.redaction._EMAIL", "mens_pipeline.language.lexer._PIECES"} <= set(_PATTERNS)
 
 
 @pytest.mark.threat("W8")

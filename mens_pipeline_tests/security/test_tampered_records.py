@@ -9,18 +9,18 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.mix_config import load_mix_config
-from mens_pipeline.corpus.store import MANIFEST as STORE_MANIFEST
-from mens_pipeline.corpus.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.corpus.curate.mix_config import load_mix_config
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.evaluation.benchmark_gate import KIND as GATE
-from mens_pipeline.evaluation.history import CHAMPION, HISTORY, champion_key, champion_of
-from mens_pipeline.evaluation.override import Override, read_override, signed
-from mens_pipeline.evaluation.prepare import CONFIGURATION, WEIGHTS, adapter_digest
-from mens_pipeline.evaluation.promotion import roll_back
-from mens_pipeline.evaluation.receipt import RECEIPT
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import FILE, remembered
+from mens_pipeline.inference.prepare import CONFIGURATION, WEIGHTS, adapter_digest
+from mens_pipeline.promotion.benchmark_gate import KIND as GATE
+from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, champion_of
+from mens_pipeline.promotion.override import Override, read_override, signed
+from mens_pipeline.promotion.promote import roll_back
+from mens_pipeline.promotion.receipt import RECEIPT
+from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote, trained

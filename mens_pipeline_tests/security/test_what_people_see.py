@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app, main
 from mens_pipeline.cli.run import _Line
-from mens_pipeline.evaluation.report import report_page
 from mens_pipeline.language.visible_text import visible_text
+from mens_pipeline.promotion.report import report_page
 from mens_pipeline.training.markdown import plain
 from mens_pipeline.training.model_card import DataSource, model_card
 from mens_pipeline_tests.evaluation.judged import BROKEN, evaluation, judged_answers

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from mens_pipeline.corpus.jsonl import write_jsonl
-from mens_pipeline.corpus.records import Source, SourceKind
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import Source, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.training.devices import DeviceChoice, resolve_device
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe, resolve_recipe

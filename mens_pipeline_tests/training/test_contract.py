@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.store import key_of
+from mens_pipeline.storage.store import key_of
 from mens_pipeline.training.contract import LIBRARIES, contract_of
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.training.small_folder import described_base

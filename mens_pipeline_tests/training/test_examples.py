@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mens_pipeline.corpus.records import Lane, SourceKind
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import Lane, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.training.examples import Examples, NotShown, make_examples
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.corpus.rows import source_at

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.evaluation.decode import Row, Vocabulary, decode
-from mens_pipeline.evaluation.generation import Decoding
+from mens_pipeline.inference.decode import Row, Vocabulary, decode
+from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.training.examples import make_examples
 from mens_pipeline_tests.delivery.vision_base import write_vision_base
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model

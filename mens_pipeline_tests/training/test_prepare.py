@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.jsonl import write_jsonl
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.training.job import CONTRACT, PREFLIGHT, RESULT, TrainingJob, result_of, write_result
 from mens_pipeline_tests.training.runs import pairs, prepared
 from mens_pipeline_tests.training.small_folder import Encoder, write_folder

@@ -8,8 +8,8 @@ from typing import Any, Final
 from mens_pipeline.corpus.behaviour.arguments import type_key
 from mens_pipeline.corpus.behaviour.screening import TaskFunction, TaskStatus
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.training_pair import TrainingPair
-from mens_pipeline.corpus.validate import judged_code
+from mens_pipeline.corpus.curate.validate import judged_code
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import Mode, analyze
 from mens_pipeline.language.ast.base import Node, walk
 from mens_pipeline.language.ast.behaviour import Activity, Workflow

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mens_pipeline.corpus.behaviour.observe import Observation
-from mens_pipeline.corpus.metadata_comments import is_directive
+from mens_pipeline.corpus.extract.metadata_comments import is_directive
 from mens_pipeline.language import DeclarationSpan, analyze, tokenize
 
 _STATED: Final = re.compile(r"`(?P<call>[a-z_]\w*\([^`]*\))` (?:is|gives|returns|equals) (?:`(?P<result>[^`]+)`)?")

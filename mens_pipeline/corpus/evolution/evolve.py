@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from mens_pipeline.corpus.curate.validate import judged_code
 from mens_pipeline.corpus.evolution.budget import Plan
 from mens_pipeline.corpus.evolution.examine import (
     Candidate,
@@ -28,8 +29,7 @@ from mens_pipeline.corpus.evolution.repair import is_vox, repair_of
 from mens_pipeline.corpus.evolution.requests import Generator, Prompts, Reply, Request
 from mens_pipeline.corpus.evolution.rows import evolved_row
 from mens_pipeline.corpus.evolution.seeds import Seeds, digest_of_pair
-from mens_pipeline.corpus.training_pair import TrainingPair
-from mens_pipeline.corpus.validate import judged_code
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import Mode, analyze
 from mens_pipeline.language.interpreter import ProgramReport
 

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from mens_pipeline.corpus.curate.shingles import ngrams_of, words_of
+from mens_pipeline.corpus.curate.validate import judged_code
 from mens_pipeline.corpus.evolution.operators import Evolution
 from mens_pipeline.corpus.evolution.outcome import EvolutionDrop
-from mens_pipeline.corpus.records import MAX_TEXT
-from mens_pipeline.corpus.shingles import ngrams_of, words_of
-from mens_pipeline.corpus.training_pair import TrainingPair
-from mens_pipeline.corpus.validate import judged_code
+from mens_pipeline.corpus.schema.records import MAX_TEXT
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import Mode, analyze, construct_of
 from mens_pipeline.language.ast.base import Node
 from mens_pipeline.language.ast.declarations import Module

@@ -8,8 +8,8 @@ from typing import Final
 from pydantic import ValidationError
 
 from mens_pipeline.corpus.evolution.requests import Reply
-from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.storage.validation import errors_in
 
 _BEGINNING: Final = b'{"key":'
 """How every line begins that `add` writes."""
@@ -48,7 +48,7 @@ class Ledger:
         try:
             reply = Reply.model_validate_json(line)
         except ValidationError as error:
-            raise RefusedError(f"{self._path}:{number}: no reply ({mistakes_in(error)}). {_FOREIGN}") from error
+            raise RefusedError(f"{self._path}:{number}: no reply ({errors_in(error)}). {_FOREIGN}") from error
         self._replies[reply.key] = reply
 
     def _drop(self, number: int, rest: bytes, num_whole: int) -> None:

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import Final
 
+from mens_pipeline.corpus.curate.near_duplicates import NearDuplicates
+from mens_pipeline.corpus.curate.overlap import HeldoutTasks, Overlap
+from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
 from mens_pipeline.corpus.evolution.examine import Refusal, structures_of
 from mens_pipeline.corpus.evolution.outcome import EvolutionDrop
 from mens_pipeline.corpus.evolution.seeds import Seeds
-from mens_pipeline.corpus.near_duplicates import NearDuplicates
-from mens_pipeline.corpus.overlap import HeldoutTasks, Overlap
-from mens_pipeline.corpus.pipeline_config import SplitPolicy
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language.ast.declarations import Module
 from mens_pipeline.language.structure import structure_of
 

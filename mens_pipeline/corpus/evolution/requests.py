@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from mens_pipeline.corpus.evolution.operators import Evolution, Operator
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language.requests import SYSTEM_PROMPT, noun_of
 
 REWRITER: Final = (

@@ -5,8 +5,8 @@ from typing import Final
 
 from mens_pipeline.corpus.evolution.examine import Candidate
 from mens_pipeline.corpus.evolution.seeds import digest_of_pair
-from mens_pipeline.corpus.records import Source, SourceKind
-from mens_pipeline.corpus.training_pair import Lineage, TrainingPair
+from mens_pipeline.corpus.schema.records import Source, SourceKind
+from mens_pipeline.corpus.schema.training_pair import Lineage, TrainingPair
 from mens_pipeline.language import Mode, difficulty
 from mens_pipeline.language.ast.declarations import Module
 

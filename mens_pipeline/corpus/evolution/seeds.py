@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from mens_pipeline.corpus.pipeline_config import SplitPolicy
-from mens_pipeline.corpus.records import Lane
-from mens_pipeline.corpus.split import group_of, is_held_out
-from mens_pipeline.corpus.training_pair import TrainingPair
-from mens_pipeline.corpus.validate import judged_code
+from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
+from mens_pipeline.corpus.curate.split import group_of, is_held_out
+from mens_pipeline.corpus.curate.validate import judged_code
+from mens_pipeline.corpus.schema.records import Lane
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import CONSTRUCTS, analyze
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeVar
 
-from mens_pipeline.corpus.records import ExtractedRecord, Lane, Source, SourceKind
+from mens_pipeline.corpus.schema.records import ExtractedRecord, Lane, Source, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.corpus.synthesis.families import FAMILIES
 from mens_pipeline.corpus.synthesis.mutations import MUTATIONS
 from mens_pipeline.corpus.synthesis.program import Program, read_program
 from mens_pipeline.corpus.synthesis.repairs import BREAKAGES, repair
 from mens_pipeline.corpus.synthesis.sample import Family, Sample
 from mens_pipeline.corpus.synthesis.tasks.draw import TASK, draw_tasks
-from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, difficulty, mode_of
 from mens_pipeline.language.interpreter import Features, ProgramStatus, run_tests

@@ -11,8 +11,8 @@ from fastapi.concurrency import run_in_threadpool
 from mens_pipeline.delivery.serving.engine import Engine, Limits
 from mens_pipeline.delivery.serving.refusal import nobody_listens
 from mens_pipeline.delivery.serving.reply import Ended, Event, Failed, Piece, Reply
-from mens_pipeline.evaluation.sampling import Syntax
 from mens_pipeline.evaluation.selection import Candidate, Selector
+from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.language import Mode
 
 

@@ -12,7 +12,7 @@ from mens_pipeline.delivery.serving.answering import Asked
 from mens_pipeline.delivery.serving.engine import Limits
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 from mens_pipeline.delivery.serving.served_model import ServedModel
-from mens_pipeline.evaluation.sampling import Syntax
+from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.training.chat import Tokenizer
 from mens_pipeline.training.conversation import Turn, encode_text, encode_turns
 

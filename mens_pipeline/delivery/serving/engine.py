@@ -13,9 +13,9 @@ from mens_pipeline.delivery.serving.refusal import RequestRefusedError, not_read
 from mens_pipeline.delivery.serving.reply import Ended, Failed, Piece, Reply
 from mens_pipeline.delivery.serving.text_stream import TextStream
 from mens_pipeline.errors import MensError
-from mens_pipeline.evaluation.answer_code import is_program
-from mens_pipeline.evaluation.constraint import Constraint
-from mens_pipeline.evaluation.sampling import Sampler, Syntax, log_probability
+from mens_pipeline.inference.answer_code import is_program
+from mens_pipeline.inference.constraint import Constraint
+from mens_pipeline.inference.sampling import Sampler, Syntax, log_probability
 from mens_pipeline.language import Mode
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ def load(served: ServedModel) -> Loaded:
     from safetensors import SafetensorError  # noqa: PLC0415 - likewise
     from transformers import AutoTokenizer
 
-    from mens_pipeline.evaluation.generate import vocabulary_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.model import load_judged  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.generate import vocabulary_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.model import load_judged  # noqa: PLC0415 - likewise
 
     # Numbers next to zero slow a CPU down a hundredfold, and decide nothing.
     torch.set_flush_denormal(True)

@@ -15,7 +15,7 @@ from mens_pipeline.delivery.serving.body import without_idle
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 from mens_pipeline.delivery.serving.reply import Ended, Piece
 from mens_pipeline.delivery.serving.served_model import ServedModel
-from mens_pipeline.evaluation.sampling import Syntax
+from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.training.conversation import Turn
 
 PATH: Final = "/v1/chat/completions"

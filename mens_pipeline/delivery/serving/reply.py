@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
-from mens_pipeline.evaluation.sampling import Syntax
+from mens_pipeline.inference.sampling import Syntax
 
 
 @dataclass(frozen=True, slots=True)

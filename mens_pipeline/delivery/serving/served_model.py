@@ -4,13 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.delivery.chat_form import system_of
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.adapter_config import read_adapter_config
-from mens_pipeline.evaluation.generation import JudgedModel
-from mens_pipeline.evaluation.history import champion_of
-from mens_pipeline.evaluation.prepare import (
+from mens_pipeline.inference.adapter_config import read_adapter_config
+from mens_pipeline.inference.generation import JudgedModel
+from mens_pipeline.inference.prepare import (
     WEIGHTS,
     adapter_digest,
     computed_in,
@@ -19,6 +17,8 @@ from mens_pipeline.evaluation.prepare import (
     manifest_of,
 )
 from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.promotion.history import champion_of
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.base_model import configuration_of, described
 from mens_pipeline.training.chat import IM_END, IM_START, opening_of, template_behind
 from mens_pipeline.training.devices import Device

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
-from mens_pipeline.corpus.shingles import words_of
+from mens_pipeline.corpus.curate.shingles import words_of
 from mens_pipeline.language.ast.base import Node, walk
 from mens_pipeline.language.ast.behaviour import Actor, BackButton, DeepLink, Form, FormField, Push, Tokens
 from mens_pipeline.language.ast.data import Field, Index, StateMachine, Table, TypeDef, Url, Variant

@@ -7,8 +7,6 @@ from typing import Any, Literal
 import dagster as dg
 from pydantic import Field
 
-from mens_pipeline.corpus.store import ArtifactRef
-from mens_pipeline.corpus.yaml_file import load_model
 from mens_pipeline.delivery.agreement import NUM_PROMPTS
 from mens_pipeline.delivery.gguf_model import KIND as GGUF
 from mens_pipeline.delivery.gguf_model import build_gguf_model
@@ -23,8 +21,8 @@ from mens_pipeline.delivery.merged_model import STAGE as MERGING
 from mens_pipeline.delivery.merged_model import build_merged_model, manifest_in, prepare_merge, report_in
 from mens_pipeline.delivery.serving_handoff import STAGE, Delivery, build_serving_handoff
 from mens_pipeline.errors import ConfigurationError, MensError
-from mens_pipeline.evaluation.generation import EvaluationConfig
-from mens_pipeline.evaluation.prepare import Conditions, answer_fits
+from mens_pipeline.inference.generation import EvaluationConfig
+from mens_pipeline.inference.prepare import Conditions, answer_fits
 from mens_pipeline.orchestration.choices import config_of
 from mens_pipeline.orchestration.defs.promotion import promoted_adapter
 from mens_pipeline.orchestration.owners import OWNERS
@@ -32,6 +30,8 @@ from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreRe
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.merger import Merger
 from mens_pipeline.settings import EVALUATION, Settings, load_settings
+from mens_pipeline.storage.store import ArtifactRef
+from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.manifest import CARD
 
 

@@ -7,26 +7,26 @@ from typing import Any
 
 import dagster as dg
 
-from mens_pipeline.corpus.heldout_split import HELDOUT
-from mens_pipeline.corpus.heldout_split import KIND as SPLIT
-from mens_pipeline.corpus.store import ArtifactRef
-from mens_pipeline.corpus.yaml_file import load_model
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import STAGE, examination
 from mens_pipeline.evaluation.few_shot import few_shot_of
-from mens_pipeline.evaluation.generation import EvaluationConfig
-from mens_pipeline.evaluation.prepare import Conditions, answer_fits, manifest_of
-from mens_pipeline.evaluation.receipt import read_results
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, EvalResults
-from mens_pipeline.evaluation.rounds import Demands, evaluate_in_rounds, rounds_of
 from mens_pipeline.evaluation.scores import Scores
 from mens_pipeline.evaluation.statistics import p_text
+from mens_pipeline.inference.generation import EvaluationConfig
+from mens_pipeline.inference.prepare import Conditions, answer_fits, manifest_of
 from mens_pipeline.orchestration.defs.split import heldout_split
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.generator import Generator
+from mens_pipeline.promotion.receipt import read_results
+from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of
 from mens_pipeline.settings import EVALUATION, FEW_SHOT, load_settings, thresholds_of
+from mens_pipeline.storage.store import ArtifactRef
+from mens_pipeline.storage.yaml_file import load_model
 
 _SHOWN = (
     *("parse_rate", "pass_at_1", "pass_at_k", "test_rate", "construct_rate", "name_rate", "stop_rate", "stub_rate"),

@@ -7,17 +7,17 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from mens_pipeline.corpus.extracted_corpus import RECORDS, REPORT, STAGE, build_extracted_corpus
-from mens_pipeline.corpus.shares import share_text
-from mens_pipeline.corpus.store import Artifact, ArtifactRef
-from mens_pipeline.evaluation.policy import load_gate_policy
+from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, REPORT, STAGE, build_extracted_corpus
+from mens_pipeline.corpus.schema.shares import share_text
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.telemetry import Telemetry
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
+from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY, load_settings
+from mens_pipeline.storage.store import Artifact, ArtifactRef
 
 _DROP_SCHEMA = dg.TableSchema([dg.TableColumn(name) for name in ("unit", "reason", "dropped")])
 

@@ -4,17 +4,17 @@ from typing import Any
 
 import dagster as dg
 
-from mens_pipeline.corpus.mix_config import load_mix_config
-from mens_pipeline.corpus.mix_files import REPORT_SUFFIX
-from mens_pipeline.corpus.mixed_train_set import STAGE, TRAIN, build_mixed_train_set
-from mens_pipeline.corpus.statistics import statistics_of
-from mens_pipeline.corpus.store import Artifact, ArtifactRef
-from mens_pipeline.evaluation.policy import load_gate_policy
+from mens_pipeline.corpus.curate.mix_config import load_mix_config
+from mens_pipeline.corpus.curate.mix_files import REPORT_SUFFIX
+from mens_pipeline.corpus.curate.mixed_train_set import STAGE, TRAIN, build_mixed_train_set
+from mens_pipeline.corpus.curate.statistics import statistics_of
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG
+from mens_pipeline.storage.store import Artifact, ArtifactRef
 
 
 @dg.asset(group_name="corpus", kinds={"json", "parquet"}, owners=OWNERS, code_version=STAGE.code_version)

@@ -4,16 +4,16 @@ from typing import Any
 
 import dagster as dg
 
-from mens_pipeline.corpus.extracted_corpus import TELEMETRY
-from mens_pipeline.corpus.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.shares import share_text
-from mens_pipeline.corpus.store import ArtifactRef
-from mens_pipeline.corpus.synthetic_corpus import PAIRS as SYNTHETIC_PAIRS
-from mens_pipeline.corpus.validated_pairs import QUARANTINE, STAGE, build_validated_pairs
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.curate.validated_pairs import QUARANTINE, STAGE, build_validated_pairs
+from mens_pipeline.corpus.extract.extracted_corpus import TELEMETRY
+from mens_pipeline.corpus.schema.shares import share_text
+from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS as SYNTHETIC_PAIRS
 from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.settings import PIPELINE_CONFIG
+from mens_pipeline.storage.store import ArtifactRef
 
 
 @dg.asset(group_name="corpus", kinds={"json"}, owners=OWNERS, code_version=STAGE.code_version)

@@ -8,23 +8,23 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import Field
 
-from mens_pipeline.corpus.code_version import code_version
-from mens_pipeline.corpus.heldout_split import HELDOUT
-from mens_pipeline.corpus.heldout_split import KIND as SPLIT
-from mens_pipeline.corpus.store import ArtifactRef
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.errors import MensError
-from mens_pipeline.evaluation.benchmark_gate import PAGE, STAGE, build_benchmark_gate, receipt_in
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
-from mens_pipeline.evaluation.history import rival_of, withdrawn
-from mens_pipeline.evaluation.policy import GateName, Thresholds
-from mens_pipeline.evaluation.prepare import adapter_digest
-from mens_pipeline.evaluation.promotion import promote
-from mens_pipeline.evaluation.receipt import RECEIPT, Receipt, gate_of
+from mens_pipeline.inference.prepare import adapter_digest
 from mens_pipeline.orchestration.champion import champion_metadata
 from mens_pipeline.orchestration.choices import demanded
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.promotion.benchmark_gate import PAGE, STAGE, build_benchmark_gate, receipt_in
+from mens_pipeline.promotion.history import rival_of, withdrawn
+from mens_pipeline.promotion.policy import GateName, Thresholds
+from mens_pipeline.promotion.promote import promote
+from mens_pipeline.promotion.receipt import RECEIPT, Receipt, gate_of
 from mens_pipeline.settings import Settings, load_settings, policy_label, present_of
+from mens_pipeline.storage.code_version import code_version
+from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.training.markdown import plain
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
@@ -137,7 +137,7 @@ def gate_checks(
     group_name="delivery",
     kinds={"huggingface"},
     owners=OWNERS,
-    code_version=code_version("mens_pipeline.evaluation.promotion:promote"),
+    code_version=code_version("mens_pipeline.promotion.promote:promote"),
     output_required=False,
     freshness_policy=FRESHNESS,
 )

@@ -5,11 +5,10 @@ from typing import Final
 
 import dagster as dg
 
-from mens_pipeline.corpus.extracted_corpus import KIND as CORPUS
-from mens_pipeline.corpus.source_roots import FILE_NAME as ROOTS
-from mens_pipeline.corpus.sources import PAGE_SUFFIXES, VOX_SUFFIXES
-from mens_pipeline.corpus.store import ArtifactStore
-from mens_pipeline.corpus.watch import sight
+from mens_pipeline.corpus.extract.extracted_corpus import KIND as CORPUS
+from mens_pipeline.corpus.extract.source_roots import FILE_NAME as ROOTS
+from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, VOX_SUFFIXES
+from mens_pipeline.corpus.extract.watch import sight
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.fingerprint import grammar_fingerprint
 from mens_pipeline.orchestration.cursor import Cursor, read_cursor
@@ -19,6 +18,7 @@ from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreRe
 from mens_pipeline.orchestration.resources.source_watch import SourceWatch
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
 from mens_pipeline.settings import load_settings
+from mens_pipeline.storage.store import ArtifactStore
 
 _EVERY_SECONDS: Final = 60
 _GRAMMAR: Final = "grammar_changed"

@@ -2,13 +2,13 @@
 
 import dagster as dg
 
-from mens_pipeline.corpus.shares import share_text
-from mens_pipeline.corpus.source_report import SourceReport, report_sources
-from mens_pipeline.corpus.telemetry import telemetry_fingerprint
-from mens_pipeline.evaluation.policy import load_gate_policy
+from mens_pipeline.corpus.extract.source_report import SourceReport, report_sources
+from mens_pipeline.corpus.schema.shares import share_text
+from mens_pipeline.corpus.telemetry.table import telemetry_fingerprint
 from mens_pipeline.language.fingerprint import grammar_fingerprint
 from mens_pipeline.orchestration.resources.telemetry import Telemetry
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
+from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY
 
 _MOST_ROWS = 50

@@ -6,18 +6,18 @@ import dagster as dg
 
 from mens_pipeline.corpus.behaviour.repeats import TaskFunctions
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.heldout_split import ASIDE, HELDOUT, STAGE, build_heldout_split
-from mens_pipeline.corpus.jsonl import read_pairs
-from mens_pipeline.corpus.overlap import HeldoutTasks
-from mens_pipeline.corpus.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.shares import share_text
-from mens_pipeline.corpus.split import group_of
-from mens_pipeline.corpus.store import Artifact, ArtifactRef
-from mens_pipeline.corpus.validated_pairs import KIND as PAIRS
+from mens_pipeline.corpus.curate.heldout_split import ASIDE, HELDOUT, STAGE, build_heldout_split
+from mens_pipeline.corpus.curate.overlap import HeldoutTasks
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.curate.split import group_of
+from mens_pipeline.corpus.curate.validated_pairs import KIND as PAIRS
+from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.schema.shares import share_text
 from mens_pipeline.evaluation.benchmark import protected_pairs
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
+from mens_pipeline.storage.store import Artifact, ArtifactRef
 
 
 @dg.asset(group_name="corpus", kinds={"json"}, owners=OWNERS, code_version=STAGE.code_version)

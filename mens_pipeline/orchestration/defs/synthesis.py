@@ -4,14 +4,14 @@ from typing import Any
 
 import dagster as dg
 
-from mens_pipeline.corpus.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.shares import share_text
-from mens_pipeline.corpus.store import ArtifactRef
-from mens_pipeline.corpus.synthetic_corpus import PAIRS, REPORT, STAGE, build_synthetic_corpus
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.schema.shares import share_text
+from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS, REPORT, STAGE, build_synthetic_corpus
 from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
+from mens_pipeline.storage.store import ArtifactRef
 
 
 @dg.asset(group_name="corpus", kinds={"json"}, owners=OWNERS, code_version=STAGE.code_version)

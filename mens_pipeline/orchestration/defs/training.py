@@ -7,10 +7,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from mens_pipeline.corpus.code_version import code_version
-from mens_pipeline.corpus.mixed_train_set import TRAIN
-from mens_pipeline.corpus.store import ArtifactRef
-from mens_pipeline.evaluation.policy import load_gate_policy
+from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.orchestration.charts import line_chart
 from mens_pipeline.orchestration.choices import config_of, resolve_choices
 from mens_pipeline.orchestration.defs.mix import mixed_train_set
@@ -18,7 +15,10 @@ from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
+from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY, artifact_commit, load_settings
+from mens_pipeline.storage.code_version import code_version
+from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.training.base_model import find_base_model
 from mens_pipeline.training.contract import STAGE
 from mens_pipeline.training.prepare import PreparedRun, prepare_run

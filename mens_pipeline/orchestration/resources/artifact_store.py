@@ -4,8 +4,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from mens_pipeline.corpus.store import Artifact, ArtifactRef, ArtifactStore
 from mens_pipeline.settings import load_settings
+from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 
 
 class ArtifactStoreResource(dg.ConfigurableResource[None]):

@@ -5,8 +5,8 @@ from typing import Any
 
 import dagster as dg
 
-from mens_pipeline.evaluation.generation import MODULE, progress_of
-from mens_pipeline.evaluation.prepare import PreparedGeneration
+from mens_pipeline.inference.generation import MODULE, progress_of
+from mens_pipeline.inference.prepare import PreparedGeneration
 from mens_pipeline.orchestration.pipes import run_in_child
 
 

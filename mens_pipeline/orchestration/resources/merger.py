@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from mens_pipeline.delivery.merge_job import MODULE
-from mens_pipeline.evaluation.generation import progress_of
+from mens_pipeline.inference.generation import progress_of
 from mens_pipeline.orchestration.pipes import run_in_child
 
 

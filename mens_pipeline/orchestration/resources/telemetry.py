@@ -2,8 +2,8 @@
 
 import dagster as dg
 
-from mens_pipeline.corpus.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.telemetry import TelemetryQuery
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
 
 

@@ -6,8 +6,7 @@ from typing import Final
 
 import dagster as dg
 
-from mens_pipeline.corpus.regular_file import read_regular
-from mens_pipeline.corpus.sources import (
+from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
     files_below,
     is_out_of_place,
@@ -17,6 +16,7 @@ from mens_pipeline.corpus.sources import (
 )
 from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.settings import load_settings
+from mens_pipeline.storage.files import read_regular
 
 _MOST_BYTES: Final = 67_108_864
 """Of a program that is looked at; a larger one counts as one that cannot be read."""

@@ -7,14 +7,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mens_pipeline.corpus.jsonl import open_placed_rows, row_at
-from mens_pipeline.corpus.raw_programs import RAW
-from mens_pipeline.corpus.split import group_of
-from mens_pipeline.corpus.training_pair import TrainingPair
-from mens_pipeline.corpus.validate import Quarantined, read_row
+from mens_pipeline.corpus.curate.raw_programs import RAW
+from mens_pipeline.corpus.curate.split import group_of
+from mens_pipeline.corpus.curate.validate import Quarantined, read_row
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.language.vox_tokenizer import EOS, PAD, UNK, encode
+from mens_pipeline.storage.jsonl import open_placed_rows, row_at
 from mens_pipeline.training.chat import ControlToken, Encoded
 from mens_pipeline.training.chat import encode as encode_chat
 

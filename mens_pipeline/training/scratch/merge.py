@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.corpus.regular_file import read_regular
-from mens_pipeline.corpus.store import digest_of
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
+from mens_pipeline.storage.files import read_regular
+from mens_pipeline.storage.store import digest_of
 from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, COMPLETE, as_document
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.run_dir import refuse_links

@@ -6,11 +6,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.corpus.code_version import code_version
-from mens_pipeline.corpus.stage import Stage
-from mens_pipeline.corpus.store import digest_of, key_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.storage.code_version import code_version
+from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.store import digest_of, key_of
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.job import JOB, result_of
 from mens_pipeline.training.preflight import check_disk

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from mens_pipeline.corpus.mistakes import mistakes_in
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.storage.validation import errors_in
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.scratch.architecture import SHAPES, ScratchConfig, Shape
 
@@ -58,7 +58,7 @@ class ScratchRecipe(BaseModel):
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
-            raise ConfigurationError(f"recipe: {mistakes_in(error)}. Correct these values.") from error
+            raise ConfigurationError(f"recipe: {errors_in(error)}. Correct these values.") from error
 
     @property
     def shape(self) -> Shape:

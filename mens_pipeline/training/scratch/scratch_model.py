@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.corpus.store import Artifact, ArtifactStore
+from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.job import CONTRACT, PREFLIGHT, ExitCode
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.scratch.finish import KIND, finish_scratch

@@ -8,8 +8,8 @@ import torch
 from torch.utils.data import DataLoader
 from transformers import GenerationConfig, Trainer, TrainingArguments, set_seed
 
-from mens_pipeline.corpus.store import digest_of
 from mens_pipeline.language.vox_tokenizer import EOS, PAD, encode
+from mens_pipeline.storage.store import digest_of
 from mens_pipeline.training.chat import IM_END
 from mens_pipeline.training.common_trainer import CommonTrainer
 from mens_pipeline.training.job import CHECKPOINTS, newest_checkpoint, write_result

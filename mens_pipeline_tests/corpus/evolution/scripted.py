@@ -7,6 +7,8 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
+from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
+from mens_pipeline.corpus.curate.split import is_held_out
 from mens_pipeline.corpus.evolution.budget import Budget, Plan
 from mens_pipeline.corpus.evolution.evolve import Desk, Judges, evolve
 from mens_pipeline.corpus.evolution.examine import Reading
@@ -15,9 +17,7 @@ from mens_pipeline.corpus.evolution.neighbours import Neighbours
 from mens_pipeline.corpus.evolution.outcome import EvolutionAccount
 from mens_pipeline.corpus.evolution.requests import REWRITER, Reply, Request
 from mens_pipeline.corpus.evolution.seeds import sort_seeds
-from mens_pipeline.corpus.pipeline_config import SplitPolicy
-from mens_pipeline.corpus.split import is_held_out
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language.interpreter import run_tests
 from mens_pipeline_tests.corpus.rows import pair_at
 

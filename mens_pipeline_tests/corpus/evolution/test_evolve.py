@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from mens_pipeline.corpus.curate.split import group_of
+from mens_pipeline.corpus.curate.validate import judged_code
 from mens_pipeline.corpus.evolution.outcome import EvolutionDrop
 from mens_pipeline.corpus.evolution.requests import Request
 from mens_pipeline.corpus.evolution.seeds import digest_of_pair
-from mens_pipeline.corpus.records import SourceKind
-from mens_pipeline.corpus.split import group_of
-from mens_pipeline.corpus.training_pair import TrainingPair
-from mens_pipeline.corpus.validate import judged_code
+from mens_pipeline.corpus.schema.records import SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import analyze
 from mens_pipeline_tests.corpus.evolution.scripted import (
     BUDGET,

@@ -16,8 +16,8 @@ from mens_pipeline.corpus.evolution.examine import (
 from mens_pipeline.corpus.evolution.operators import Evolution, Operator
 from mens_pipeline.corpus.evolution.outcome import EvolutionDrop
 from mens_pipeline.corpus.evolution.rows import evolved_row
-from mens_pipeline.corpus.records import MAX_TEXT, SourceKind
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import MAX_TEXT, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import Mode, analyze
 from mens_pipeline.language.interpreter import Limits, run_tests
 from mens_pipeline_tests.corpus.evolution.scripted import read

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from mens_pipeline.corpus.curate.split import is_held_out
 from mens_pipeline.corpus.evolution.ledger import Ledger
 from mens_pipeline.corpus.evolution.neighbours import Neighbours
 from mens_pipeline.corpus.evolution.outcome import EvolutionDrop
 from mens_pipeline.corpus.evolution.requests import Reply
 from mens_pipeline.corpus.evolution.seeds import NoSeed, sort_seeds
-from mens_pipeline.corpus.records import Lane, SourceKind
-from mens_pipeline.corpus.split import is_held_out
-from mens_pipeline.corpus.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import Lane, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import analyze
 from mens_pipeline_tests.corpus.evolution.scripted import POLICY, function_seed, function_seeds

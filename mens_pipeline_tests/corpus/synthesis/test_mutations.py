@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from mens_pipeline.corpus.metadata_comments import strip_metadata
+from mens_pipeline.corpus.extract.metadata_comments import strip_metadata
 from mens_pipeline.corpus.synthesis.edits import Edit
 from mens_pipeline.corpus.synthesis.mutations import MUTATIONS
 from mens_pipeline.corpus.synthesis.mutations.task import Change, task_of

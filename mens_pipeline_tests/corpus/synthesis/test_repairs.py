@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from mens_pipeline.corpus.metadata_comments import strip_metadata
+from mens_pipeline.corpus.extract.metadata_comments import strip_metadata
 from mens_pipeline.corpus.synthesis.program import MAX_LINES, Program, read_program
 from mens_pipeline.corpus.synthesis.repairs import BREAKAGES, repair
 from mens_pipeline.corpus.synthesis.sample import Sample

@@ -17,7 +17,7 @@ from mens_pipeline.delivery.serving.engine import Limits
 from mens_pipeline.delivery.serving.guard import LOCAL_NAMES, Access
 from mens_pipeline.delivery.serving.served_model import ServedModel, merged_model, run_model
 from mens_pipeline.delivery.serving.server import ModelServer, address_of
-from mens_pipeline.evaluation.sampling import Syntax
+from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.manifest import MANIFEST
 

@@ -6,7 +6,7 @@ from typing import Any
 import openai
 import pytest
 
-from mens_pipeline.evaluation.sampling import Syntax
+from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.training.chat import TEMPLATE
 from mens_pipeline.training.conversation import Turn, encode_text, encode_turns
 from mens_pipeline.training.tokenizer_file import FileTokenizer

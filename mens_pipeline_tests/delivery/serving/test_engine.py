@@ -12,7 +12,7 @@ from mens_pipeline.delivery.serving.engine import Engine, Limits, Loaded, State
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 from mens_pipeline.delivery.serving.reply import Ended, Event, Failed, Piece, Reply
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.sampling import Syntax
+from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
 
 _LIMITS = Limits(2, 1_000, 60.0, 100)

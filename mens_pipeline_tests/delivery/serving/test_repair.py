@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.corpus.evolution.repair import compare_repair
-from mens_pipeline.corpus.jsonl import write_jsonl
 from mens_pipeline.delivery.serving.engine import Limits
-from mens_pipeline.evaluation.answer_code import program_in
-from mens_pipeline.evaluation.endpoint import Endpoint
-from mens_pipeline.evaluation.sampling import Syntax
+from mens_pipeline.inference.answer_code import program_in
+from mens_pipeline.inference.endpoint import Endpoint
+from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline_tests.bench import repair as bench
 from mens_pipeline_tests.delivery.serving.running import running
 from mens_pipeline_tests.training.runs import pairs

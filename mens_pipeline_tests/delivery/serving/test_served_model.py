@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.store import ArtifactStore
 from mens_pipeline.delivery.chat_form import template_with
 from mens_pipeline.delivery.serving.engine import Limits
 from mens_pipeline.delivery.serving.load import load
 from mens_pipeline.delivery.serving.served_model import champion_model, merged_model, run_model
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.generate import generate
-from mens_pipeline.evaluation.generation import ANSWERS, Answer, Decoding, GenerationJob, Request
-from mens_pipeline.evaluation.history import HistoryEvent, record
-from mens_pipeline.evaluation.prepare import WEIGHTS, adapter_digest, judged_model
+from mens_pipeline.inference.generate import generate
+from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, GenerationJob, Request
+from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest, judged_model
+from mens_pipeline.promotion.history import HistoryEvent, record
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.chat import TEMPLATE
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST

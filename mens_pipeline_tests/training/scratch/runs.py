@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from mens_pipeline.corpus.jsonl import write_jsonl
+from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.training.devices import DeviceChoice, resolve_device
 from mens_pipeline.training.scratch.prepare import PreparedScratch, prepare_scratch
 from mens_pipeline.training.scratch.recipe import ScratchRecipe

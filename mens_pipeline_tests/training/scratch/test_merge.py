@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch  # noqa: TID253 - weights are tensors
 
-from mens_pipeline.corpus.store import digest_of
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
+from mens_pipeline.storage.store import digest_of
 from mens_pipeline.training.job import CHECKPOINTS, COMPLETE
 from mens_pipeline.training.scratch.architecture import Shape
 from mens_pipeline.training.scratch.merge import merge_scratch, scratch_sources

@@ -10,13 +10,13 @@ from itertools import count, islice
 from random import Random
 from typing import Final
 
-from mens_pipeline.corpus.batches import in_batches
 from mens_pipeline.corpus.behaviour.observe import Behaviour, Observation, behaviour_in
-from mens_pipeline.corpus.records import Source, SourceKind
+from mens_pipeline.corpus.extract.batches import in_batches
+from mens_pipeline.corpus.schema.records import Source, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.corpus.synthesis.tasks.arguments import arguments_for, parsed_inputs
 from mens_pipeline.corpus.synthesis.tasks.templates import Atom, BankRows, draw_holes, fill, load_tasks
 from mens_pipeline.corpus.synthesis.tasks.wording import Request, prompt_of, told_types
-from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import analyze, difficulty
 from mens_pipeline.language.ast.base import walk

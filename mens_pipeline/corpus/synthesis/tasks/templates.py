@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mens_pipeline.corpus.yaml_file import load_model
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.storage.yaml_file import load_model
 
 BANKS: Final = "banks.yaml"
 _REFERENCE: Final = re.compile(r"\$\{([a-z_0-9]+)(?:\.([a-z_0-9]+))?(?::([^${}]*))?\}|\$([a-z_][a-z_0-9]*)")

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from mens_pipeline.corpus.behaviour.observe import Behaviour, behaviour_of, passes
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.corpus.synthesis.tasks import draw
 from mens_pipeline.corpus.synthesis.tasks.draw import (
     TASK,
@@ -19,7 +20,6 @@ from mens_pipeline.corpus.synthesis.tasks.draw import (
     observed_function,
 )
 from mens_pipeline.corpus.synthesis.tasks.templates import Atom, load_tasks
-from mens_pipeline.corpus.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import analyze
 from mens_pipeline.language.structure import structure_of

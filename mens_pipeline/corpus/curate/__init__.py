@@ -1,0 +1,1 @@
+"""From records to a train set: pairs, validation, split, mix."""

@@ -1,0 +1,96 @@
+"""How the corpus is made: `config/pipeline.yaml`."""
+
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from mens_pipeline.storage.yaml_file import load_model
+
+_ROUNDING: Final = 1e-9
+"""What a sum of shares may be off by."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ValidatePolicy(_Strict):
+    """Which rows repeat others, and how many one origin may give."""
+
+    near_duplicate_threshold: float = Field(gt=0, le=1, description="Jaccard similarity of five-word shingles.")
+    max_per_source: int = Field(ge=1, description="Rows of one source file.")
+    max_per_template: int = Field(ge=1, description="Rows of one template of synthetic data.")
+
+
+class KindShares(_Strict):
+    """How synthetic data is made up; a share that is missing is a mistake."""
+
+    task: float = Field(ge=0, le=1, description="Functions with a behaviour, examples and hidden tests.")
+    template: float = Field(ge=0, le=1, description="Programs that show constructs, the scarcest first.")
+    combination: float = Field(ge=0, le=1, description="Programs that show several constructs.")
+    mutation: float = Field(ge=0, le=1, description="Changes to accepted programs.")
+    repair: float = Field(ge=0, le=1, description="Rejected programs, mended.")
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "KindShares":
+        total = sum(self.model_dump().values())
+        if abs(total - 1) > _ROUNDING:
+            message = f"the shares add up to {total:g}, not to 1"
+            raise ValueError(message)
+        return self
+
+
+class SynthesizePolicy(_Strict):
+    """How much synthetic data there is."""
+
+    limit: int = Field(ge=0, description="Rows.")
+    seed: int = Field(ge=0, description="The same seed gives the same rows.")
+    shares: KindShares = Field(description="Share of each kind of row; together they are 1.")
+
+
+class SplitPolicy(_Strict):
+    """What is held out, and what is too near to it."""
+
+    heldout_share: float = Field(ge=0, lt=1, description="Share of the source files, at least.")
+    min_heldout_tasks: int = Field(default=0, ge=0, description="Programs to ask for; more files, until there are.")
+    min_heldout_files: int = Field(default=0, ge=0, description="Source files that those come from, likewise.")
+    max_heldout_share: float = Field(default=1.0, gt=0, le=1, description="Share of the source files, at most.")
+    seed: int = Field(ge=0, description="Another seed holds out other files.")
+    max_overlap: float = Field(gt=0, le=1, description="Share of the eight-word runs of a held-out answer.")
+    min_nodes: int = Field(ge=1, description="Syntax nodes below which pieces are alike by chance.")
+    num_family_tasks: int = Field(default=0, ge=0, description="Synthetic tasks of each group that judge beside those.")
+
+
+class TelemetryPolicy(_Strict):
+    """Which rows of a telemetry table become pairs."""
+
+    table: str = Field(default="AgentTelemetry", min_length=1, description="Table or view, perhaps SCHEMA.NAME.")
+    query_column: str = Field(default="query", min_length=1, description="What was asked.")
+    response_column: str = Field(default="optimal_response", min_length=1, description="The best answer.")
+    rating_column: str | None = Field(default=None, min_length=1, description="1 to 5; unrated rows count as 4.")
+    order_column: str | None = Field(
+        default=None, min_length=1, description="What decides which rows are newest; else the key, else the text."
+    )
+    limit: int = Field(default=5000, ge=1, le=1_000_000, description="Rows to read at most, the newest first.")
+
+
+class PipelineConfig(_Strict):
+    """How the corpus is made."""
+
+    validate_: ValidatePolicy = Field(alias="validate", description="What `validate` keeps.")
+    synthesize: SynthesizePolicy = Field(description="What `generate-data` writes in the pipeline.")
+    telemetry: TelemetryPolicy = Field(description="What is read when `MENS_TELEMETRY_URL` names a database.")
+    split: SplitPolicy = Field(description="What judges the model.")
+
+
+def load_pipeline_config(path: Path) -> PipelineConfig:
+    """Read and check the configuration.
+
+    Args:
+        path: A YAML file.
+
+    Raises:
+        ConfigurationError: It is missing, is no YAML, or holds mistakes; the message names all of them.
+    """
+    return load_model(path, PipelineConfig)

@@ -1,0 +1,236 @@
+"""Which pairs train and which judge: whole source files are held out, and nothing near to them trains."""
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict
+
+from mens_pipeline.corpus.behaviour.repeats import TaskFunctions
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
+from mens_pipeline.corpus.curate.overlap import HeldoutTasks, structures_in
+from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
+from mens_pipeline.corpus.curate.repetition import Repetition
+from mens_pipeline.corpus.schema.records import Lane, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
+
+
+class SplitReason(StrEnum):
+    """Why a pair neither trains nor judges."""
+
+    DUPLICATE = "duplicate"
+    """The same pair came before, perhaps from another source."""
+    NEAR_DUPLICATE = "near_duplicate"
+    SOURCE_CAP = "source_cap"
+    TEMPLATE_CAP = "template_cap"
+    DERIVED = "derived_from_heldout"
+    """Synthetic or evolved, from a held-out file."""
+    TOO_SMALL = "too_small"
+    """Of a held-out file, and so small that others are like it by chance."""
+    PROMPT = "same_prompt"
+    WORDS = "shared_ngrams"
+    STRUCTURE = "same_structure"
+    BEHAVIOUR = "same_behaviour"
+    """One of its functions passes the hidden tests of a held-out task or of the benchmark."""
+
+
+_NEVER_JUDGE: Final = frozenset((SourceKind.DERIVED, SourceKind.EVOLVED))
+"""Rows that nobody wrote by hand, although a file stands behind them."""
+
+
+class SetAside(BaseModel):
+    """A pair that neither trains nor judges."""
+
+    model_config = ConfigDict(frozen=True)
+
+    reason: SplitReason
+    detail: str
+    pair: TrainingPair
+
+
+@dataclass
+class Split:
+    """The outcome of a split.
+
+    Attributes:
+        train: Label of the source -> pairs that train, in order.
+        heldout: Pairs that judge, in order; each prompt once.
+        aside: Pairs that do neither.
+        num_groups: Source files that had a say.
+        num_heldout_groups: Those held out.
+        num_judging_groups: Those of them with a program to ask for.
+        shortfall: Why the exam is smaller than asked for, a sentence with advice; empty when it is not.
+        tested: Functions that hidden tests of held-out tasks and of the benchmark call, by whether rows were tried on
+            them.
+    """
+
+    train: dict[str, list[TrainingPair]] = field(default_factory=dict)
+    heldout: list[TrainingPair] = field(default_factory=list)
+    aside: list[SetAside] = field(default_factory=list)
+    num_groups: int = 0
+    num_heldout_groups: int = 0
+    num_judging_groups: int = 0
+    shortfall: str = ""
+    tested: dict[str, int] = field(default_factory=dict)
+
+    def account(self) -> dict[str, Any]:
+        """Return the counts in JSON types."""
+        reasons = Counter(str(row.reason) for row in self.aside)
+        return {
+            "train": {label: len(pairs) for label, pairs in self.train.items()},
+            "heldout": len(self.heldout),
+            "aside": {str(reason): reasons[reason] for reason in SplitReason},
+            "num_groups": self.num_groups,
+            "num_heldout_groups": self.num_heldout_groups,
+            "num_judging_groups": self.num_judging_groups,
+            "shortfall": self.shortfall,
+            "tested_functions": self.tested,
+        }
+
+
+def split_pairs(
+    sources: Mapping[str, Iterable[TrainingPair]],
+    repetition: Repetition,
+    policy: SplitPolicy,
+    workers: BehaviourWorkers,
+    protected: Sequence[TrainingPair] = (),
+) -> Split:
+    """Split pairs, without those that repeat earlier ones of any source.
+
+    Which files are held out first depends on their paths and the seed alone; where those give too small an exam, files
+    are added in the same order, so that an exam only grows.
+
+    Args:
+        sources: Label -> pairs.
+        repetition: Takes up the pairs that repeat none.
+        policy: What is held out, and what is too near to it.
+        workers: Where functions are tried on hidden tests.
+        protected: Tasks of a benchmark; nothing near to them trains.
+
+    Returns:
+        Every pair once: in `train`, in `heldout` or in `aside`. Synthetic pairs never judge.
+    """
+    split = Split()
+    rows = {label: list(_distinct(label, pairs, repetition, split)) for label, pairs in sources.items()}
+    groups: defaultdict[str, list[TrainingPair]] = defaultdict(list)
+    for pair in (pair for pairs in rows.values() for pair in pairs):
+        group = group_of(pair)
+        if group is not None:
+            groups[group].append(pair)
+    heldout_groups = _heldout_groups(groups, policy)
+    split.num_groups, split.num_heldout_groups = len(groups), len(heldout_groups)
+    candidates: dict[str, list[TrainingPair]] = {}
+    for label, pairs in rows.items():
+        candidates[label] = [pair for pair in pairs if group_of(pair) not in heldout_groups]
+        _hold_out((pair for pair in pairs if group_of(pair) in heldout_groups), split, policy)
+    _note_size(split, policy)
+    judged = [*split.heldout, *protected]
+    tasks = HeldoutTasks(judged, policy.max_overlap, policy.min_nodes)
+    functions = TaskFunctions(judged, workers)
+    split.tested = functions.account()
+    for label, pairs in candidates.items():
+        apart = [pair for pair in pairs if not _set_aside(pair, tasks.overlap(pair), split)]
+        repeated = zip(apart, functions.repeated(apart), strict=True)
+        split.train[label] = [
+            pair
+            for pair, task in repeated
+            if not _set_aside(pair, None if task is None else (SplitReason.BEHAVIOUR, task), split)
+        ]
+    return split
+
+
+def _set_aside(pair: TrainingPair, found: tuple[str, str] | None, split: Split) -> bool:
+    if found is not None:
+        split.aside.append(SetAside(reason=SplitReason(found[0]), detail=found[1], pair=pair))
+    return found is not None
+
+
+def group_of(pair: TrainingPair) -> str | None:
+    """Return the source file of a pair; None when it has none, or when no file stands behind it.
+
+    Args:
+        pair: Any pair.
+    """
+    if pair.source is None:
+        return None
+    origin = pair.lineage.root_kind if pair.lineage is not None else pair.source.kind
+    return None if origin is None or origin is SourceKind.SYNTHETIC else pair.source.path
+
+
+def is_held_out(group: str, policy: SplitPolicy) -> bool:
+    """Whether a source file is held out in every workspace, however large.
+
+    Args:
+        group: Its path, relative to the workspace.
+        policy: The least share and the seed.
+    """
+    return _place(group, policy) < policy.heldout_share
+
+
+def _place(group: str, policy: SplitPolicy) -> float:
+    """Where a source file stands in the order of being held out, 0 to 1, at random but always there."""
+    digest = hashlib.sha256(f"{policy.seed}:{group}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def _heldout_groups(groups: Mapping[str, Sequence[TrainingPair]], policy: SplitPolicy) -> set[str]:
+    """Choose the held-out source files: those of the least share, then more until the eval suite is large enough."""
+    heldout: set[str] = set()
+    num_tasks = num_files = 0
+    for group in sorted(groups, key=lambda group: _place(group, policy)):
+        is_enough = num_tasks >= policy.min_heldout_tasks and num_files >= policy.min_heldout_files
+        if not is_held_out(group, policy) and (is_enough or _place(group, policy) >= policy.max_heldout_share):
+            break
+        heldout.add(group)
+        prompts = {p.prompt for p in groups[group] if p.lane is Lane.CODEGEN and _objection(p, policy) is None}
+        num_tasks += len(prompts)
+        num_files += bool(prompts)
+    return heldout
+
+
+def _note_size(split: Split, policy: SplitPolicy) -> None:
+    """Count what judges, and say so where it is less than asked for."""
+    judging = [group_of(pair) for pair in split.heldout if pair.lane is Lane.CODEGEN]
+    split.num_judging_groups = len(set(judging))
+    if len(judging) < policy.min_heldout_tasks or split.num_judging_groups < policy.min_heldout_files:
+        found = f"{len(judging)} programs to ask for from {split.num_judging_groups} files"
+        asked = f"{policy.min_heldout_tasks} from {policy.min_heldout_files}"
+        held = f"{split.num_heldout_groups} of {split.num_groups} files are held out"
+        advice = "Add programs, or raise max_heldout_share in config/pipeline.yaml."
+        split.shortfall = f"A small exam: {found}, asked for {asked}; {held}. {advice}"
+
+
+def _distinct(
+    label: str, pairs: Iterable[TrainingPair], repetition: Repetition, split: Split
+) -> Iterator[TrainingPair]:
+    for number, pair in enumerate(pairs, start=1):
+        objection = repetition.objection(pair, f"row {number} of {label}")
+        if objection is None:
+            yield pair
+        else:
+            split.aside.append(SetAside(reason=SplitReason(objection[0]), detail=objection[1], pair=pair))
+
+
+def _hold_out(pairs: Iterable[TrainingPair], split: Split, policy: SplitPolicy) -> None:
+    prompts = {pair.prompt for pair in split.heldout}
+    for pair in pairs:
+        reason = _objection(pair, policy)
+        if pair.prompt in prompts:
+            reason = SplitReason.PROMPT
+        if reason is None:
+            prompts.add(pair.prompt)
+            split.heldout.append(pair)
+        else:
+            path = pair.source.path if pair.source is not None else ""
+            split.aside.append(SetAside(reason=reason, detail=path, pair=pair))
+
+
+def _objection(pair: TrainingPair, policy: SplitPolicy) -> SplitReason | None:
+    if pair.source is not None and pair.source.kind in _NEVER_JUDGE:
+        return SplitReason.DERIVED
+    if pair.lane is Lane.CODEGEN and not structures_in(pair, policy.min_nodes):
+        return SplitReason.TOO_SMALL
+    return None

@@ -1,0 +1,63 @@
+"""A piece of Vox code as a record."""
+
+import hashlib
+from collections import Counter
+
+from pydantic import JsonValue
+
+from mens_pipeline.corpus.schema.records import ExtractedRecord, Lane, Source
+from mens_pipeline.language import Construct, construct_of
+from mens_pipeline.language.ast.declarations import Module
+
+
+def code_record(  # noqa: PLR0913 - a record has this many parts
+    text: str,
+    module: Module,
+    source: Source,
+    *,
+    weight: float,
+    metadata: dict[str, JsonValue],
+    prompt: str | None = None,
+    context: str | None = None,
+    name: str | None = None,
+    category: str | None = None,
+) -> ExtractedRecord:
+    """Build a record of code that the front end accepts.
+
+    Args:
+        text: The code, without metadata comments.
+        module: What it was parsed to; at least one declaration.
+        source: Where it stands.
+        weight: `training_weight` of the source.
+        metadata: Frontmatter of the source.
+        prompt: The request it answers, if the source states one.
+        context: What it is about.
+        name: The declared name, for a declaration.
+        category: Its construct; that of the hardest declaration when it is not given.
+    """
+    hardest = hardest_construct(module)
+    counts = Counter(construct_of(declaration).name for declaration in module.declarations)
+    return ExtractedRecord(
+        source=source,
+        lane=Lane.CODEGEN,
+        text=text,
+        text_sha256=hashlib.sha256(text.encode()).hexdigest(),
+        verdict="accepted",
+        prompt=prompt,
+        context=context,
+        name=name,
+        category=category or hardest.name,
+        constructs=dict(sorted(counts.items())),
+        difficulty=hardest.difficulty,
+        weight=weight,
+        metadata=metadata,
+    )
+
+
+def hardest_construct(module: Module) -> Construct:
+    """Return the construct of the hardest declaration, which gives a text its difficulty; of equals the first.
+
+    Args:
+        module: A text with at least one declaration.
+    """
+    return max((construct_of(declaration) for declaration in module.declarations), key=lambda c: c.difficulty)

@@ -1,0 +1,190 @@
+"""The extracted corpus as an artifact: built when its inputs are new, reused when they are not."""
+
+import json
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.corpus.extract.checkout import commit_of
+from mens_pipeline.corpus.extract.file_outcome import FileOutcome
+from mens_pipeline.corpus.extract.previous_extraction import PreviousExtraction, read_accounts
+from mens_pipeline.corpus.extract.source_file import SourceFile
+from mens_pipeline.corpus.extract.source_roots import FILE_NAME, find_source_roots
+from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, VOX_SUFFIXES, files_below, tree_fingerprint
+from mens_pipeline.corpus.extract.workspace import extract_workspace
+from mens_pipeline.corpus.schema.drops import Drop, Tally, account, drop_fields
+from mens_pipeline.corpus.telemetry.table import (
+    TelemetryQuery,
+    TelemetryTally,
+    read_telemetry,
+    telemetry_fingerprint,
+    telemetry_pairs,
+)
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.language.fingerprint import grammar_fingerprint
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.store import Artifact, ArtifactStore
+
+KIND: Final = "extracted_corpus"
+STAGE: Final = Stage(KIND, (__name__,))
+RECORDS: Final = "records.jsonl"
+REPORT: Final = "report.json"
+FILES: Final = "files.jsonl"
+TELEMETRY: Final = "telemetry.jsonl"
+
+_RULES: Final = ("code", "roots")
+"""The inputs with which all files have to be extracted anew."""
+
+
+@dataclass
+class Reuse:
+    """How much of a corpus was known before.
+
+    Attributes:
+        is_whole: The very corpus was there.
+        known: Files whose records were taken over.
+        extracted: Files that were extracted.
+        differs: A full extraction gave other bytes than the earlier one of the same inputs did.
+    """
+
+    is_whole: bool = False
+    known: int = 0
+    extracted: int = 0
+    differs: bool = False
+
+
+def build_extracted_corpus(
+    root: Path,
+    store: ArtifactStore,
+    workers: int = 1,
+    telemetry: TelemetryQuery | None = None,
+    *,
+    full: bool = False,
+) -> tuple[Artifact, Reuse]:
+    """Extract a workspace into the store; files that have not changed since the latest corpus are not read anew.
+
+    Args:
+        root: The workspace.
+        store: Where the corpus is kept.
+        workers: Processes that extract; the corpus does not depend on it.
+        telemetry: Rows to take up beside the workspace, if there is a database.
+        full: Extract every file, whatever is known; an earlier corpus of the same inputs is replaced.
+
+    Returns:
+        The corpus, and how much of it was known. Its folder holds `records.jsonl`, `telemetry.jsonl` (redacted pairs,
+        none without a database), `files.jsonl` (what each file gave, and where its records lie) and `report.json`.
+
+    Raises:
+        SourceNotFoundError: `root` is no folder.
+        RefusedError: The workspace or the telemetry changed while it was read.
+        ConfigurationError: `examples.ssot.v1.yaml` does not hold together, or the store cannot be written.
+    """
+    params = params_of(root, telemetry)
+    inputs, reuse = STAGE.inputs((), params), Reuse()
+
+    def write(folder: Path) -> dict[str, Any]:
+        known = None if full else _latest(store, inputs)
+        extra = _write(root, folder, known, params["commit"], reuse, workers)
+        told = write_telemetry(folder / TELEMETRY, telemetry)
+        if params_of(root, telemetry) != params:
+            raise RefusedError(f"{root}: the workspace or the telemetry changed while it was read. Run again.")
+        return {**extra, "telemetry": told, "grammar": grammar_fingerprint()}
+
+    before = store.find(KIND, inputs)
+    corpus, reuse.is_whole = STAGE.build(store, (), params, write, force=full)
+    reuse.differs = before is not None and before.manifest != corpus.manifest
+    return corpus, reuse
+
+
+def _write(  # noqa: PLR0913, PLR0917 - where from, where to, what is known
+    root: Path, folder: Path, latest: Artifact | None, commit: str | None, reuse: Reuse, workers: int
+) -> dict[str, Any]:
+    tally = Tally()
+    drops: list[Drop] = []
+    num_records = position = 0
+    with ExitStack() as stack:
+        known = _known(stack, latest)
+        records = stack.enter_context((folder / RECORDS).open("w", encoding="utf-8", newline="\n"))
+        index = stack.enter_context((folder / FILES).open("w", encoding="utf-8", newline="\n"))
+
+        def counted(file: SourceFile) -> FileOutcome | None:
+            outcome = known(file)
+            reuse.known += outcome is not None
+            reuse.extracted += outcome is None
+            return outcome
+
+        for outcome in extract_workspace(root, commit, counted, workers):
+            text = "".join(f"{line}\n" for line in outcome.lines)
+            start, position = position, position + len(text.encode())
+            records.write(text)
+            index.write(json.dumps({**outcome.account(), "start": start, "end": position}) + "\n")
+            outcome.count(tally)
+            drops.extend(outcome.drops)
+            num_records += len(outcome.lines)
+    report = {**account(tally, num_records), "drops": [drop_fields(drop) for drop in drops]}
+    (folder / REPORT).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return account(tally, num_records)
+
+
+def _latest(store: ArtifactStore, inputs: dict[str, Any]) -> Artifact | None:
+    """Return the latest corpus, if the same rules made it and it is as it was written."""
+    key = store.pointed(KIND, "latest")
+    previous = store.get(KIND, key) if key else None
+    if (
+        previous is None
+        or previous.is_damaged()
+        or any(previous.manifest["inputs"].get(rule) != inputs[rule] for rule in _RULES)
+    ):
+        return None
+    return previous
+
+
+def _known(stack: ExitStack, previous: Artifact | None) -> Callable[[SourceFile], FileOutcome | None]:
+    """Return a function that looks up what an earlier corpus holds of a file."""
+    if previous is None:
+        return lambda _file: None
+    records = stack.enter_context((previous.path / RECORDS).open("rb"))
+    accounts = read_accounts(previous.path / FILES)
+    return PreviousExtraction(accounts, records, previous.manifest["inputs"]["commit"]).outcome
+
+
+def params_of(root: Path, telemetry: TelemetryQuery | None = None) -> dict[str, Any]:
+    """All that decides what an extraction gives beside the code: contents, roots, commit.
+
+    Args:
+        root: The workspace.
+        telemetry: Rows to take up, if there is a database.
+    """
+    files = files_below(root, (*VOX_SUFFIXES, *PAGE_SUFFIXES, FILE_NAME))
+    return {
+        "sources": tree_fingerprint(root, files),
+        "roots": find_source_roots(root).fingerprint(),
+        "commit": commit_of(root),
+        "telemetry": None if telemetry is None else telemetry_fingerprint(telemetry),
+    }
+
+
+def write_telemetry(path: Path, query: TelemetryQuery | None) -> dict[str, Any] | None:
+    """Write the pairs of a telemetry table, redacted.
+
+    Args:
+        path: The target; empty without a database.
+        query: Which rows, if there is a database.
+
+    Returns:
+        The counts; None without a database.
+
+    Raises:
+        SourceNotFoundError: The SQLite file is not there.
+        ConfigurationError: The database, the table or a column is not what it should be.
+    """
+    if query is None:
+        path.touch()
+        return None
+    tally = TelemetryTally()
+    write_jsonl(path, telemetry_pairs(read_telemetry(query), tally, query.table))
+    assert tally.adds_up(), "a row was neither kept nor dropped"  # noqa: S101 - our own impossibility
+    return {"table": query.table, **tally.as_json()}

@@ -1,0 +1,159 @@
+"""Frontmatter of programs and pages, and the one rule that says what may train."""
+
+import re
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Final
+
+import yaml
+from pydantic import JsonValue
+
+from mens_pipeline.corpus.schema.drops import DropReason
+from mens_pipeline.storage.plain_yaml import YamlLimitError, parse_yaml
+
+MAX_FRONTMATTER: Final = 16_384
+"""Characters of frontmatter that are read; a larger header is refused."""
+
+MAX_BRACKETS: Final = 200
+"""Opening brackets and braces that a header may have; YAML takes quadratic time on nested ones."""
+
+_FENCE: Final = "// ---"
+_ENTRY: Final = re.compile(r"^(?P<key>[A-Za-z_][\w-]*):\s*(?P<value>.*)$")
+_MARKER: Final = re.compile(r"^\s*(?://|#)\s?(?P<text>.*)$")
+
+
+class FrontmatterError(Exception):
+    """A header that is no plain YAML mapping; never leaves this package."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a source says about itself.
+
+    Attributes:
+        values: The mapping; empty when there is no header.
+        end_line: Lines that the header takes up, fences included.
+    """
+
+    values: dict[str, Any]
+    end_line: int
+
+
+def comment_header(source: str) -> Header:
+    """Read the `// ---` header at the top of a program; empty where there is none.
+
+    Args:
+        source: The program.
+
+    Raises:
+        FrontmatterError: The header does not close or is no YAML mapping.
+    """
+    lines = source.split("\n")
+    if lines[0].rstrip() != _FENCE:
+        return Header({}, 0)
+    for number, line in enumerate(lines[1:], start=1):
+        if line.rstrip() == _FENCE:
+            body = "\n".join(_uncomment(text) for text in lines[1:number])
+            return Header(parse_header(body), number + 1)
+        if not line.startswith("//"):
+            break
+    raise FrontmatterError(f"the header opened by `{_FENCE}` is never closed")
+
+
+def parse_header(text: str) -> dict[str, Any]:
+    """YAML text as a mapping.
+
+    Args:
+        text: The header without its fences.
+
+    Raises:
+        FrontmatterError: It is too large, uses aliases (which can grow without bound), or is no mapping.
+    """
+    if len(text) > MAX_FRONTMATTER:
+        raise FrontmatterError(f"the header has {len(text)} characters, more than {MAX_FRONTMATTER}")
+    brackets = text.count("[") + text.count("{")
+    if brackets > MAX_BRACKETS:
+        raise FrontmatterError(f"the header has {brackets} opening brackets, more than {MAX_BRACKETS}")
+    try:
+        values = parse_yaml(text, allow_aliases=False)
+    except YamlLimitError as error:
+        raise FrontmatterError(f"the header is refused: {error}") from error
+    except yaml.YAMLError:
+        values = _load_line_by_line(text)
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise FrontmatterError("the header is no mapping")
+    return {str(key): value for key, value in values.items()}
+
+
+def objection(values: dict[str, Any], *, must_opt_in: bool) -> tuple[DropReason, str] | None:
+    """Why a source with this header may not train, or None when it may.
+
+    Args:
+        values: The header.
+        must_opt_in: A page trains only if it says so; a program unless it says no.
+    """
+    eligible = values.get("training_eligible")
+    if str(values.get("status", "")).strip().lower() == "deprecated":
+        return DropReason.DEPRECATED, "status: deprecated"
+    if eligible is False:
+        return DropReason.OPTED_OUT, "training_eligible: false"
+    if eligible is None and must_opt_in:
+        return DropReason.NOT_OPTED_IN, "no training_eligible: true"
+    if eligible is not None and eligible is not True:
+        return DropReason.BAD_FRONTMATTER, f"training_eligible is {eligible!r}, neither true nor false"
+    return None
+
+
+def weight_of(values: dict[str, Any]) -> float:
+    """`training_weight`, 1 when it is not given.
+
+    Args:
+        values: The header.
+
+    Raises:
+        FrontmatterError: It is no positive number.
+    """
+    weight = values.get("training_weight", 1.0)
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < float("inf"):
+        raise FrontmatterError(f"training_weight is {weight!r}, not a positive number")
+    return float(weight)
+
+
+def jsonable(value: Any) -> JsonValue:
+    """Convert a YAML value to JSON types; dates, infinities, NaN and other scalars become text.
+
+    Args:
+        value: What YAML gave.
+    """
+    if isinstance(value, dict):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [jsonable(item) for item in value]
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _load_line_by_line(text: str) -> dict[str, Any]:
+    """Parse a header line by line; a value that is no YAML, as in `constructs: [fn, @test]`, is kept as text."""
+    values: dict[str, Any] = {}
+    for line in text.splitlines():
+        match = _ENTRY.match(line)
+        if match is None:
+            if line.strip():
+                raise FrontmatterError(f"the header is no YAML at {line.strip()[:40]!r}")
+            continue
+        try:
+            values[match["key"]] = parse_yaml(match["value"], allow_aliases=False)
+        except YamlLimitError as error:
+            raise FrontmatterError(f"the header is refused: {error}") from error
+        except yaml.YAMLError:
+            values[match["key"]] = match["value"]
+    return values
+
+
+def _uncomment(line: str) -> str:
+    match = _MARKER.match(line)
+    return match["text"] if match else line

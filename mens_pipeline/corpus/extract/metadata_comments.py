@@ -1,0 +1,87 @@
+"""Comments that speak to the pipeline, not to the reader: they never belong in an answer."""
+
+import re
+from typing import Final
+
+from mens_pipeline.corpus.extract.frontmatter import comment_header
+from mens_pipeline.language import Token, tokenize
+
+_DIRECTIVE: Final = re.compile(r"^(?://|#)\s*(?:@training_prompt:|ANCHOR(?:_END)?:|vox:)")
+_LOOKS_LIKE_ONE: Final = re.compile(r"^[ \t]*(?://|#)\s*(?:@training_prompt:|ANCHOR|vox:)", re.MULTILINE)
+"""Found in every text with a directive, and sometimes in a string; texts without it need not be tokenised."""
+
+_PROMPT: Final = re.compile(r"^(?://|#)\s*@training_prompt:(?P<prompt>.*)$")
+_SKIP: Final = re.compile(r"^(?://|#)\s*vox:skip\b")
+
+
+def strip_metadata(source: str) -> str:
+    """Remove frontmatter, training prompt, anchors and `vox:` directives from a program.
+
+    Only comments that fill their lines go, each with its line end, so no token and no other newline moves.
+
+    Args:
+        source: The program, or a piece of one.
+
+    Returns:
+        The rest, without blank lines at its ends, and with one line end at its end.
+
+    Raises:
+        FrontmatterError: The header does not hold together.
+    """
+    lines = source.split("\n")[comment_header(source).end_line :]
+    body = "\n".join(lines)
+    drop = {line for line, comment in _whole_line_comments(body) if is_directive(comment)}
+    kept = [text for number, text in enumerate(body.split("\n")) if number not in drop]
+    return "\n".join(kept).strip("\n") + "\n"
+
+
+def is_directive(comment: str) -> bool:
+    """Whether a comment speaks to the pipeline.
+
+    Args:
+        comment: The comment with its marker.
+    """
+    return _DIRECTIVE.match(comment) is not None
+
+
+def training_prompt(source: str) -> str | None:
+    """Return the `@training_prompt:` of a program; None where there is none.
+
+    Args:
+        source: The program.
+    """
+    if "@training_prompt:" not in source:
+        return None
+    matches = (_PROMPT.match(comment) for _, comment in _whole_line_comments(source))
+    return next((prompt for match in matches if match and (prompt := match["prompt"].strip())), None)
+
+
+def has_skip_marker(source: str) -> bool:
+    """Whether a program carries `vox:skip`.
+
+    Args:
+        source: The program.
+    """
+    return "vox:skip" in source and any(_SKIP.match(comment) for _, comment in _whole_line_comments(source))
+
+
+def _whole_line_comments(source: str) -> list[tuple[int, str]]:
+    """Line (from 0) and text of the comments that stand alone on their lines; none in a text without directives."""
+    comments: list[tuple[int, str]] = []
+    if _LOOKS_LIKE_ONE.search(source) is None:
+        return comments
+    line = 0
+    is_alone = True
+    for token in tokenize(source):
+        if token.kind == "COMMENT" and is_alone:
+            comments.append((line, token.text.rstrip("\r")))
+        is_alone = _is_alone_behind(token, is_alone=is_alone)
+        line += token.text.count("\n")
+    return comments
+
+
+def _is_alone_behind(token: Token, *, is_alone: bool) -> bool:
+    """Whether nothing but blanks stands on the line behind this token."""
+    if token.kind == "NL":
+        return True
+    return is_alone and token.kind == "SPACE"

@@ -1,0 +1,125 @@
+"""A Markdown page as its header, fenced blocks and sections."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Any, Final
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from mdit_py_plugins.front_matter import front_matter_plugin
+
+from mens_pipeline.corpus.extract.frontmatter import parse_header
+
+_INFO_WORD: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_SKIPPING: Final = frozenset(("skip", "ignore"))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block of Vox.
+
+    Attributes:
+        text: What stands between the fences.
+        first_line: Its first line of text, from 0.
+        last_line: The line behind its last, from 0.
+        is_skipped: Whether its info string says so.
+        heading: The heading above it.
+        paragraph: The paragraph directly above it.
+    """
+
+    text: str
+    first_line: int
+    last_line: int
+    is_skipped: bool
+    heading: str
+    paragraph: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading of level 2 or deeper with the prose below it.
+
+    Attributes:
+        heading: Its text.
+        prose: The paragraphs and lists below it, up to the next heading, fenced blocks left out.
+        first_line: The line of the heading, from 0.
+        last_line: The line behind the section, from 0.
+    """
+
+    heading: str
+    prose: str
+    first_line: int
+    last_line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A parsed page.
+
+    Attributes:
+        header: Its frontmatter.
+        title: The title in the header, else the first heading.
+        blocks: Its fenced blocks of Vox.
+        sections: Its sections.
+    """
+
+    header: dict[str, Any]
+    title: str
+    blocks: tuple[Block, ...]
+    sections: tuple[Section, ...]
+
+
+def parse_page(text: str) -> Page:
+    """Read a page.
+
+    Args:
+        text: CommonMark with YAML frontmatter.
+
+    Raises:
+        FrontmatterError: The frontmatter is no mapping.
+    """
+    tokens = _parser().parse(text)
+    header = next((parse_header(token.content) for token in tokens if token.type == "front_matter"), {})
+    headings = [index for index, token in enumerate(tokens) if token.type == "heading_open" and token.level == 0]
+    title = header.get("title")
+    if not isinstance(title, str):
+        title = tokens[headings[0] + 1].content if headings else ""
+    lines = text.split("\n")
+    bounds = [*headings, len(tokens)]
+    sections = tuple(_section(tokens[start:end], lines) for start, end in pairwise(bounds) if tokens[start].tag != "h1")
+    return Page(header, title, _blocks(tokens), sections)
+
+
+@cache
+def _parser() -> MarkdownIt:
+    # What stands inside a line is taken as it is written, and reading it is where a hostile page would cost most.
+    return MarkdownIt("commonmark").use(front_matter_plugin).disable(["inline", "text_join"])
+
+
+def _blocks(tokens: list[Token]) -> tuple[Block, ...]:
+    blocks = []
+    heading = paragraph = ""
+    for index, token in enumerate(tokens):
+        if token.type == "heading_open":
+            heading, paragraph = tokens[index + 1].content, ""
+        elif token.type == "paragraph_open":
+            paragraph = tokens[index + 1].content
+        elif token.type == "fence" and token.map is not None:
+            words = _INFO_WORD.findall(token.info.lower())
+            if words[:1] == ["vox"]:
+                first = token.map[0] + 1
+                last = first + token.content.count("\n")
+                is_skipped = not _SKIPPING.isdisjoint(words)
+                blocks.append(Block(token.content, first, last, is_skipped, heading, paragraph))
+    return tuple(blocks)
+
+
+def _section(tokens: list[Token], lines: list[str]) -> Section:
+    """Build the section of a heading token and all up to the next heading."""
+    placed = [token for token in tokens if token.map is not None and token.level == 0]
+    ranges = [token.map for token in placed[1:] if token.map is not None and token.type not in {"fence", "html_block"}]
+    prose = "\n\n".join("\n".join(lines[first:last]).strip() for first, last in ranges)
+    maps = [token.map for token in placed if token.map is not None]
+    return Section(tokens[1].content, prose, maps[0][0], maps[-1][1])

@@ -1,0 +1,105 @@
+"""Which folders of a workspace never train: `examples.ssot.v1.yaml`."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.language.suggestions import did_you_mean
+from mens_pipeline.storage.yaml_file import load_model
+
+FILE_NAME: Final = "examples.ssot.v1.yaml"
+_EXAMPLES: Final = "examples"
+"""Where upstream keeps the file; its roots are relative to the folder above."""
+
+_DECIDES: Final = "negative_roots"
+_MARK: Final = "negativ"
+_KEYS: Final = frozenset({_DECIDES, "schema_version", "golden_roots", "sandbox_roots", "doc_roots"})
+
+
+class _Roots(BaseModel):
+    """The file. Its roots of golden programs, sandboxes and pages decide nothing: all else trains.
+
+    Other keys may stand there, but none that may be meant for the one that decides: excluded folders would train.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    negative_roots: tuple[str, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_near_miss(cls, values: Any) -> Any:
+        for key in values if isinstance(values, dict) else ():
+            name = str(key)
+            if name not in _KEYS and (_MARK in name.lower() or did_you_mean(name, [_DECIDES])):
+                raise ValueError(f"{name}: nothing reads this. Did you mean `{_DECIDES}`?")
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRoots:
+    """The roots of a workspace as absolute folders.
+
+    Attributes:
+        workspace: The folder that the roots are relative to; None when no file governs.
+        negative: Programs below these never train.
+    """
+
+    workspace: Path | None = None
+    negative: tuple[Path, ...] = ()
+
+    def fingerprint(self) -> str:
+        """Return the negative roots as text, relative to the workspace and thus the same on every machine."""
+        if self.workspace is None:
+            return "none"
+        return " ".join(sorted(os.path.relpath(root, self.workspace) for root in self.negative))
+
+    def is_negative(self, path: Path) -> bool:
+        """Whether a file lies below a negative root.
+
+        Args:
+            path: The file.
+        """
+        resolved = path.resolve()
+        return any(resolved.is_relative_to(root) for root in self.negative)
+
+
+def find_source_roots(folder: Path) -> SourceRoots:
+    """Find the roots that govern a folder: from its own file, its `examples/`, or the nearest of its parents.
+
+    Args:
+        folder: A workspace or a folder in one.
+
+    Returns:
+        The roots; none when no file is found, so nothing is negative.
+
+    Raises:
+        ConfigurationError: The file that governs the folder is no YAML or does not fit, or is a link.
+    """
+    start = folder.resolve()
+    for place in (start, *start.parents):
+        for candidate in (place / FILE_NAME, place / _EXAMPLES / FILE_NAME):
+            if candidate.is_file():
+                folder = candidate.parent
+                return _load(candidate, folder.parent if folder.name == _EXAMPLES else folder)
+    return SourceRoots()
+
+
+def _load(path: Path, workspace: Path) -> SourceRoots:
+    if path.is_symlink():
+        raise ConfigurationError(f"{path}: a link, which may lead anywhere. Put the file itself in its place.")
+    roots = load_model(path, _Roots)
+    return SourceRoots(workspace, tuple(_resolved(root, workspace, path) for root in roots.negative_roots))
+
+
+def _resolved(root: str, workspace: Path, path: Path) -> Path:
+    try:
+        os.fsencode(root)
+        return (workspace / root).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links; a NUL or half a character
+        advice = "Name a folder relative to the workspace."
+        raise ConfigurationError(f"{path}: negative_roots: {root!r} is no path. {advice}") from error

@@ -1,0 +1,61 @@
+"""What a tree of files looks like from outside: names, sizes and times, without opening one."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from mens_pipeline.corpus.extract.sources import files_below
+from mens_pipeline.errors import RefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A tree at one moment.
+
+    Attributes:
+        fingerprint: SHA-256 over path, size and modification time of every file, hexadecimal.
+        num_files: How many there are.
+        touched: When the last of them was written, renamed or unpacked, in seconds since 1970; 0 without files.
+    """
+
+    fingerprint: str
+    num_files: int
+    touched: float
+
+    def is_settled(self, now: float, seconds: float) -> bool:
+        """Whether nobody has touched a file for a while; a time to come counts as long ago, or it would never end.
+
+        Args:
+            now: Seconds since 1970.
+            seconds: What a while is.
+        """
+        return not now - seconds < self.touched <= now
+
+
+def sight(root: Path, suffixes: tuple[str, ...], most: int) -> Sighting:
+    """Look at a tree.
+
+    Args:
+        root: A folder.
+        suffixes: Ends of the names that count.
+        most: Files from which on it is given up.
+
+    Raises:
+        RefusedError: There are more files than that.
+    """
+    digest = hashlib.sha256()
+    touched, num_files = 0.0, 0
+    for path in files_below(root, suffixes):
+        num_files += 1
+        if num_files > most:
+            raise RefusedError(f"{root}: more than {most} files that end in {', '.join(suffixes)}.")
+        digest.update(path.relative_to(root).as_posix().encode("utf-8", "surrogateescape") + b"\0")
+        try:
+            status = path.lstat()
+        except OSError as error:  # gone since it was listed
+            digest.update(f"unreadable: {error.errno}\0".encode())
+            continue
+        digest.update(f"{status.st_size} {status.st_mtime_ns}\0".encode())
+        # The time of the change of the inode: unlike that of the content, unpacking and renaming do not set it back.
+        touched = max(touched, status.st_ctime)
+    return Sighting(digest.hexdigest(), num_files, touched)

@@ -1,0 +1,1 @@
+"""Records, pairs, and the reasons why something is dropped."""

@@ -1,0 +1,94 @@
+"""The synthetic pairs as an artifact: made for a corpus, what it shows least first."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.corpus.curate.pipeline_config import SynthesizePolicy
+from mens_pipeline.corpus.extract.extracted_corpus import RECORDS
+from mens_pipeline.corpus.schema.reading import read_records
+from mens_pipeline.corpus.schema.records import ExtractedRecord
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.synthesis.account import SynthesisAccount, coverage_of
+from mens_pipeline.corpus.synthesis.generate import bases_of, generate
+from mens_pipeline.storage.jsonl import open_rows, write_jsonl, write_text
+from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.store import Artifact, ArtifactStore
+
+KIND: Final = "synthetic_corpus"
+STAGE: Final = Stage(KIND, (__name__,))
+PAIRS: Final = "synthetic.jsonl"
+REPORT: Final = "report.json"
+
+
+def build_synthetic_corpus(
+    corpus: Artifact, policy: SynthesizePolicy, store: ArtifactStore, *, workers: int = 1
+) -> tuple[Artifact, bool]:
+    """Make the synthetic pairs for a corpus, unless the same were made before.
+
+    Args:
+        corpus: An extracted corpus.
+        policy: How many, of which kinds, and the seed.
+        store: Where they are kept.
+        workers: Processes.
+
+    Returns:
+        The pairs, and whether they were reused. The folder holds `synthetic.jsonl` and `report.json`; the manifest
+        holds the report without the single templates.
+
+    Raises:
+        RefusedError: There are not as many different pairs.
+        ConfigurationError: The store cannot be written.
+    """
+    params = {"policy": policy.model_dump()}
+    return STAGE.build(store, [corpus], params, lambda folder: _write(corpus, policy, folder, workers))
+
+
+def _write(corpus: Artifact, policy: SynthesizePolicy, folder: Path, workers: int) -> dict[str, Any]:
+    path = corpus.path / RECORDS
+    with open_rows(path) as lines:
+        records = list(read_records(lines, path))
+    report = write_synthetic(folder / PAIRS, records, policy, workers=workers)
+    write_text(folder / REPORT, json.dumps(report, indent=2) + "\n")
+    return {key: value for key, value in report.items() if key != "templates"}
+
+
+def write_synthetic(
+    path: Path,
+    records: Sequence[ExtractedRecord],
+    policy: SynthesizePolicy,
+    *,
+    workers: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Generate pairs into a file.
+
+    Args:
+        path: The target.
+        records: What was extracted; may be empty.
+        policy: How many, of which kinds, and the seed.
+        workers: Processes.
+        progress: Takes the number of pairs made so far, after each.
+
+    Returns:
+        The account: counts and shares by kind, template and construct.
+
+    Raises:
+        RefusedError: There are not as many different pairs; nothing is written.
+        ConfigurationError: The folder cannot be written.
+    """
+    coverage = coverage_of(record.constructs for record in records)
+    account = SynthesisAccount()
+    shares = policy.shares.model_dump()
+    bases = bases_of(records)
+    made = generate(policy.limit, policy.seed, shares, coverage, bases=bases, failed=account.fail, workers=workers)
+
+    def counted() -> Iterator[TrainingPair]:
+        for pair in made:
+            yield account.add(pair)
+            if progress is not None:
+                progress(account.num_pairs)
+
+    write_jsonl(path, counted())
+    return {**policy.model_dump(), **account.as_json(coverage)}

@@ -1,0 +1,1 @@
+"""Pairs that users accepted: the table, its limits, and what is redacted."""

@@ -1,0 +1,371 @@
+"""Rows of a telemetry table to training pairs: what agents were asked, and the answer that would have been best.
+
+The table is read and never written, in SQLite or PostgreSQL. Nothing of a row leaves this module before its secrets
+and personal data are redacted; what tells a row apart is a hash of the redacted text, not its key.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from pydantic import ConfigDict, Field, SecretStr
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from mens_pipeline.corpus.curate.pipeline_config import TelemetryPolicy
+from mens_pipeline.corpus.extract.code_record import hardest_construct
+from mens_pipeline.corpus.extract.page import parse_page
+from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane, Source, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.telemetry.limits import beginning, restrain, short
+from mens_pipeline.corpus.telemetry.redaction import SensitiveKind, redact
+from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
+from mens_pipeline.language import analyze
+from mens_pipeline.language.ast.declarations import Module
+
+DEFAULT_RATING: Final = 4
+"""Of a row that nobody rated: a chosen answer, yet no ground truth."""
+
+_HIGHEST_RATING: Final = 5
+_FENCE: Final = "```"
+_BATCH: Final = 500
+_CONNECT_SECONDS: Final = 10
+_EXPECTED_URL: Final = "Write sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
+
+
+class TelemetryQuery(TelemetryPolicy):
+    """Which rows to read, and where."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    url: SecretStr = Field(description="SQLAlchemy URL: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE.")
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryRow:
+    """A row as the database gives it; any value may be of any type.
+
+    Attributes:
+        query: What was asked.
+        response: The best answer.
+        rating: Its rating; None if it has none.
+    """
+
+    query: object
+    response: object
+    rating: object = None
+
+
+class TelemetryDrop(StrEnum):
+    """Why a row does not train."""
+
+    EMPTY = "empty"
+    """NULL or blank."""
+    NOT_TEXT = "not_text"
+    """A number, bytes, or text that is not UTF-8."""
+    TOO_LONG = "too_long"
+    DUPLICATE = "duplicate"
+    """Redacted, the same prompt and response were there before."""
+    BAD_RATING = "bad_rating"
+    """Rated, but not with a whole number from 1 to 5."""
+
+
+@dataclass
+class TelemetryTally:
+    """Counts that must add up: seen is kept plus dropped. They hold nothing of the rows themselves."""
+
+    seen: int = 0
+    kept: Counter[Lane] = field(default_factory=Counter)
+    dropped: Counter[TelemetryDrop] = field(default_factory=Counter)
+    redactions: Counter[SensitiveKind] = field(default_factory=Counter)
+    """Of the rows that were kept."""
+
+    @property
+    def num_kept(self) -> int:
+        """Rows that train, of any lane."""
+        return self.kept.total()
+
+    def adds_up(self) -> bool:
+        """Whether nothing disappeared."""
+        return self.seen == self.num_kept + self.dropped.total()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the counts in JSON types."""
+        return {
+            "seen": self.seen,
+            "kept": self.num_kept,
+            "lanes": {str(lane): count for lane, count in sorted(self.kept.items())},
+            "dropped": {str(reason): self.dropped[reason] for reason in TelemetryDrop},
+            "redactions": {str(kind): self.redactions[kind] for kind in SensitiveKind},
+        }
+
+
+def read_telemetry(query: TelemetryQuery) -> Iterator[TelemetryRow]:
+    """Yield the newest rows of the table, one by one, in the same order each time.
+
+    Args:
+        query: Which rows.
+
+    Raises:
+        SourceNotFoundError: The SQLite file is not there; it is not made.
+        ConfigurationError: The URL, the server, the table or a column is not what it should be. No message holds a
+            password.
+    """
+    url = _parsed_url(query)
+    with _explained(url), _connection(_readable_url(url)) as connection:
+        selection = _selection(connection, query, url)
+        for row in connection.execution_options(yield_per=_BATCH).execute(selection):
+            yield TelemetryRow(*map(_plain, row))
+
+
+def telemetry_fingerprint(query: TelemetryQuery) -> str:
+    """Hash the rows that would be imported; the hash changes when one of them does.
+
+    Args:
+        query: Which rows.
+
+    Returns:
+        64 hexadecimal digits (SHA-256).
+
+    Raises:
+        SourceNotFoundError: As `read_telemetry`.
+        ConfigurationError: As `read_telemetry`.
+    """
+    digest = hashlib.sha256()
+    for row in read_telemetry(query):
+        digest.update(repr((row.query, row.response, row.rating)).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def telemetry_pairs(rows: Iterable[TelemetryRow], tally: TelemetryTally, table: str) -> Iterator[TrainingPair]:
+    """Yield the pairs of the rows that train, redacted; each row is counted.
+
+    Args:
+        rows: What was read.
+        tally: Counts every row; it adds up once all rows have been taken.
+        table: Where the rows are from, for the source of a pair.
+    """
+    seen: set[bytes] = set()
+    for row in rows:
+        tally.seen += 1
+        pair = _pair(row, table, seen)
+        if isinstance(pair, TelemetryDrop):
+            tally.dropped[pair] += 1
+            continue
+        made, redactions = pair
+        tally.kept[made.lane] += 1
+        tally.redactions.update(redactions)
+        yield made
+
+
+def _pair(
+    row: TelemetryRow, table: str, seen: set[bytes]
+) -> tuple[TrainingPair, Counter[SensitiveKind]] | TelemetryDrop:
+    """Return the pair of a row with the counts of what was redacted in it, or why it is dropped."""
+    texts = [_text(row.query), _text(row.response)]
+    drop = next((text for text in texts if isinstance(text, TelemetryDrop)), None)
+    rating = _rating(row.rating)
+    if drop is not None or rating is None:
+        return drop or TelemetryDrop.BAD_RATING
+    prompt, answer = (redact(str(text)) for text in texts)
+    response, module = _response(answer.text)
+    if len(prompt.text) > MAX_TEXT or len(response) > MAX_TEXT:
+        return TelemetryDrop.TOO_LONG
+    identity = hashlib.sha256(repr((prompt.text, response)).encode()).digest()
+    if identity in seen:
+        return TelemetryDrop.DUPLICATE
+    seen.add(identity)
+    source = _source(response, f"telemetry/{table}/{identity.hex()[:16]}")
+    return _labelled(prompt.text, response, module, rating, source), Counter(prompt.counts) + Counter(answer.counts)
+
+
+def _text(value: object) -> str | TelemetryDrop:
+    """Return the text of a column without the blanks around it, or why it cannot train."""
+    if value is None:
+        return TelemetryDrop.EMPTY
+    # What is not UTF-8 was read with surrogates in its place.
+    if not isinstance(value, str) or any("\ud800" <= character <= "\udfff" for character in value):
+        return TelemetryDrop.NOT_TEXT
+    # Nothing longer was read, so that what is longer is known to be cut.
+    if len(value) > MAX_TEXT:
+        return TelemetryDrop.TOO_LONG
+    text = value.strip()
+    return text or TelemetryDrop.EMPTY
+
+
+def _rating(value: object) -> int | None:
+    """Return the rating of a row, by default where it has none; None for a value that is no rating."""
+    if value is None:
+        return DEFAULT_RATING
+    is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+    return next((rating for rating in range(1, _HIGHEST_RATING + 1) if is_number and value == rating), None)
+
+
+def _response(answer: str) -> tuple[str, Module | None]:
+    """Return the program that a completion is or holds as its only Vox block; else the completion itself, as prose."""
+    # An answer has no frontmatter: behind an empty line, three hyphens are a rule.
+    blocks = parse_page(f"\n{answer}").blocks
+    # The front end passes over backticks, so that a program between fences would be accepted with them.
+    whole = [] if _FENCE in answer else [answer]
+    for text in (*whole, *(block.text.strip() for block in blocks if len(blocks) == 1)):
+        module = analyze(text).module
+        if module is not None and module.declarations:
+            return text, module
+    return answer, None
+
+
+def _source(response: str, path: str) -> Source:
+    blob = hashlib.sha256(response.encode()).hexdigest()
+    lines = (1, response.count("\n") + 1)
+    return Source(path=path, blob=blob, span=(0, len(response)), lines=lines, kind=SourceKind.TELEMETRY)
+
+
+def _labelled(prompt: str, response: str, module: Module | None, rating: int, source: Source) -> TrainingPair:
+    if module is None:
+        return TrainingPair(
+            prompt=prompt,
+            response=response,
+            category="agent_answer",
+            rating=rating,
+            lane=Lane.DOGFOOD_AGENT,
+            response_mode="prose_only",
+            task_family="telemetry",
+            source=source,
+        )
+    hardest = hardest_construct(module)
+    return TrainingPair(
+        prompt=prompt,
+        response=response,
+        category=hardest.name,
+        rating=rating,
+        task_family="telemetry",
+        difficulty=hardest.difficulty,
+        source=source,
+    )
+
+
+def _plain(value: object) -> object:
+    """Convert a value to one that is the same each time it is printed."""
+    return bytes(value) if isinstance(value, memoryview) else value
+
+
+def _parsed_url(query: TelemetryQuery) -> sa.URL:
+    try:
+        return sa.make_url(query.url.get_secret_value())
+    except (ArgumentError, ValueError):
+        # What the URL holds in place of its parts may be a password: neither is it shown nor is the cause.
+        raise ConfigurationError(f"telemetry: the URL cannot be read. {_EXPECTED_URL}") from None
+
+
+def _readable_url(url: sa.URL) -> sa.URL:
+    """Return the URL with the driver to read it with; refuse databases other than SQLite and PostgreSQL."""
+    match url.drivername.partition("+")[0]:
+        case "sqlite":
+            return _sqlite_url(url)
+        case "postgresql" | "postgres":
+            parameters = {"connect_timeout": str(_CONNECT_SECONDS), **url.query}
+            return url.set(drivername="postgresql+psycopg2", query=parameters)
+        case other:
+            raise ConfigurationError(f"{_shown(url)}: {other} is not read. {_EXPECTED_URL}")
+
+
+def _sqlite_url(url: sa.URL) -> sa.URL:
+    """Return the URL in SQLite's own form, which opens the file read-only and never creates it."""
+    path = Path(url.database or "")
+    if not path.is_file():
+        raise SourceNotFoundError(f"{_shown(url)}: no such file. Name an SQLite database that exists.")
+    return sa.URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query={"mode": "ro", "uri": "true"})
+
+
+def _shown(url: sa.URL) -> str:
+    """Format a URL for a message: without its password and without parameters, which may hold one."""
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+@contextmanager
+def _explained(url: sa.URL) -> Iterator[None]:
+    """Convert errors of the database or its driver to a `ConfigurationError`.
+
+    The cause is left out: what a driver says may hold a part of the URL.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        advice = "Install psycopg2-binary to read PostgreSQL."
+        raise ConfigurationError(f"{_shown(url)}: the driver {error.name} is not installed. {advice}") from None
+    except ValueError as error:
+        # A schema can say what is no name and no type: bytes that are no text, a length of thousands of digits.
+        raise ConfigurationError(f"{_shown(url)}: its schema cannot be read ({error}). Name another table.") from None
+    except SQLAlchemyError as error:
+        objection = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+        advice = "Check that the server runs, that the URL names a database, and that you may read the table."
+        raise ConfigurationError(f"{_shown(url)}: {_without_secrets(objection, url)}. {advice}") from None
+
+
+def _without_secrets(message: str, url: sa.URL) -> str:
+    for secret in (url.password, *url.normalized_query.get("password", ())):
+        message = message.replace(secret, "***") if secret else message
+    return message
+
+
+@contextmanager
+def _connection(url: sa.URL) -> Iterator[sa.Connection]:
+    """Open a connection that cannot write."""
+    is_postgres = url.get_backend_name() == "postgresql"
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    try:
+        if is_postgres:
+            engine = engine.execution_options(postgresql_readonly=True)
+        else:
+            sa.event.listen(engine, "connect", restrain)
+        with engine.connect() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _selection(connection: sa.Connection, query: TelemetryQuery, url: sa.URL) -> sa.Select[Any]:
+    """Build the statement that reads the rows, from what the table really holds."""
+    inspector = sa.inspect(connection)
+    schema, name = _real_table(inspector, query.table, url)
+    types = {found["name"]: found["type"] for found in inspector.get_columns(name, schema)}
+    existing = list(types)
+    wanted = [column for column in (query.query_column, query.response_column, query.rating_column) if column]
+    _require(existing, [*wanted, *_ordering(query)], query, url)
+    keys = inspector.get_pk_constraint(name, schema)["constrained_columns"]
+    rows = sa.table(name, *(sa.column(column) for column in existing), schema=schema)
+    # Of a table that grows, the last rows are those that a nightly import must not miss.
+    order = [rows.c[column].desc().nulls_last() for column in (*_ordering(query), *(keys or wanted))]
+    is_sqlite = connection.dialect.name == "sqlite"
+    values = [short(rows.c[column]) if is_sqlite else beginning(rows.c[column], types[column]) for column in wanted]
+    return sa.select(*values).order_by(*order).limit(query.limit)
+
+
+def _ordering(query: TelemetryQuery) -> list[str]:
+    return [query.order_column] if query.order_column else []
+
+
+def _require(existing: list[str], wanted: list[str], query: TelemetryQuery, url: sa.URL) -> None:
+    missing = [column for column in wanted if column not in existing]
+    if missing:
+        found = f"no column {', '.join(missing)}; it has {', '.join(existing)}"
+        advice = "Name its columns with --query-column, --response-column, --rating-column and --order-column."
+        raise ConfigurationError(f"{_shown(url)}: {query.table}: {found}. {advice}")
+
+
+def _real_table(inspector: sa.Inspector, asked: str, url: sa.URL) -> tuple[str | None, str]:
+    """Find schema and name of the table; letter case does not matter where one name fits, as PostgreSQL folds it."""
+    schema, _, name = asked.rpartition(".")
+    existing = sorted([*inspector.get_table_names(schema or None), *inspector.get_view_names(schema or None)])
+    fitting = [name] if name in existing else [other for other in existing if other.lower() == name.lower()]
+    if len(fitting) != 1:
+        found = f"no table {asked}; there {'are' if existing else 'is'} {', '.join(existing) or 'none'}"
+        raise ConfigurationError(f"{_shown(url)}: {found}. Name the table with --table.")
+    return schema or None, fitting[0]

@@ -1,0 +1,1 @@
+"""One engine for generation: load, cache, decode, constrain, sample."""

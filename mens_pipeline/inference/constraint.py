@@ -1,0 +1,212 @@
+"""Token by token, only what can still become a Vox program. For a generation process alone.
+
+The most likely token is tried; if the text with it is dead, the next one. So the result is that of a mask over the
+whole vocabulary, while hardly more than one token is ever looked at. Towards the limit a token also has to leave room
+for what closes the program, so that every answer ends as one; and no token ends the third statement in a row that is
+the same, since small models repeat themselves until they are cut.
+"""
+
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from mens_pipeline.inference.sampling import Sampler
+from mens_pipeline.language import Mode, tokenize
+from mens_pipeline.language.completion import complete
+from mens_pipeline.language.viability import Viability, ViableText, has_tokens
+
+if TYPE_CHECKING:
+    import torch
+
+_OPENED: Final = 20
+"""Tokens by which one token lengthens the way to the end at most."""
+_SPARE: Final = 40
+"""And once more than that: `workflow` lengthens it by 34, as it may begin a version."""
+_MOST_TRIES: Final = 256
+"""Tokens that are tried at most; then the shortest way to the end of a program is taken."""
+_MOST_SEARCHES: Final = 16
+"""Tokens for which the way to the end is looked for at most, where each would take more room than is left."""
+_REPLACEMENT: Final = "\ufffd"
+"""What a tokenizer gives for a character of which bytes are missing."""
+_LETTER: Final = "\u00e9"
+"""Stands for any such character."""
+_SHORTEST: Final = "\nimport q"
+"""A program behind blanks and comments, which declare nothing."""
+_CLOSED_BY: Final = {"(": ")", "[": "]", "{": "}"}
+_ENDS_ENTRY: Final = frozenset(",}\n")
+_MOST_ALIKE: Final = 2
+"""Times that a statement, a field or an entry of another block may stand in a row."""
+_MOST_ELEMENTS: Final = 8
+_LONGEST_TURN: Final = 3
+"""Entries that are repeated in turn."""
+_FENCE: Final = "```"
+"""What stands between two of them would be taken for the program."""
+
+
+@dataclass(slots=True)
+class _Block:
+    """An open bracket: the tokens of its entries that have ended, and of the one that has not."""
+
+    opener: str
+    entries: list[list[str]] = field(default_factory=list)
+    entry: list[str] = field(default_factory=list)
+
+
+def repeats_itself(text: str) -> bool:
+    """Check whether a text ends with a statement, field or other entry that has stood there too often in a row.
+
+    Three times, alone or with up to two others in turn; what stands in parentheses and brackets nine times, since lists
+    of equal elements are common, and one-token entries never.
+
+    Args:
+        text: A program, or what is to become one.
+
+    Source:
+        Repetition in generated code is structural: RPG, ACL 2025.
+    """
+    blocks = [_Block("{")]
+    is_end = False
+    for token in tokenize(text):
+        if token.is_trivia:
+            continue
+        block, word, is_end = blocks[-1], token.text, False
+        if word in _CLOSED_BY:
+            block.entry.append(word)
+            blocks.append(_Block(word))
+        elif len(blocks) > 1 and word == _CLOSED_BY[block.opener]:
+            blocks.pop()
+            outer = blocks[-1]
+            outer.entry += [*chain.from_iterable(block.entries), *block.entry, word]
+            is_end = block.opener == outer.opener == "{"
+        elif word == "," or (token.kind == "NL" and block.opener == "{"):
+            is_end = True
+        elif token.kind != "NL":
+            block.entry.append(word)
+        if is_end and blocks[-1].entry:
+            blocks[-1].entries.append(blocks[-1].entry)
+            blocks[-1].entry = []
+    most = _MOST_ALIKE if blocks[-1].opener == "{" else _MOST_ELEMENTS
+    return is_end and any(_ends_alike(blocks[-1].entries, turn, most + 1) for turn in range(1, _LONGEST_TURN + 1))
+
+
+def _ends_alike(entries: list[list[str]], length: int, times: int) -> bool:
+    """Check whether the last `length` entries stand there `times` times in a row; entries of one token do not count."""
+    last = entries[-length * times :]
+    turn = last[:length]
+    return len(last) == length * times and last == turn * times and all(len(entry) > 1 for entry in turn)
+
+
+class Constraint:
+    """The program that one answer is becoming."""
+
+    def __init__(self, tokenizer: Any, stop: frozenset[int], mode: Mode, max_new_tokens: int) -> None:
+        """Begin with the empty program.
+
+        Args:
+            tokenizer: Of the model.
+            stop: The tokens that end the answer.
+            mode: How it is read.
+            max_new_tokens: Tokens of the answer at most, the one that ends it included.
+        """
+        self._tokenizer = tokenizer
+        self._stop = stop
+        self._mode = mode
+        self._left = max_new_tokens
+        self._room_from = max_new_tokens
+        self._window: list[int] = []
+        self._read = ""
+        self._text = ""
+        self._viable = ViableText(mode, is_strict=True)
+        self._closing: list[int] | None = None
+        self._is_whole = True
+        self._num_searches = 0
+        self.is_forced = False
+
+    def choose(self, scores: "torch.Tensor", sampler: Sampler) -> int:
+        """Choose the next token.
+
+        Args:
+            scores: Of every token, as float32.
+            sampler: Draws tokens.
+        """
+        token = self._forced() if self.is_forced else self._drawn(scores, sampler)
+        self._take(token)
+        return token
+
+    def _drawn(self, scores: "torch.Tensor", sampler: Sampler) -> int:
+        refused: list[int] = []
+        self._num_searches = 0
+        while len(refused) < _MOST_TRIES and self._num_searches < _MOST_SEARCHES:
+            token = sampler.choose(scores, refused)
+            if self._may_follow(token):
+                return token
+            refused.append(token)
+        self.is_forced = True
+        self._closing = self._closing_of(self._viable.unsettled)
+        return self._forced()
+
+    def _forced(self) -> int:
+        """Return the next token of the shortest way to the end of the program."""
+        if self._closing:
+            return self._closing.pop(0)
+        return min(self._stop)
+
+    def _may_follow(self, token: int) -> bool:
+        if token in self._stop:
+            return self._is_whole and self._is_program()
+        text = self._decoded(token)
+        piece = text.removeprefix(self._read)
+        if not text.startswith(self._read) or not piece or _FENCE in self._text[1 - len(_FENCE) :] + piece:
+            return False
+        # The bytes of half a character give one replacement, bytes that are no character give more.
+        piece = piece.removesuffix(_REPLACEMENT) + (_LETTER if piece.endswith(_REPLACEMENT) else "")
+        if _REPLACEMENT in piece or self._viable.would_be(piece) is Viability.DEAD:
+            return False
+        if not _ENDS_ENTRY.isdisjoint(piece) and repeats_itself(self._text + piece):
+            return False
+        return self._left > self._room_from or self._leaves_room(piece)
+
+    def _leaves_room(self, piece: str) -> bool:
+        """Check whether the program can be closed behind a piece, and set how many tokens may follow unchecked."""
+        self._num_searches += 1
+        closing = self._closing_of(self._viable.unsettled + piece)
+        # The token itself and the one that ends the answer need room as well.
+        if closing is None or len(closing) + 2 > self._left:
+            return False
+        self._room_from = (len(closing) + 2 + _SPARE + _OPENED * self._left) // (_OPENED + 1)
+        return True
+
+    def _is_program(self) -> bool:
+        return self._viable.viability is Viability.COMPLETE and self._viable.has_tokens
+
+    def _take(self, token: int) -> None:
+        self._left -= 1
+        if token in self._stop:
+            return
+        text = self._decoded(token)
+        self._is_whole = not text.endswith(_REPLACEMENT)
+        text = text.rstrip(_REPLACEMENT)
+        piece = text.removeprefix(self._read)
+        self._viable.append(piece)
+        self._text += piece
+        self._window, self._read = [*self._window, token], text
+        if self._is_whole and _REPLACEMENT not in (alone := self._decode([token])):
+            # The token before goes with the next one, as decoders may ask.
+            self._window, self._read = [token], alone
+
+    def _decoded(self, token: int) -> str:
+        """Decode a further token behind the newest ones, on which its text may depend."""
+        return self._decode([*self._window, token])
+
+    def _decode(self, tokens: list[int]) -> str:
+        text: str = self._tokenizer.decode(tokens, skip_special_tokens=True)
+        return text
+
+    def _closing_of(self, text: str) -> list[int] | None:
+        """Return the tokens that complete the unsettled text to a program; None where none are found."""
+        rest = complete(text, self._mode, is_strict=True)
+        if rest is None:
+            return None
+        if not (self._viable.has_tokens or has_tokens(text + rest)):
+            rest += _SHORTEST
+        return list(self._tokenizer.encode(rest, add_special_tokens=False))

@@ -1,0 +1,240 @@
+"""A model behind an OpenAI-compatible address, as a generator of evolved requests and programs."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from http import HTTPStatus
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from mens_pipeline.corpus.evolution.requests import Reply, Request
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.storage.validation import errors_in
+
+if TYPE_CHECKING:
+    import httpx2
+
+_PATH: Final = "chat/completions"
+_CONNECT_SECONDS: Final = 10.0
+_ANSWER_SECONDS: Final = 180.0
+_LONGEST_WAIT: Final = 60.0
+_LARGEST: Final = 10_000_000
+"""Bytes of an answer."""
+_SHOWN: Final = 300
+"""Characters of an error of the endpoint that a message shows."""
+_LOCAL: Final = frozenset(("localhost", "127.0.0.1", "::1"))
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    content: str | None = None
+    refusal: str | None = None
+
+
+class _Choice(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Usage(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    total_tokens: int = Field(ge=0)
+
+
+class _Completion(BaseModel):
+    """What is needed of an answer; the rest is passed over."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    choices: list[_Choice] = Field(min_length=1)
+    usage: _Usage | None = None
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A generator that asks over HTTP; `answer` may be called by one thread at a time.
+
+    Attributes:
+        url: Where the API begins: `https://host/v1`.
+        name: Which model.
+        key: Sent as a bearer token, and nowhere else.
+        max_new_tokens: Tokens of a reply at most.
+        temperature: 0: always the most likely token.
+        concurrency: Requests on their way at once.
+        num_retries: How often a request is repeated that was turned away for now (429 and 5xx).
+        first_wait: Seconds before the first repetition; doubled each time. A Retry-After of the endpoint wins.
+        answer_seconds: Seconds that an answer may take to its last byte.
+    """
+
+    url: str
+    name: str
+    key: SecretStr | None = None
+    max_new_tokens: int = 1024
+    temperature: float = 0.7
+    concurrency: int = 4
+    num_retries: int = 5
+    first_wait: float = 1.0
+    answer_seconds: float = _ANSWER_SECONDS
+
+    def __post_init__(self) -> None:
+        """Refuse an address that cannot be asked, or that the key must not be sent to.
+
+        Raises:
+            ConfigurationError: It is no HTTP address, or the key would go over the network in the clear.
+        """
+        import httpx2  # noqa: PLC0415 - most commands ask nobody
+
+        try:
+            url = httpx2.URL(self.url)
+        except httpx2.InvalidURL as error:
+            raise ConfigurationError(f"{self.url}: {error}. Write it as https://HOST/v1.") from error
+        if url.scheme not in {"http", "https"} or not url.host:
+            raise ConfigurationError(f"{self.url}: no HTTP address. Write it as https://HOST/v1.")
+        if url.userinfo or url.query:
+            raise ConfigurationError("the endpoint: keys do not belong into an address. Set MENS_EVOL_API_KEY.")
+        if self.key is not None and url.scheme == "http" and url.host not in _LOCAL:
+            raise ConfigurationError(f"{self.url}: the key would be sent in the clear. Use https.")
+
+    @property
+    def digest(self) -> str:
+        """The address, which is all that is known of the weights."""
+        return self.url
+
+    @property
+    def decoding(self) -> Mapping[str, Any]:
+        """How it answers, in JSON types."""
+        return {"max_new_tokens": self.max_new_tokens, "temperature": self.temperature}
+
+    def answer(
+        self, requests: Sequence[Request], record: Callable[[Reply], None], time_left: Callable[[], float]
+    ) -> None:
+        """Answer requests, several at once; those that are on their way when the call ends are still taken.
+
+        Args:
+            requests: What is asked.
+            record: Takes each reply as soon as it is there.
+            time_left: Seconds until no request may begin.
+
+        Raises:
+            RefusedError: The endpoint turns requests down, does not answer, or speaks another language.
+        """
+        import httpx2  # noqa: PLC0415 - most commands ask nobody
+
+        headers = {} if self.key is None else {"Authorization": f"Bearer {self.key.get_secret_value()}"}
+        timeout = httpx2.Timeout(self.answer_seconds, connect=_CONNECT_SECONDS)
+        # Redirects are not followed: the key is for this address alone.
+        with httpx2.Client(headers=headers, timeout=timeout, follow_redirects=False) as client:
+            pool = ThreadPoolExecutor(self.concurrency)
+            try:
+                waiting = [pool.submit(self._answer_one, client, r, record, time_left) for r in requests]
+                _raise_first(waiting)
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+
+    def _answer_one(
+        self, client: "httpx2.Client", request: Request, record: Callable[[Reply], None], time_left: Callable[[], float]
+    ) -> None:
+        if time_left() <= 0:
+            return
+        response = self._posted(client, request, time_left)
+        if response is not None:
+            record(self._reply(request, response))
+
+    def _posted(
+        self, client: "httpx2.Client", request: Request, time_left: Callable[[], float]
+    ) -> "httpx2.Response | None":
+        """Send a prompt, with retries, and return the response; None when time is up before there is one."""
+        content = {
+            "model": self.name,
+            "messages": [{"role": "system", "content": request.system}, {"role": "user", "content": request.prompt}],
+            "max_tokens": self.max_new_tokens,
+            "temperature": self.temperature,
+            "seed": int(request.key[:8], 16) >> 1,
+        }
+        for attempt in count():
+            response = self._tried(client, content)
+            if response.status_code == HTTPStatus.OK:
+                return response
+            if attempt == self.num_retries:
+                raise RefusedError(f"{self.url}: {self._problem(response)}, {attempt + 1} times. {_AGAIN}")
+            wait = self._wait(attempt, response)
+            if wait >= time_left():
+                break
+            time.sleep(wait)
+        return None
+
+    def _tried(self, client: "httpx2.Client", content: dict[str, Any]) -> "httpx2.Response":
+        """Send a prompt once; return a response that is good, or that asks for a retry."""
+        import httpx2  # noqa: PLC0415 - most commands ask nobody
+
+        try:
+            response = self._read(client, content)
+        except httpx2.TransportError as error:
+            # It may have been answered and paid for, so it is not simply asked again.
+            raise RefusedError(f"{self.url}: {type(error).__name__}: {error}. {_AGAIN}") from error
+        if response.status_code != HTTPStatus.OK and not _is_for_now(response.status_code):
+            advice = "Check the address, the model and MENS_EVOL_API_KEY."
+            raise RefusedError(f"{self.url}: {self._problem(response)}. {advice}")
+        return response
+
+    def _read(self, client: "httpx2.Client", content: dict[str, Any]) -> "httpx2.Response":
+        """Send a prompt and read the body of the response, up to a limit of bytes and of time."""
+        import httpx2  # noqa: PLC0415 - most commands ask nobody
+
+        deadline, body = time.monotonic() + self.answer_seconds, bytearray()
+        with client.stream("POST", f"{self.url.rstrip('/')}/{_PATH}", json=content) as response:
+            for piece in response.iter_bytes():
+                body += piece
+                if len(body) > _LARGEST:
+                    raise RefusedError(f"{self.url}: an answer of more than {_LARGEST} bytes. {_OTHER}")
+                if time.monotonic() > deadline:
+                    raise RefusedError(f"{self.url}: no answer within {self.answer_seconds:g} seconds. {_AGAIN}")
+            # The body is unpacked by now, so what says how it was packed holds no more.
+            headers = [(name, value) for name, value in response.headers.raw if name.lower() == b"retry-after"]
+            return httpx2.Response(response.status_code, headers=headers, content=bytes(body))
+
+    def _problem(self, response: "httpx2.Response") -> str:
+        said = " ".join(response.text.split())
+        if self.key is not None:
+            said = said.replace(self.key.get_secret_value(), "(the key)")
+        return f"status {response.status_code}" + (f" ({said[:_SHOWN]})" if said else "")
+
+    def _wait(self, attempt: int, response: "httpx2.Response") -> float:
+        """Seconds before a repetition: what the endpoint asks for, else twice as long each time."""
+        asked = response.headers.get("retry-after", "")
+        return min(float(asked) if asked.isdecimal() else self.first_wait * 2**attempt, _LONGEST_WAIT)
+
+    def _reply(self, request: Request, response: "httpx2.Response") -> Reply:
+        try:
+            completion = _Completion.model_validate_json(response.content)
+        except ValidationError as error:
+            found = f"an answer that is no chat completion ({errors_in(error)})"
+            raise RefusedError(f"{self.url}: {found}. {_OTHER}") from error
+        choice, usage = completion.choices[0], completion.usage
+        return Reply(
+            key=request.key,
+            text=choice.message.content or choice.message.refusal or "",
+            stopped=choice.finish_reason == "stop",
+            # An endpoint that does not count is taken to have used all it may.
+            num_tokens=usage.total_tokens if usage is not None else request.num_bytes + self.max_new_tokens,
+        )
+
+
+_OTHER: Final = "Name an OpenAI-compatible address, such as HOST/v1."
+_AGAIN: Final = "Run the same command again later; what was answered is in the ledger"
+
+
+def _raise_first(waiting: Sequence[Future[None]]) -> None:
+    for future in as_completed(waiting):
+        future.result()
+
+
+def _is_for_now(status: int) -> bool:
+    return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR

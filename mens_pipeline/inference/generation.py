@@ -1,0 +1,144 @@
+"""What a model is asked, how it answers, and what it answered."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.language import Mode
+
+MODULE: Final = "mens_pipeline.inference.child"
+"""What runs in the generation process."""
+
+PROGRESS: Final = "generation.jsonl"
+"""In the folder of a generation job: what happens, one event a line."""
+
+ANSWERS: Final = "answers.jsonl"
+"""In the folder of a generation job: one `Answer` a line."""
+
+
+Dtype = Literal["float32", "bfloat16"]
+Held = Literal["dense", "nf4"]
+"""How the weights of a judged model lie in memory."""
+
+
+class Decoding(BaseModel):
+    """How answers are drawn from a model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_new_tokens: int = Field(default=256, ge=1, le=8_192, description="Tokens of an answer at most.")
+    num_samples: int = Field(
+        default=1, ge=1, le=1_000, description="Answers to each request; `k` of pass@k, `n` of best-of-n."
+    )
+    temperature: float = Field(default=0.0, ge=0, le=2, description="0: always the most likely token.")
+    top_p: float = Field(default=0.95, gt=0, le=1, description="Share of probability that is sampled from.")
+    seed: int = Field(default=1337, ge=0, description="Start of sampling.")
+    syntax: Syntax = Field(default=Syntax.FREE, description="Whether the parser steers what is written.")
+    batch_tokens: int = Field(
+        default=12_288, ge=256, description="Positions held at once; more on a GPU with room for them."
+    )
+
+    @model_validator(mode="after")
+    def _samples_differ(self) -> "Decoding":
+        if self.num_samples > 1 and self.temperature == 0:
+            raise ValueError(
+                "more than one sample needs a temperature above 0, or all samples are the same: add one, such as 0.7"
+            )
+        return self
+
+
+class EvaluationConfig(Decoding):
+    """`config/evaluation.yaml`: how models answer, and what is asked beside the exam."""
+
+    syntax: Syntax = Field(default=Syntax.FALLBACK, description="Of the adapter; all others answer freely.")
+    base_tasks: int | None = Field(
+        default=48, ge=1, description="Tasks that the base is asked, all with hidden tests among them; null: all."
+    )
+    few_shot_tasks: int | None = Field(
+        default=16, ge=0, description="Tasks that the base is asked with examples in its prompt; null: all, 0: none."
+    )
+    family_tasks: int = Field(
+        default=24, ge=0, description="Synthetic tasks of each group that the adapter is asked; 0: none."
+    )
+
+    @property
+    def decoding(self) -> Decoding:
+        """How models answer."""
+        return Decoding.model_validate(self.model_dump(include=set(Decoding.model_fields)))
+
+
+class Request(BaseModel):
+    """One request; the answer carries its name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task: str
+    prompt: str
+    mode: Mode = Field(default=Mode.SOURCE, description="How a program in the answer is read.")
+
+
+class Answer(BaseModel):
+    """What a model wrote."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task: str
+    sample: int = Field(ge=0)
+    text: str
+    num_tokens: int = Field(ge=0, description="Tokens written, the end of the turn included.")
+    stopped: bool = Field(description="Whether the model ended its turn, rather than running into the limit.")
+    constrained: bool = Field(default=False, description="Whether the parser steered what was written.")
+    forced: bool = Field(default=False, description="Whether it was ended by the shortest way to a program.")
+    likelihood: float | None = Field(
+        default=None, le=0, description="Mean log-probability of its tokens; null where one answer was drawn."
+    )
+
+
+def as_served(answers: Iterable[Answer]) -> tuple[Answer, ...]:
+    """Return the completions with second tries in the place of the first ones.
+
+    Args:
+        answers: Of one model; second tries come behind all others.
+    """
+    return tuple({(answer.task, answer.sample): answer for answer in answers}.values())
+
+
+class JudgedModel(BaseModel):
+    """What is loaded to let a model answer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    base_path: Path = Field(description="The folder of the base model.")
+    adapter_path: Path | None = Field(description="The folder of the adapter; None for the base alone.")
+    quantization: Literal["nf4", "fp4", "none"] = Field(description="What the adapter was trained on.")
+    double_quant: bool
+    trained_in: Dtype = Field(description="What the base was rounded to before four bits.")
+    device: Literal["cuda", "mps", "cpu"]
+    compute_dtype: Dtype
+    held: Held = Field(
+        default="dense", description="Restored, the adapter merged; or in four bits, the adapter beside."
+    )
+
+
+class GenerationJob(JudgedModel):
+    """What a generation process is told."""
+
+    system_prompt: str
+    decoding: Decoding
+    requests: tuple[Request, ...]
+    run_dir: Path = Field(description="Where the answers go.")
+    lock_path: Path = Field(description="Held while the device is in use.")
+    lock_seconds: float = Field(default=120.0, ge=0, description="How long another holder may take to end.")
+
+
+def progress_of(answer: dict[str, Any]) -> str:
+    """How far a generation is, as people read it.
+
+    Args:
+        answer: The payload of its newest event.
+    """
+    rate = answer["num_tokens"] / max(answer["seconds"], 1e-9)
+    return f"{answer['num_done']}/{answer['num_answers']} answers, {rate:.0f} tokens/s"

@@ -1,0 +1,93 @@
+"""The model that is judged: base and adapter as one model. For a generation process alone.
+
+The adapter was trained on four-bit weights. Here they are quantised and restored once, and the adapter is added to
+them, so that every token costs one plain matrix product; the numbers are those of the four-bit model. A GPU that is too
+small for that holds the four-bit weights themselves, with the adapter beside them, as it did in training.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.inference.adapter_config import read_adapter_config
+from mens_pipeline.inference.generation import JudgedModel
+from mens_pipeline.training.qlora import load_base
+from mens_pipeline.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+_HEAD: Final = "lm_head"
+
+
+def load_judged(job: JudgedModel) -> "PreTrainedModel":
+    """Load base and adapter as one model, ready to generate.
+
+    Args:
+        job: Which base, which adapter, how it was quantised, how it is held, what is computed in.
+
+    Raises:
+        RefusedError: The adapter is not what training writes, or does not fit the base.
+    """
+    if job.adapter_path is not None:
+        read_adapter_config(job.adapter_path)
+    import torch
+    from peft import PeftModel
+
+    compute_dtype = getattr(torch, job.compute_dtype)
+    if job.held == "dense":
+        model = _restored_base(job)
+        # Weights alone: the frequencies of positions stay in float32, as they were trained and as anybody loads them.
+        for parameter in model.parameters():
+            parameter.data = parameter.data.to(compute_dtype)
+    else:
+        model = load_base(job.base_path, Recipe(bnb_4bit_use_double_quant=job.double_quant), job.device, compute_dtype)
+    if job.adapter_path is not None:
+        try:
+            adapted = PeftModel.from_pretrained(model, job.adapter_path)
+        except (RuntimeError, ValueError, KeyError) as error:
+            message = f"{job.adapter_path}: does not fit {job.base_path} ({str(error)[:300]})."
+            raise RefusedError(f"{message} Judge it with the base it was trained on.") from error
+        model = adapted.merge_and_unload() if job.held == "dense" else adapted
+    return model.eval()
+
+
+def _restored_base(job: JudgedModel) -> "PreTrainedModel":
+    """Load the base with the values that it has in four bits, rounded before as it was for training."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+        job.base_path,
+        dtype=getattr(torch, job.trained_in),
+        attn_implementation="sdpa",
+        use_safetensors=True,
+        trust_remote_code=False,
+        device_map={"": job.device},
+    )
+    if job.quantization != "none":
+        restore_quantized(model, job.quantization, double_quant=job.double_quant)
+    return model
+
+
+def restore_quantized(model: "PreTrainedModel", quant_type: str, *, double_quant: bool) -> None:
+    """Give every linear layer but the head the values that it has in four bits.
+
+    Args:
+        model: A model in full precision; changed in place.
+        quant_type: `nf4` or `fp4`.
+        double_quant: Whether the scales are quantised as well.
+    """
+    import torch
+
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear) and name.rsplit(".", 1)[-1] != _HEAD:
+            module.weight.data = _restored(module.weight.data, quant_type, double_quant=double_quant)
+
+
+def _restored(weight: "torch.Tensor", quant_type: str, *, double_quant: bool) -> "torch.Tensor":
+    from bitsandbytes.functional import dequantize_4bit, quantize_4bit
+
+    packed, state = quantize_4bit(weight.contiguous(), quant_type=quant_type, compress_statistics=double_quant)
+    restored: torch.Tensor = dequantize_4bit(packed, state)
+    return restored.to(weight.dtype)

@@ -1,0 +1,370 @@
+"""From an adapter and some tasks to generation jobs, and to answers that are kept."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.inference.generation import (
+    ANSWERS,
+    Decoding,
+    Dtype,
+    GenerationJob,
+    Held,
+    JudgedModel,
+    Request,
+)
+from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.language import Mode
+from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of, key_of
+from mens_pipeline.training.base_model import configuration_of, recorded_base
+from mens_pipeline.training.contract import library_versions
+from mens_pipeline.training.devices import Device
+from mens_pipeline.training.job import ADAPTER, JOB
+from mens_pipeline.training.launch import refuse_failure
+from mens_pipeline.training.manifest import CARD, MANIFEST
+from mens_pipeline.training.manifest_file import read_manifest
+from mens_pipeline.training.run_dir import refuse_links
+from mens_pipeline.training.tokenizer_file import read_tokenizer
+
+KIND: Final = "generations"
+STAGE: Final = Stage(KIND, ("mens_pipeline.inference.generate",), by_content=True)
+_FREE: Final = Stage(KIND, STAGE.entries, ("mens_pipeline.language",), by_content=True)
+"""Where the language has no say in what a model writes."""
+WEIGHTS: Final = "adapter_model.safetensors"
+CONFIGURATION: Final = "adapter_config.json"
+
+_BESIDE_GB: Final = 2.0
+"""Of a GPU, beside the weights: its context, and keys, values, states and scores of a batch."""
+
+_OF_ROOM: Final = 0.5
+"""The part of what is free then that keys and values may take: reading prompts, and scores, take some as well."""
+
+_NF4_BYTES: Final = 0.75
+"""Of a value of a base in four bits, with embeddings that are not."""
+
+Model = Literal["base", "adapter"]
+
+
+class Prompted(Protocol):
+    """What is needed of a task to ask a model; its reference and its tests stay where they are judged."""
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def prompt(self) -> str:
+        """What the model is asked."""
+        ...
+
+    @property
+    def mode(self) -> Mode:
+        """How an answer is read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedGeneration:
+    """A generation that may begin.
+
+    Attributes:
+        model: Which of the two answers.
+        label: What progress calls it.
+        job: What the process is told.
+        job_path: Where it stands as JSON.
+        inputs: All that decides the answers, in JSON types.
+    """
+
+    model: Model
+    label: str
+    job: GenerationJob
+    job_path: Path
+    inputs: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Under which a model answers.
+
+    Attributes:
+        decoding: How answers are drawn.
+        device: What it runs on.
+        lock_path: Held while the device is in use.
+    """
+
+    decoding: Decoding
+    device: Device
+    lock_path: Path
+
+
+def prepare_generation(  # noqa: PLR0913 - all that decides the answers
+    model: Model,
+    run: Path,
+    tasks: Iterable[Prompted],
+    conditions: Conditions,
+    run_dir: Path,
+    *,
+    label: str | None = None,
+    system_prompt: str | None = None,
+) -> PreparedGeneration:
+    """Look at model and adapter, and write the job.
+
+    Args:
+        model: Whether the base answers alone, or with the adapter.
+        run: The folder with `adapter/` and its training manifest.
+        tasks: What is asked.
+        conditions: Under which it answers.
+        run_dir: Where the job works; emptied first.
+        label: What progress calls it; None for `model`.
+        system_prompt: What it is told before each request; None for what it was trained with.
+
+    Raises:
+        RefusedError: The run is not complete, the base is gone or is another one, or the adapter has no weights.
+    """
+    requests = tuple(Request(task=task.id, prompt=task.prompt, mode=task.mode) for task in tasks)
+    prepared = prepare_requests(model, run, Asked(requests, system_prompt), conditions, run_dir)
+    return replace(prepared, label=label or model)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a model is asked.
+
+    Attributes:
+        requests: In the order of the answers.
+        system_prompt: What it is told before each; None for what it was trained with.
+    """
+
+    requests: tuple[Request, ...]
+    system_prompt: str | None = None
+
+
+def prepare_requests(
+    model: Model, run: Path, asked: Asked, conditions: Conditions, run_dir: Path
+) -> PreparedGeneration:
+    """Look at model and adapter, and write the job for requests of any kind.
+
+    Args:
+        model: Whether the base answers alone, or with the adapter.
+        run: The folder with `adapter/` and its training manifest.
+        asked: What is asked.
+        conditions: Under which it answers.
+        run_dir: Where the job works; emptied first.
+
+    Raises:
+        RefusedError: The run is not complete, the base is gone or is another one, or the adapter has no weights.
+    """
+    judged, manifest = judged_model(model, run, conditions.device), manifest_of(run)
+    fitting = positions_on(conditions.device, judged, manifest["base_model"]["num_values"])
+    batch_tokens = max(conditions.decoding.batch_tokens, fitting)
+    decoding = conditions.decoding.model_copy(update={"batch_tokens": batch_tokens})
+    requests = asked.requests
+    system_prompt = manifest["system_prompt"] if asked.system_prompt is None else asked.system_prompt
+    inputs = {
+        "base_sha256": manifest["base_model"]["sha256"],
+        "adapter_sha256": adapter_digest(run) if model == "adapter" else None,
+        "quantization": [judged.quantization, judged.double_quant, judged.trained_in, judged.held],
+        "system_prompt": system_prompt,
+        "requests": [request.model_dump(mode="json") for request in requests],
+        # On a GPU, kernels and so the order of sums depend on how many rows there are.
+        "decoding": decoding.model_dump(exclude={"batch_tokens"} if judged.device == "cpu" else None),
+        "computed_on": [judged.device, judged.compute_dtype],
+        "libraries": library_versions(),
+    }
+    shutil.rmtree(run_dir, ignore_errors=True)
+    run_dir.mkdir(parents=True)
+    job = GenerationJob(
+        **judged.model_dump(),
+        system_prompt=system_prompt,
+        decoding=decoding,
+        requests=requests,
+        run_dir=run_dir.resolve(),
+        lock_path=conditions.lock_path.resolve(),
+    )
+    job_path = run_dir.resolve() / JOB
+    job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return PreparedGeneration(model, model, job, job_path, inputs)
+
+
+def judged_model(model: Model, run: Path, device: Device) -> JudgedModel:
+    """Return what to load to generate with a model of a run: base, adapter, quantisation, dtype and device.
+
+    Args:
+        model: Whether the base answers alone, or with the adapter.
+        run: The folder with `adapter/` and its training manifest.
+        device: What it runs on.
+
+    Raises:
+        RefusedError: The run is not complete, the base is gone or is another one, or the adapter has no weights.
+    """
+    manifest = manifest_of(run)
+    base_path = recorded_base(manifest["base_model"])
+    adapter_digest(run)
+    recipe, trained_in = manifest["recipe"], manifest["result"]["compute_dtype"]
+    held, compute_dtype = held_on(device, manifest["base_model"]["num_values"], trained_in)
+    return JudgedModel(
+        base_path=base_path,
+        adapter_path=(run / ADAPTER).resolve() if model == "adapter" else None,
+        quantization=recipe["bnb_4bit_quant_type"],
+        double_quant=recipe["bnb_4bit_use_double_quant"],
+        trained_in=trained_in,
+        device=device.kind,
+        compute_dtype=compute_dtype,
+        held=held,
+    )
+
+
+def held_on(device: Device, num_values: int, trained_in: Dtype) -> tuple[Held, Dtype]:
+    """How a base and an adapter are held where they answer, and what is computed in.
+
+    Dense they answer fastest. Where they do not fit so, they are held as they were trained, which always fits.
+
+    Args:
+        device: What the model runs on.
+        num_values: Of the base.
+        trained_in: What the base was rounded to before four bits.
+    """
+    compute_dtype = computed_in(device)
+    if all(fits_dense(device, num_values, dtype) for dtype in (trained_in, compute_dtype)):
+        return "dense", compute_dtype
+    return "nf4", trained_in
+
+
+def fits_dense(device: Device, num_values: int, dtype: Dtype) -> bool:
+    """Whether so many values fit a device beside what a batch of answers takes; a CPU has room.
+
+    Args:
+        device: What the model runs on.
+        num_values: Of the model.
+        dtype: What they are.
+    """
+    weights = num_values * (2 if dtype == "bfloat16" else 4) / 2**30
+    return device.kind != "cuda" or device.memory_gb is None or weights + _BESIDE_GB <= device.memory_gb
+
+
+def positions_on(device: Device, judged: JudgedModel, num_values: int) -> int:
+    """How many positions' keys and values fit a GPU beside the weights, with room for the rest; 0 elsewhere.
+
+    Args:
+        device: What the model runs on.
+        judged: How it is held.
+        num_values: Of the base.
+    """
+    if device.kind != "cuda" or device.memory_gb is None:
+        return 0
+    config = configuration_of(judged.base_path)
+    text = config.get("text_config", config)
+    heads = text["num_attention_heads"]
+    width = text.get("head_dim") or text["hidden_size"] // heads
+    layers = text.get("layer_types") or ["full_attention"] * text["num_hidden_layers"]
+    num_full = sum(not kind.startswith("linear") for kind in layers)
+    size = 2 if judged.compute_dtype == "bfloat16" else 4
+    position = 2 * size * num_full * width * (text.get("num_key_value_heads") or heads)
+    weights = num_values * (size if judged.held == "dense" else _NF4_BYTES) / 2**30
+    return max(0, int(_OF_ROOM * (device.memory_gb - weights - _BESIDE_GB) * 2**30 / max(1, position)))
+
+
+def computed_in(device: Device) -> Dtype:
+    """Return the dtype that completions are computed in.
+
+    Args:
+        device: What the model runs on.
+    """
+    return "bfloat16" if device.kind == "cuda" and device.has_bfloat16 else "float32"
+
+
+def generated(
+    prepared: PreparedGeneration, store: ArtifactStore, launch: Callable[[PreparedGeneration], int]
+) -> tuple[Artifact, bool]:
+    """Generate the completions of a model, unless the very same were generated before and are unchanged.
+
+    Args:
+        prepared: What is asked of which model.
+        store: Where answers are kept.
+        launch: Runs the generation process and returns its exit code.
+
+    Returns:
+        The answers, and whether they were reused. The folder holds `answers.jsonl`.
+
+    Raises:
+        RefusedError: The process did not come to its end; the message says why.
+        ConfigurationError: The store cannot be written.
+    """
+    run_dir = prepared.job.run_dir
+
+    def write(folder: Path) -> dict[str, Any]:
+        refuse_failure(run_dir, launch(prepared), "generation")
+        shutil.copy2(run_dir / ANSWERS, folder / ANSWERS)
+        return {"model": prepared.label, "num_requests": len(prepared.job.requests)}
+
+    stage = _FREE if prepared.job.decoding.syntax is Syntax.FREE else STAGE
+    adapter = prepared.job.adapter_path
+    parents = store.holding(adapter) if adapter is not None else ()
+    answers, reused = stage.build(store, parents, prepared.inputs, write)
+    shutil.rmtree(run_dir, ignore_errors=True)
+    return answers, reused
+
+
+def answer_fits(manifest: dict[str, Any], decoding: Decoding) -> Callable[[str], bool]:
+    """Whether a text, with the end of its turn, is short enough for an answer.
+
+    Args:
+        manifest: The training manifest, which names the base model and so the tokenizer.
+        decoding: How long an answer may be.
+
+    Raises:
+        RefusedError: The base model is gone, or its tokenizer cannot be read.
+    """
+    path = Path(manifest["base_model"]["path"]) / "tokenizer.json"
+    if not path.is_file():
+        raise RefusedError(f"{path}: the base model of this adapter is gone. Restore it, or train again.")
+    tokenizer = read_tokenizer(path)
+    return lambda text: len(tokenizer.encode(text.rstrip("\n")).ids) < decoding.max_new_tokens
+
+
+def adapter_digest(run: Path) -> str:
+    """SHA-256 over all that an adapter does, hexadecimal: weights, configuration, tokenizer, templates; not its card.
+
+    Args:
+        run: The folder of its run.
+
+    Raises:
+        RefusedError: It has no weights, or something in its folder is a link.
+    """
+    folder = run / ADAPTER
+    refuse_links(folder)
+    if not (folder / WEIGHTS).is_file():
+        raise RefusedError(f"{folder / WEIGHTS}: not there. Name the folder of a complete run of `mens train`.")
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    digests = {name: _digest_of_part(path) for name, path in files.items() if name != CARD}
+    return key_of(digests)
+
+
+def _digest_of_part(path: Path) -> str:
+    """SHA-256 of a file; that of PEFT's configuration, which names layers in any order, is of its sorted values."""
+    if path.name != CONFIGURATION:
+        return digest_of(path)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return key_of({name: sorted(value) if isinstance(value, list) else value for name, value in values.items()})
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return digest_of(path)
+
+
+def manifest_of(run: Path) -> dict[str, Any]:
+    """Read the training manifest of a run.
+
+    Args:
+        run: Its folder.
+
+    Raises:
+        RefusedError: There is none, or it is not what `mens train` writes; or something in the folder is a link.
+    """
+    refuse_links(run)
+    return read_manifest(run / MANIFEST)

@@ -1,0 +1,1 @@
+"""The gate: policy, verdict, receipt, history and report."""

@@ -1,0 +1,126 @@
+"""The verdict on an evaluation as an artifact."""
+
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, JudgedAnswer
+from mens_pipeline.promotion.history import KIND as PROMOTED
+from mens_pipeline.promotion.policy import Thresholds
+from mens_pipeline.promotion.receipt import (
+    RECEIPT,
+    Judged,
+    Receipt,
+    digest_of_thresholds,
+    read_results,
+    verdict_on,
+    write_receipt,
+)
+from mens_pipeline.promotion.report import report_page
+from mens_pipeline.storage.jsonl import read_models
+from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.training.telemetry_log import FILE, steps_of
+
+KIND: Final = "benchmark_gate"
+STAGE: Final = Stage(KIND, (__name__,), by_content=True)
+PAGE: Final = "report.html"
+
+
+def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
+    evaluation: Artifact,
+    adapter: Path,
+    store: ArtifactStore,
+    *,
+    policy: str,
+    thresholds: Thresholds,
+    champion_key: str | None,
+    is_benchmark_asked: bool,
+    strict: bool,
+    now: int,
+) -> tuple[Artifact, bool]:
+    """Judge an evaluation, unless the very same was judged before.
+
+    Args:
+        evaluation: Figures of base and adapter.
+        adapter: The folder of the run: training manifest and telemetry.
+        store: Where verdicts are kept.
+        policy: The name of the policy.
+        thresholds: What it demands, the changes of the environment included.
+        champion_key: The adapter that is in use.
+        is_benchmark_asked: Whether the benchmark has a say.
+        strict: Whether a failure fails the run.
+        now: Seconds since 1970.
+
+    Returns:
+        The verdict, and whether it was reused. The folder holds `gate_receipt.json`, the documents that it rests on,
+        `report.html`, and exactly when the gate fails `eval_gate_failed.json`.
+
+    Raises:
+        RefusedError: The evaluation is not as it was written.
+        ConfigurationError: The store cannot be written.
+    """
+    changed = evaluation.changed()
+    if changed:
+        advice = "Evaluate again; a changed evaluation is not used a second time."
+        raise RefusedError(f"{evaluation.path}: changed since it was written: {', '.join(changed)}. {advice}")
+    judged = Judged(evaluation.path / RESULTS, adapter / MANIFEST)
+    params = {
+        "eval_results": digest_of(judged.results_path),
+        "training_manifest": digest_of(judged.manifest_path),
+        "policy": policy,
+        "thresholds": digest_of_thresholds(thresholds),
+        "champion": champion_key,
+        "benchmark": is_benchmark_asked,
+        "strict": strict,
+    }
+
+    rival = store.get(PROMOTED, champion_key) if champion_key is not None else None
+    parents = [evaluation, *store.holding(adapter), *((rival,) if rival is not None else ())]
+
+    def write(folder: Path) -> dict[str, Any]:
+        receipt = verdict_on(
+            judged,
+            policy,
+            thresholds,
+            champion_key,
+            is_benchmark_asked=is_benchmark_asked,
+            strict=strict,
+            now=now,
+            run_dir=adapter,
+        )
+        results = read_results(judged.results_path)
+        write_receipt(folder, receipt, results)
+        for path in (judged.results_path, judged.manifest_path):
+            shutil.copy2(path, folder / path.name)
+        write_page(folder / PAGE, evaluation.path, adapter, receipt)
+        return {"passed": receipt.overall_passed, "name": evaluation.manifest["name"]}
+
+    return STAGE.build(store, parents, params, write)
+
+
+def write_page(path: Path, evaluation: Path, adapter: Path, receipt: Receipt | None) -> None:
+    """Write the report page of an evaluation.
+
+    Args:
+        path: Where.
+        evaluation: The folder with figures and judged answers.
+        adapter: The folder with the telemetry of training.
+        receipt: The verdict, if there is one yet.
+    """
+    results = read_results(evaluation / RESULTS)
+    assert results is not None, "an evaluation that is complete can be read"  # noqa: S101 - our own impossibility
+    losses = {step["step"]: step["loss"] for step in steps_of(adapter / FILE)}
+    answers = list(read_models(evaluation / JUDGED_ANSWERS, JudgedAnswer))
+    path.write_text(report_page(results, answers, losses, receipt), encoding="utf-8")
+
+
+def receipt_in(folder: Path) -> Receipt:
+    """Read the verdict in a folder.
+
+    Args:
+        folder: That of a gate.
+    """
+    return Receipt.model_validate_json((folder / RECEIPT).read_text(encoding="utf-8"))

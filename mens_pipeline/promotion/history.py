@@ -1,0 +1,250 @@
+"""Which adapter is in use, and which were: a pointer that is replaced atomically, and a log that is only added to.
+
+Each line of the log holds the SHA-256 of the line before it, and the pointer that of the line that it was set with. So
+a line that is lost or changed is noticed, whether or not others follow it.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.storage.store import Artifact, ArtifactStore, locked
+from mens_pipeline.storage.validation import errors_in
+
+KIND: Final = "promoted_adapter"
+CHAMPION: Final = "champion"
+HISTORY: Final = "history.jsonl"
+_LOCK: Final = ".lock"
+_ADVICE: Final = "It alone says what was promoted and withdrawn: restore it from a backup."
+
+
+class HistoryEvent(BaseModel):
+    """One change of the champion."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    timestamp_unix: int = Field(ge=0)
+    action: Literal["promote", "override", "rollback"]
+    key: str = Field(description="The champion from now on, in the store.")
+    previous: str | None = Field(description="The champion before.")
+    adapter_sha256: str = Field(description="Of the weights of the champion from now on.")
+    withdrawn_sha256: str | None = Field(default=None, description="Of the weights that a rollback took out of use.")
+    override_sha256: str | None = Field(default=None, description="Of the signed record that was used, if one was.")
+    reason: str = Field(description="Why, for people.")
+    after_sha256: str | None = Field(
+        default=None,
+        description="Of the line before this one, of nothing for the first; null in lines of earlier versions.",
+    )
+
+
+def champion_key(store: ArtifactStore) -> str | None:
+    """Return the key of the adapter that is in use; None before the first promotion.
+
+    Args:
+        store: Where promoted adapters are kept.
+
+    Raises:
+        RefusedError: The pointer is missing although there is a history, or the history lost what the pointer rests on.
+    """
+    pointer, log = store.root / KIND / CHAMPION, store.root / KIND / HISTORY
+    told = {sha256: event.key for event, sha256 in _lines(log)}
+    words = pointer.read_text(encoding="utf-8").split() if pointer.is_file() else []
+    if not words:
+        if not told:
+            return None
+        last = list(told.values())[-1]
+        advice = f"Restore the file, or write the key of the adapter to be used into it; the last one was {last}."
+        raise RefusedError(
+            f"{pointer}: no champion is named, although {HISTORY} tells of {len(told)} changes. {advice}"
+        )
+    key, *of_event = words
+    if key not in told.values():
+        advice = f"{_ADVICE} Without one, delete {pointer} and the rest of {HISTORY}, and promote again."
+        raise RefusedError(f"{log}: nothing about {key[:12]}, which is in use. {advice}")
+    # A person who mends the pointer by hand writes the key alone.
+    if of_event and told.get(of_event[0]) != key:
+        advice = f"{_ADVICE} Without one, write {key} alone into {pointer}: what the lost lines withdrew is forgotten."
+        raise RefusedError(f"{log}: the line by which {key[:12]} came into use is missing. {advice}")
+    return key
+
+
+def champion_of(store: ArtifactStore) -> Artifact | None:
+    """Return the adapter that is in use, as an artifact; None before the first promotion.
+
+    Args:
+        store: Where promoted adapters are kept.
+
+    Raises:
+        RefusedError: The pointer names an adapter that is gone, or pointer and history do not belong together.
+    """
+    key = champion_key(store)
+    if key is None:
+        return None
+    champion = store.get(KIND, key)
+    if champion is None:
+        raise RefusedError(f"{store.root / KIND}: the champion {key[:12]} is gone. Restore it, or promote another one.")
+    return champion
+
+
+def rival_of(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
+    """Return the baseline of a candidate: the champion, or the one before it if the candidate is the champion.
+
+    So the comparison of a candidate stays the same when it has won.
+
+    Args:
+        store: Where promoted adapters are kept.
+        adapter_sha256: Of the weights of the candidate.
+
+    Raises:
+        RefusedError: The pointer names an adapter that is gone.
+    """
+    champion = champion_of(store)
+    if champion is None or champion.manifest["inputs"]["adapter_sha256"] != adapter_sha256:
+        return champion
+    previous = promotion_of(store, champion.key).previous
+    return store.get(KIND, previous) if previous is not None else None
+
+
+def promotion_of(store: ArtifactStore, key: str) -> HistoryEvent:
+    """Return the event that last promoted an adapter.
+
+    Args:
+        store: Where promoted adapters are kept.
+        key: A promoted adapter.
+
+    Raises:
+        RefusedError: The history does not tell of it.
+    """
+    for event in reversed(history_of(store)):
+        if event.key == key and event.action != "rollback":
+            return event
+    raise RefusedError(f"{store.root / KIND / HISTORY}: nothing about {key[:12]}. Restore the file.")
+
+
+def usable_before(store: ArtifactStore, present: Artifact) -> str | None:
+    """Return the key of the adapter promoted last before the present one, with other weights and not withdrawn.
+
+    Args:
+        store: Where promoted adapters are kept.
+        present: The champion.
+
+    Returns:
+        None when there is none.
+
+    Raises:
+        RefusedError: The history does not tell of the champion.
+    """
+    event = promotion_of(store, present.key)
+    passed_over = {*withdrawn(store), event.adapter_sha256}
+    promotions = [entry for entry in history_of(store) if entry.action != "rollback"]
+    last = max(place for place, entry in enumerate(promotions) if entry == event)
+    before = (entry for entry in reversed(promotions[:last]) if entry.adapter_sha256 not in passed_over)
+    return next((entry.key for entry in before), None)
+
+
+def history_of(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
+    """All changes of the champion, the oldest first; a last line that was cut off is left out.
+
+    Args:
+        store: Where promoted adapters are kept.
+
+    Raises:
+        RefusedError: A line is no event, or does not follow the one before it.
+    """
+    return tuple(event for event, _ in _lines(store.root / KIND / HISTORY))
+
+
+def withdrawn(store: ArtifactStore) -> frozenset[str]:
+    """SHA-256 of adapters that a rollback took out of use and that were not promoted by hand since.
+
+    Args:
+        store: Where promoted adapters are kept.
+    """
+    out: set[str] = set()
+    for event in history_of(store):
+        if event.withdrawn_sha256 is not None:
+            out.add(event.withdrawn_sha256)
+        out.discard(event.adapter_sha256)
+    return frozenset(out)
+
+
+@contextmanager
+def changing(store: ArtifactStore) -> Iterator[None]:
+    """Hold the right to change the champion; two changes at once wait for each other.
+
+    Args:
+        store: Where promoted adapters are kept.
+    """
+    folder = store.root / KIND
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / _LOCK):
+        yield
+
+
+def record(store: ArtifactStore, event: HistoryEvent, champion: Artifact) -> None:
+    """Let the pointer name a champion, and add the change to the history first.
+
+    A process that dies between the two leaves the old champion in use, and a history that tells of the attempt.
+
+    Args:
+        store: Where promoted adapters are kept.
+        event: The change.
+        champion: The champion from now on.
+
+    Raises:
+        RefusedError: The history does not hold together.
+        ConfigurationError: The store cannot be written.
+    """
+    log = store.root / KIND / HISTORY
+    before = _lines(log)
+    chained = event.model_copy(update={"after_sha256": before[-1][1] if before else _sha256(b"")})
+    line = json.dumps(chained.model_dump(), ensure_ascii=False).encode()
+    with log.open("a+b") as history:
+        history.seek(0)
+        complete, whole = _complete(history.read())
+        history.truncate(complete)
+        history.write(line + b"\n" if whole else b"\n" + line + b"\n")
+        history.flush()
+        os.fsync(history.fileno())
+    store.point(CHAMPION, champion, _sha256(line))
+
+
+def _lines(log: Path) -> list[tuple[HistoryEvent, str]]:
+    """Return the events of a history, each with the SHA-256 of its line."""
+    content = log.read_bytes() if log.is_file() else b""
+    lines = content[: _complete(content)[0]].splitlines()
+    told: list[tuple[HistoryEvent, str]] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            event = HistoryEvent.model_validate_json(line)
+        except ValidationError as error:
+            raise RefusedError(f"{log}:{number}: no event ({errors_in(error)[:200]}). {_ADVICE}") from error
+        is_of_earlier_version = event.after_sha256 is None and (not told or told[-1][0].after_sha256 is None)
+        if not is_of_earlier_version and event.after_sha256 != (told[-1][1] if told else _sha256(b"")):
+            raise RefusedError(f"{log}:{number}: a line before this one was changed or is missing. {_ADVICE}")
+        told.append((event, _sha256(line)))
+    return told
+
+
+def _complete(content: bytes) -> tuple[int, bool]:
+    """How many bytes of a history count, and whether they end with a line.
+
+    A last line without its end was cut off, by a full disk or a lost process, unless only its end was.
+    """
+    end = content.rfind(b"\n") + 1
+    try:
+        HistoryEvent.model_validate_json(content[end:])
+    except ValidationError:
+        return end, True
+    return len(content), False
+
+
+def _sha256(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()

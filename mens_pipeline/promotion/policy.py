@@ -1,0 +1,163 @@
+"""What the gates demand, read from `config/gates.yaml`."""
+
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.language.suggestions import did_you_mean
+from mens_pipeline.storage.yaml_file import load_model
+
+
+class GateName(StrEnum):
+    """The gates, in the order of the receipt."""
+
+    PARSE_RATE = "parse_rate"
+    FALLBACK_PARSE_RATE = "fallback_parse_rate"
+    EXAM_SIZE = "exam_size"
+    COVERAGE = "coverage"
+    BENCHMARK = "benchmark"
+    TEST_RATE = "test_rate"
+    ASKED_SHARE = "asked_share"
+    GAIN_OVER_BASE = "gain_over_base"
+    TEST_GAIN = "test_gain"
+    REGRESSION = "regression"
+    ANTI_STUB = "anti_stub"
+    STOP_RATE = "stop_rate"
+    SUPERVISED_RATIO = "supervised_ratio"
+    TRUNCATION = "truncation"
+    THROUGHPUT = "throughput"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Thresholds(_Strict):
+    """What is demanded of a model before it is promoted; rates are shares from 0 to 1."""
+
+    confidence: float = Field(
+        gt=0.5,
+        lt=1,
+        description="Probability with which a true rate must be beyond its threshold, over all tries on an exam.",
+    )
+    max_rounds: int = Field(
+        ge=1, le=10, description="Times that held-out requests are asked at most, more files each time, to decide."
+    )
+    first_heldout_tasks: int = Field(ge=1, description="Held-out requests of the first round, by whole source files.")
+    min_heldout_tasks: int = Field(ge=1, description="Held-out requests that must be asked.")
+    min_heldout_files: int = Field(ge=2, description="Source files that those must come from.")
+    min_parse_rate: float = Field(
+        ge=0, le=1, description="Share of its answers to held-out requests that the front end must accept."
+    )
+    min_fallback_parse_rate: float = Field(
+        ge=0,
+        le=1,
+        description="The same share of what is served, over all requests: constrained where no program came; 0: none.",
+    )
+    parse_rate_floor: float = Field(
+        ge=0, le=1, description="Below this the true rate must not be, with `confidence`; `min_parse_rate` at most."
+    )
+    min_coverage: float = Field(ge=0, le=1, description="Share of the constructs that accepted answers must show.")
+    min_benchmark: float = Field(ge=0, le=1, description="Share of the benchmark that must pass at the first try.")
+    min_test_rate: float = Field(
+        ge=0, le=1, description="Share of the tasks with hidden tests whose tests must all pass; 0 asks for none."
+    )
+    min_asked_share: float = Field(
+        ge=0, le=1, description="Share of the tasks that must be asked; one whose reference is too long is not."
+    )
+    min_gain_over_base: float = Field(
+        ge=-1, le=1, description="How much higher the parse rate must be than that of the base."
+    )
+    needs_test_gain: bool = Field(
+        description="Whether it must pass more hidden tests than the base, beyond chance, over both suites."
+    )
+    max_stub_rate: float = Field(ge=0, le=1, description="Share of answers with a placeholder where code should be.")
+    min_stop_rate: float = Field(ge=0, le=1, description="Share of answers that end by themselves.")
+    min_supervised_ratio: float = Field(ge=0, le=1, description="Share of trained tokens that carry the loss.")
+    max_truncation: float = Field(ge=0, le=1, description="Share of rows that were too long to train.")
+    min_tokens_per_second: dict[str, float] = Field(description="Device -> speed of training.")
+    max_regression_p: float = Field(
+        gt=0,
+        lt=0.5,
+        description="A drop against the champion, or a gain over the base, counts when chance gives it less often.",
+    )
+    warn_only: tuple[GateName, ...] = Field(description="Gates that warn and do not block.")
+
+    @property
+    def sure_parse_rate(self) -> float:
+        """The rate that the true parse rate must not be below; a lowered `min_parse_rate` lowers it."""
+        return min(self.parse_rate_floor, self.min_parse_rate)
+
+    def changed(
+        self, *, min_parse_rate: float | None, min_coverage: float | None, min_benchmark: float | None
+    ) -> "Thresholds":
+        """Return the thresholds with other values; None leaves one as it is.
+
+        Args:
+            min_parse_rate: 0 to 1.
+            min_coverage: 0 to 1.
+            min_benchmark: 0 to 1.
+        """
+        changes = {"min_parse_rate": min_parse_rate, "min_coverage": min_coverage, "min_benchmark": min_benchmark}
+        return self.model_copy(update={name: value for name, value in changes.items() if value is not None})
+
+    def raised(self, min_benchmark: float | None) -> "Thresholds":
+        """Return the thresholds with a higher benchmark pass rate; None leaves it as it is.
+
+        Args:
+            min_benchmark: 0 to 1, at least what is asked for already.
+
+        Raises:
+            ConfigurationError: It is no share, or would lower the bar, which only a signed override may.
+        """
+        if min_benchmark is None:
+            return self
+        if not self.min_benchmark <= min_benchmark <= 1:
+            advice = "Raise it, or leave it out; what fails may only be promoted with `mens override`."
+            bounds = f"not from {self.min_benchmark:g}, which the policy or the environment asks for, to 1"
+            raise ConfigurationError(f"benchmark_min_pass_rate is {min_benchmark:g}, {bounds}. {advice}")
+        return self.model_copy(update={"min_benchmark": min_benchmark})
+
+
+class GatePolicy(_Strict):
+    """The demands on data, and the policies that models are judged by."""
+
+    min_source_parse_rate: float = Field(
+        ge=0, le=1, description="Share of the .vox files of the workspace that the front end must accept."
+    )
+    min_corpus_coverage: float = Field(
+        ge=0, le=1, description="Share of the constructs that the extracted corpus must show."
+    )
+    max_share_error: float = Field(
+        ge=0, le=1, description="How far the share of a source in the train set may be from what the mix asks for."
+    )
+    min_pairs: int = Field(ge=1, description="Pairs without which training does not begin.")
+    policies: dict[str, Thresholds] = Field(min_length=1, description="Name -> what is demanded of a model.")
+
+    def thresholds(self, name: str) -> Thresholds:
+        """Return the thresholds of the policy of a name.
+
+        Args:
+            name: As in the file.
+
+        Raises:
+            ConfigurationError: There is none.
+        """
+        if name not in self.policies:
+            advice = did_you_mean(name, self.policies) or f"Choose one of {', '.join(self.policies)}."
+            raise ConfigurationError(f"policy {name}: not in config/gates.yaml. {advice}")
+        return self.policies[name]
+
+
+def load_gate_policy(path: Path) -> GatePolicy:
+    """Read and check the policies.
+
+    Args:
+        path: A YAML file.
+
+    Raises:
+        ConfigurationError: It is missing, is no YAML, or holds mistakes; the message names all of them.
+    """
+    return load_model(path, GatePolicy)

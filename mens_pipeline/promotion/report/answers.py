@@ -1,0 +1,172 @@
+"""Each request with what was answered: what failed and why, and what passed."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from mens_pipeline.evaluation.judge import Judgement
+from mens_pipeline.evaluation.results import JudgedAnswer
+from mens_pipeline.language.requests import noun_of
+from mens_pipeline.promotion.report.excerpt import Excerpt, excerpt
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerView:
+    """The first answer of a model to a request.
+
+    Attributes:
+        program: What was judged.
+        faults: Why it does not pass, a sentence each.
+        num_tokens: Its length.
+        num_passed: Of all answers to the request.
+        num_samples: Likewise.
+    """
+
+    program: Excerpt
+    faults: tuple[str, ...]
+    num_tokens: int
+    num_passed: int
+    num_samples: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is nothing against it."""
+        return not self.faults
+
+    @property
+    def word(self) -> str:
+        """What became of it, in a word or two; of several answers how many pass."""
+        if self.num_samples > 1:
+            return f"{self.num_passed}/{self.num_samples} pass"
+        return "passes" if self.passed else "fails"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """A request, and what was answered.
+
+    Attributes:
+        id: Of the task.
+        suite: Where it comes from.
+        construct: What is asked for.
+        difficulty: How hard it is.
+        prompt: What the models were asked.
+        reference: An answer that is good.
+        adapter: Of the adapter.
+        base: Of the base; None when it was not asked.
+        few_shot: Of the base with examples in its prompt; None when it was not asked.
+        fallback: Of the adapter, constrained by the parser; None where its first answer is a program.
+    """
+
+    id: str
+    suite: str
+    construct: str
+    difficulty: str
+    prompt: Excerpt
+    reference: Excerpt
+    adapter: AnswerView
+    base: AnswerView | None
+    few_shot: AnswerView | None
+    fallback: AnswerView | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Tasks that ask for the same construct, at least one.
+
+    Attributes:
+        construct: Which.
+        tasks: In the order they were asked.
+    """
+
+    construct: str
+    tasks: tuple[TaskView, ...]
+
+
+def task_views(answers: Iterable[JudgedAnswer]) -> tuple[TaskView, ...]:
+    """Build the views of the tasks that the adapter answered, in order.
+
+    Args:
+        answers: Of all models.
+    """
+    by_task: defaultdict[str, defaultdict[str, list[JudgedAnswer]]] = defaultdict(lambda: defaultdict(list))
+    for answer in answers:
+        by_task[answer.judgement.task][answer.model].append(answer)
+    return tuple(_task_view(task, models) for task, models in by_task.items() if "adapter" in models)
+
+
+def groups_of(tasks: Sequence[TaskView]) -> tuple[Group, ...]:
+    """Group the tasks by construct; the construct with most of them first.
+
+    Args:
+        tasks: In order.
+    """
+    groups: dict[str, list[TaskView]] = {}
+    for task in tasks:
+        groups.setdefault(task.construct, []).append(task)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    return tuple(Group(construct, tuple(some)) for construct, some in ordered)
+
+
+def faults_of(judgement: Judgement, asked: str) -> Iterator[str]:
+    """Why an answer does not pass, a sentence each; none exactly when it passes.
+
+    Args:
+        judgement: Of the answer.
+        asked: The construct that was asked for.
+    """
+    if judgement.empty:
+        yield "The answer is empty."
+    elif not judgement.parses:
+        yield _error(judgement.error or "it is no Vox")
+    if judgement.refusal:
+        yield "It says that it cannot, and writes no program."
+    if not judgement.stopped:
+        yield f"It did not end within {judgement.num_tokens} tokens."
+    if judgement.parses and not judgement.has_construct:
+        found = ", ".join(map(noun_of, judgement.constructs))
+        yield f"Asked for {noun_of(asked)}; it declares {found}."
+    elif judgement.parses and judgement.has_name is False:
+        yield "What it declares does not have the name that was asked for."
+    yield from judgement.unmet
+    if judgement.stub:
+        yield "A placeholder stands where code should, or a function promises a value and has no body."
+    execution = judgement.execution
+    if execution is not None and not execution.passed:
+        passed = f"{execution.num_passed}/{execution.num_tests} hidden tests pass"
+        yield f"It was run: {passed} ({execution.error_class}). {execution.message}".strip()
+
+
+def _error(error: str) -> str:
+    line, _, rest = error.partition(":")
+    column, _, message = rest.partition(": ")
+    if not line.isdecimal():
+        return f"It does not pass the front end: {error}."
+    return f"Line {line}, column {int(column) + 1}: {message.partition(': ')[2]} ({message.partition(': ')[0]})"
+
+
+def _task_view(task: str, models: Mapping[str, Sequence[JudgedAnswer]]) -> TaskView:
+    first = models["adapter"][0]
+    return TaskView(
+        id=task,
+        suite=first.suite,
+        construct=first.asked,
+        difficulty=first.difficulty,
+        prompt=excerpt(first.prompt),
+        reference=excerpt(first.reference),
+        adapter=_answer_view(models["adapter"]),
+        base=_answer_view(models["base"]) if "base" in models else None,
+        few_shot=_answer_view(models["few_shot"]) if "few_shot" in models else None,
+        fallback=_answer_view(models["fallback"]) if "fallback" in models else None,
+    )
+
+
+def _answer_view(samples: Sequence[JudgedAnswer]) -> AnswerView:
+    first = min(samples, key=lambda answer: answer.judgement.sample)
+    return AnswerView(
+        program=excerpt(first.judgement.program, first.judgement.error),
+        faults=tuple(faults_of(first.judgement, first.asked)),
+        num_tokens=first.judgement.num_tokens,
+        num_passed=sum(answer.judgement.passed for answer in samples),
+        num_samples=len(samples),
+    )

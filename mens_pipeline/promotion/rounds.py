@@ -1,0 +1,207 @@
+"""How much of an exam is asked: more held-out requests only where a gate cannot tell and they may."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.eval_results import (
+    Examination,
+    Generations,
+    build_eval_results,
+    prepare_generations,
+)
+from mens_pipeline.evaluation.results import RESULTS, EvalResults, Progress
+from mens_pipeline.evaluation.statistics import Rate
+from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, generated
+from mens_pipeline.promotion.gate import GateInputs, GateStatus, allowed_chance, decide
+from mens_pipeline.promotion.history import rival_of
+from mens_pipeline.promotion.ledger import Try, record_try
+from mens_pipeline.promotion.policy import GateName, Thresholds
+from mens_pipeline.storage.store import Artifact, ArtifactStore
+
+_LEAST_SHARE: Final = 0.2
+"""Of the first round; with fewer requests left over, everything is asked at once: they would decide nothing, and a
+further round costs confidence."""
+
+_GROW: Final = (GateName.EXAM_SIZE, GateName.COVERAGE)
+"""Gates that fail for want of tasks, and pass when enough more are asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What decides how much of an exam is asked.
+
+    Attributes:
+        thresholds: What is demanded of a model.
+        is_benchmark_asked: Whether the benchmark has a say.
+    """
+
+    thresholds: Thresholds
+    is_benchmark_asked: bool
+
+
+def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
+    run: Path,
+    exam: Examination,
+    conditions: Conditions,
+    store: ArtifactStore,
+    manifest: Mapping[str, Any],
+    *,
+    demands: Demands,
+    launch: Callable[[PreparedGeneration], int],
+    tell: Callable[[str], None],
+    work: str,
+    now: int,
+) -> tuple[Artifact, bool]:
+    """Let all models answer an exam, round by round until its gates can tell, and judge what they wrote.
+
+    Every adapter that answered is counted in the ledger of the exam.
+
+    Args:
+        run: The folder with `adapter/` and its training manifest.
+        exam: All that may be asked; what stands beside it is asked in the first round.
+        conditions: Under which models answer.
+        store: Where answers, figures, promoted adapters and the ledger are kept.
+        manifest: The training manifest of the adapter.
+        demands: What decides how much is asked.
+        launch: Runs a generation process and returns its exit code.
+        tell: Takes a line about a further round, for a person.
+        work: Names the folders of the jobs; no other evaluation at work may have the same.
+        now: Seconds since 1970.
+
+    Returns:
+        The evaluation of all rounds that were asked, and whether it was reused.
+
+    Raises:
+        RefusedError: The run is not complete, a model could not answer, another champion was promoted between two
+            rounds, or the ledger cannot be read.
+        ConfigurationError: The store cannot be written.
+    """
+    rounds = rounds_of(exam.tasks, demands.thresholds)
+    asked: list[Generations] = []
+    while True:
+        number = len(asked) + 1
+        part = replace(exam, tasks=rounds[number - 1])
+        if asked:
+            part = replace(part, few_shot=None, families=())
+        asked.append(prepare_generations(run, part, conditions, store, f"{work}-{number}", partial(rival_of, store)))
+        if len({generations.champion.key if generations.champion else None for generations in asked}) > 1:
+            raise RefusedError(f"{run}: another adapter was promoted while this one was asked. Evaluate again.")
+        generated(asked[-1].adapter, store, launch)
+        tried = Try(
+            adapter_sha256=asked[-1].adapter.inputs["adapter_sha256"],
+            decoding=conditions.decoding,
+            first_heldout_tasks=demands.thresholds.first_heldout_tasks,
+            max_rounds=demands.thresholds.max_rounds,
+            files=tuple(sorted({task.file for task in exam.tasks if task.suite is Suite.HELDOUT})),
+        )
+        reserve = [task for later in rounds[number:] for task in later]
+        progress = Progress(
+            attempt=record_try(store, tried, now=now),
+            round=number,
+            num_rounds=len(rounds),
+            num_reserve=len(reserve),
+        )
+        so_far = replace(exam, tasks=tuple(task for earlier in rounds[:number] for task in earlier))
+        evaluation, reused = build_eval_results(so_far, asked, manifest, store, launch, progress=progress)
+        results = EvalResults.model_validate_json((evaluation.path / RESULTS).read_text(encoding="utf-8"))
+        gates = undecided_gates(results, demands, reserve)
+        if not gates:
+            return evaluation, reused
+        files = len({task.file for task in rounds[number]})
+        names = ", ".join(gates)
+        tell(
+            f"{names} cannot tell yet: round {number + 1} of {len(rounds)} asks {len(rounds[number])} more requests "
+            f"from {files} files"
+        )
+
+
+def rounds_of(tasks: Sequence[Task], thresholds: Thresholds) -> tuple[tuple[Task, ...], ...]:
+    """Divide an exam into rounds of whole files, in an order that depends on their paths alone.
+
+    Args:
+        tasks: Held-out requests and those of a benchmark; the latter are all in the first round.
+        thresholds: How many held-out requests the first round has at least, and how many rounds there are at most.
+
+    Returns:
+        The tasks of each round, in the order of `tasks`; the rounds after the first are about as large as each other.
+    """
+    first, most = thresholds.first_heldout_tasks, thresholds.max_rounds
+    files: defaultdict[str, int] = defaultdict(int)
+    for task in tasks:
+        if task.suite is Suite.HELDOUT:
+            files[task.file] += 1
+    num_heldout = sum(files.values())
+    left = num_heldout - first
+    num_rounds = most if left >= _LEAST_SHARE * first else 1
+    ends = [first + left * number / (num_rounds - 1) for number in range(num_rounds - 1)]
+    round_of, asked = {}, 0
+    for file in sorted(files, key=lambda file: hashlib.sha256(file.encode()).digest()):
+        round_of[file] = sum(asked >= end for end in ends)
+        asked += files[file]
+    divided = tuple(
+        tuple(task for task in tasks if round_of.get(task.file, 0) == number) for number in range(num_rounds)
+    )
+    return tuple(part for part in divided if part)
+
+
+def undecided_gates(results: EvalResults, demands: Demands, reserve: Sequence[Task]) -> tuple[GateName, ...]:
+    """Return the gates for which it is worth asking a reserve of held-out prompts.
+
+    Args:
+        results: Of what was asked so far.
+        demands: What is demanded.
+        reserve: Tasks that were not asked.
+
+    Returns:
+        The blocking gates that do not pass yet; none where one of them fails for good, or would not pass even if the
+        reserve were answered as well as the interval of the rate allows.
+    """
+    thresholds = demands.thresholds
+    champion = results.champion.key if results.champion is not None else None
+    outcomes = decide(GateInputs(results, "", None, "", champion, demands.is_benchmark_asked), thresholds)
+    open_ = [outcome for outcome in outcomes if outcome.block and not outcome.passed and outcome.source == RESULTS]
+    names = [outcome.name for outcome in open_]
+    is_lost = any(outcome.status is GateStatus.FAILED and outcome.name not in _GROW for outcome in open_)
+    if (
+        not reserve
+        or is_lost
+        or not all(name in _GROW or _may_pass(name, results, thresholds, reserve) for name in names)
+    ):
+        return ()
+    return tuple(names)
+
+
+def _may_pass(name: GateName, results: EvalResults, thresholds: Thresholds, reserve: Sequence[Task]) -> bool:
+    """Whether an undecided gate would pass if the reserve were answered as well as can be hoped for."""
+    progress = results.progress
+    later = progress.model_copy(update={"round": min(progress.round + 1, progress.num_rounds)})
+    required = 1 - allowed_chance(thresholds, later)
+    num_tested = sum(task.tests is not None for task in reserve)
+    scores = results.adapter.overall
+    match name:
+        case GateName.PARSE_RATE:
+            rate = results.adapter.suites[Suite.HELDOUT].parse_rate
+            is_within_reach = rate.high >= thresholds.min_parse_rate
+            return is_within_reach and _best_chance(rate, thresholds.sure_parse_rate, len(reserve)) >= required
+        case GateName.TEST_RATE:
+            return _best_chance(scores.test_rate, thresholds.min_test_rate, num_tested) >= required
+        case GateName.STOP_RATE:
+            return _best_chance(scores.stop_rate, thresholds.min_stop_rate, len(reserve)) >= required
+        case GateName.ANTI_STUB:
+            worst = scores.stub_rate.chance_after(thresholds.max_stub_rate, len(reserve), scores.stub_rate.low)
+            return 1 - worst >= required
+        case GateName.TEST_GAIN:
+            return num_tested > 0
+        case _:
+            return name is GateName.GAIN_OVER_BASE
+
+
+def _best_chance(rate: Rate, floor: float, num_more: int) -> float:
+    return rate.chance_after(floor, num_more, rate.high)

@@ -1,0 +1,94 @@
+"""Files that strangers may have written: regular, bounded, and whether a disk is full."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO, Final
+
+MAX_LINE_BYTES: Final = 1_048_576
+"""Of a row; a longer line is none."""
+
+_CHUNK: Final = 65_536
+
+_NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
+
+
+def open_regular(path: Path, *, follow: bool = True) -> BufferedReader:
+    """Open a file for reading; a pipe or a device, which could keep a reader for ever, is refused instead.
+
+    Args:
+        path: The file.
+        follow: Whether a link may stand in its place.
+
+    Raises:
+        OSError: It cannot be opened, or is no regular file.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    handle = os.open(path, flags)
+    kind = os.fstat(handle).st_mode
+    if not stat.S_ISREG(kind):
+        os.close(handle)
+        code = errno.EISDIR if stat.S_ISDIR(kind) else errno.EINVAL
+        raise OSError(code, os.strerror(code) if code == errno.EISDIR else "No regular file", str(path))
+    return os.fdopen(handle, "rb")
+
+
+def read_regular(path: Path, most: int, *, follow: bool = True) -> bytes:
+    """Read the content of a regular file.
+
+    Args:
+        path: The file.
+        most: Bytes that it may have.
+        follow: Whether a link may stand in its place.
+
+    Raises:
+        OSError: It cannot be read, is no regular file, or is larger.
+    """
+    with open_regular(path, follow=follow) as content:
+        data = content.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"larger than {most} bytes", str(path))
+    return data
+
+
+def bounded_lines(content: BinaryIO, most: int) -> Iterator[bytes]:
+    """Lines in bounded memory, however long they are.
+
+    Args:
+        content: What is read.
+        most: Bytes of a line, its end included; of a longer one comes the beginning, one byte longer than this.
+    """
+    return (line for _, line in placed_lines(content, most))
+
+
+def placed_lines(content: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines as `bounded_lines` does, each with its byte offset.
+
+    Args:
+        content: What is read, from its beginning.
+        most: As for `bounded_lines`.
+
+    Returns:
+        For each line where it begins, in bytes, and what is in it.
+    """
+    offset = 0
+    while line := content.readline(most + 1):
+        yield offset, line
+        offset += len(line)
+        rest = line if len(line) > most else b"\n"
+        while rest and not rest.endswith(b"\n"):
+            rest = content.readline(_CHUNK)
+            offset += len(rest)
+
+
+def is_full(error: OSError) -> bool:
+    """Whether the disk, a quota or a bound on the size of files is used up.
+
+    Args:
+        error: What was raised. `EFBIG` counts where it names no file, which is one that was open: a reader of ours
+            raises it with the name of a file that is too large to be read.
+    """
+    return error.errno in _NO_ROOM or (error.errno == errno.EFBIG and error.filename is None)

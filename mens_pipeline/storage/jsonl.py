@@ -1,0 +1,205 @@
+"""JSON lines on disk: a file is there whole or not at all."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
+from pathlib import Path
+from typing import BinaryIO, Final, TextIO, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
+from mens_pipeline.storage.files import MAX_LINE_BYTES, bounded_lines, is_full, placed_lines
+from mens_pipeline.storage.validation import errors_in
+
+Model = TypeVar("Model", bound=BaseModel)
+
+MAX_OWN_LINE_BYTES: Final = 67_108_864
+"""Of a row that this project wrote, which may hold several texts."""
+
+
+def write_jsonl(path: Path, records: Iterable[BaseModel]) -> int:
+    """Write records, one a line, through a temporary file beside the target.
+
+    Args:
+        path: The target; replaced when it exists, untouched when writing fails.
+        records: What to write, taken one at a time.
+
+    Returns:
+        How many were written.
+
+    Raises:
+        ConfigurationError: The folder cannot be written, or is full.
+    """
+    return write_lines(path, (record.model_dump_json() for record in records))
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> int:
+    """Write lines through a temporary file beside the target.
+
+    Args:
+        path: The target; replaced when it exists, untouched when writing fails.
+        lines: What to write, without ends of lines, taken one at a time.
+
+    Returns:
+        How many were written.
+
+    Raises:
+        ConfigurationError: The folder cannot be written, or is full.
+    """
+    written = 0
+    with _replacing(path) as target:
+        for line in lines:
+            target.write(line + "\n")
+            written += 1
+    return written
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text through a temporary file beside the target.
+
+    Args:
+        path: The target; replaced when it exists.
+        text: The whole content.
+
+    Raises:
+        ConfigurationError: The folder cannot be written, or is full.
+    """
+    with _replacing(path) as target:
+        target.write(text)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[TextIO]:
+    with replacing(path) as target, TextIOWrapper(target, encoding="utf-8", newline="\n") as text:
+        yield text
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a temporary file that replaces another one when the block ends without an exception.
+
+    Args:
+        path: The target; replaced when it exists, untouched when the block fails.
+
+    Raises:
+        ConfigurationError: The folder cannot be written, or is full.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.unlink(missing_ok=True)  # of a process with the same id that was killed, or a link laid out for us
+        target = temporary.open("xb")
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}. Name a file in a folder you may write.") from error
+    try:
+        with target:
+            yield target
+    except OSError as error:
+        if not is_full(error):  # of whatever the block reads
+            raise
+        raise ConfigurationError(f"{path}: {error.strerror}. Make room, or name a file elsewhere.") from error
+    else:
+        try:
+            temporary.replace(path)
+        except OSError as error:
+            raise ConfigurationError(f"{path}: {error.strerror}. Name a file that may be replaced.") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def open_rows(path: Path, most: int = MAX_LINE_BYTES) -> Iterator[Iterator[bytes]]:
+    """Open a JSONL file as an iterator of its lines, one in memory at a time.
+
+    Args:
+        path: The file.
+        most: Bytes of a line; of a longer one comes the beginning, one byte longer than this, which is no JSON.
+
+    Raises:
+        SourceNotFoundError: It is not there or cannot be read.
+    """
+    with _opened(path) as content:
+        yield bounded_lines(content, most)
+
+
+@contextmanager
+def open_placed_rows(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
+    """Open a JSONL file as an iterator of its lines with the byte offset of each, for `row_at`.
+
+    Args:
+        path: The file.
+
+    Raises:
+        SourceNotFoundError: It is not there or cannot be read.
+    """
+    with _opened(path) as content:
+        yield placed_lines(content, MAX_LINE_BYTES)
+
+
+def row_at(path: Path, offset: int) -> bytes:
+    """One line of a file.
+
+    Args:
+        path: The file.
+        offset: Where the line begins, in bytes.
+
+    Raises:
+        SourceNotFoundError: It is not there or cannot be read.
+    """
+    with _opened(path) as content:
+        content.seek(offset)
+        return content.readline(MAX_LINE_BYTES + 1)
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise SourceNotFoundError(f"{path}: {error.strerror}. Name a readable file of JSON lines.") from error
+
+
+def read_models(path: Path, model: type[Model]) -> Iterator[Model]:
+    """Rows that this project wrote, one a line.
+
+    Args:
+        path: The file.
+        model: What a line is.
+
+    Raises:
+        SourceNotFoundError: It is not there or cannot be read.
+        RefusedError: A line is not what it should be.
+    """
+    with open_rows(path, MAX_OWN_LINE_BYTES) as lines:
+        yield from models_in(lines, path, model, model.__name__, "Delete the folder it stands in, and run again.")
+
+
+def models_in(lines: Iterable[bytes], path: Path, model: type[Model], what: str, advice: str) -> Iterator[Model]:
+    """Parse models, one a line; blank lines are skipped.
+
+    Args:
+        lines: The content.
+        path: Where it is from, for the message.
+        model: What a line is.
+        what: What it is called in the message.
+        advice: What to do about a line that is none.
+
+    Raises:
+        RefusedError: A line is not what it should be.
+    """
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield model_in(line, f"{path}:{number}", model, what, advice)
+
+
+def model_in(line: bytes, place: str, model: type[Model], what: str, advice: str) -> Model:
+    """Parse one line; the arguments are those of `models_in`.
+
+    Raises:
+        RefusedError: The line is not what it should be.
+    """
+    try:
+        return model.model_validate_json(line)
+    except ValidationError as error:
+        raise RefusedError(f"{place}: no {what} ({errors_in(error)}). {advice}") from error

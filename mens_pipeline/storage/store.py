@@ -1,0 +1,386 @@
+"""A content-addressed store: `<root>/<kind>/<sha256>/...` with a manifest that is written last.
+
+A folder without a manifest, or with that of another one, is as good as absent. Pointers such as `latest` are files
+beside the folders, replaced atomically; they are for people, while stages hand over by key.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+from uuid import uuid4
+
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.storage.files import is_full
+
+MANIFEST: Final = "manifest.json"
+_KEY: Final = re.compile(r"[0-9a-f]{64}")
+_YOUNG_SECONDS: Final = 60.0
+"""Age from which on a draft that nobody holds is one of a process that was killed."""
+
+_CACHE_TAG: Final = "CACHEDIR.TAG"
+_LOCK: Final = ".publishing"
+_SOUND: Final[set[tuple[Path, str]]] = set()
+"""Folders of artifacts that were found as they were written, with what their manifests say of their files."""
+
+_TAG_TEXT: Final = (
+    "Signature: 8a477f597d28d172789f06886806bc55\n# Outputs of mens-pipeline; not a source of anything.\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactRef:
+    """An artifact by its key, and what it was made from where it is handed over.
+
+    Attributes:
+        kind: What it is: `extracted_corpus`.
+        key: Its key in the store.
+        parents: What was handed to the stage that made it, or found it there.
+    """
+
+    kind: str
+    key: str
+    parents: tuple["ArtifactRef", ...] = ()
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return what `as_json` gave.
+
+        Args:
+            value: JSON values.
+        """
+        return cls(value["kind"], value["key"], tuple(map(cls.from_json, value["parents"])))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it in JSON types."""
+        return {"kind": self.kind, "key": self.key, "parents": [parent.as_json() for parent in self.parents]}
+
+    def of(self, kind: str) -> "ArtifactRef":
+        """Return what it rests on, or itself, by its kind.
+
+        Args:
+            kind: What is looked for.
+
+        Raises:
+            LookupError: It rests on nothing of this kind.
+        """
+        level = [self]
+        while level:
+            for ref in level:
+                if ref.kind == kind:
+                    return ref
+            level = [parent for ref in level for parent in ref.parents]
+        raise LookupError(f"{self.kind} {self.key[:12]}: rests on no {kind}")
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A complete folder of the store.
+
+    Attributes:
+        kind: What it is: `extracted_corpus`.
+        key: SHA-256 over the inputs it was made from, hexadecimal.
+        path: The folder.
+        manifest: Inputs, parents, outputs with their digests, and what its maker added.
+    """
+
+    kind: str
+    key: str
+    path: Path
+    manifest: dict[str, Any]
+
+    @property
+    def parents(self) -> tuple[ArtifactRef, ...]:
+        """The artifacts it was made from."""
+        return tuple(ArtifactRef(parent["kind"], parent["key"]) for parent in self.manifest.get("parents", ()))
+
+    @property
+    def data_version(self) -> str:
+        """SHA-256 over all its files and all that decided what they hold, hexadecimal."""
+        return key_of({"key": self.key, "outputs": self.manifest["outputs"]})
+
+    def ref(self, *parents: ArtifactRef) -> ArtifactRef:
+        """Return it by its key.
+
+        Args:
+            parents: What was handed to the stage that made it, or found it there.
+        """
+        return ArtifactRef(self.kind, self.key, parents)
+
+    def changed(self) -> tuple[str, ...]:
+        """Return the outputs that are not as they were written."""
+        return tuple(name for name, output in self.manifest["outputs"].items() if not self._is_as_written(name, output))
+
+    def is_damaged(self) -> bool:
+        """Whether an output is not as it was written; looked at once in a process."""
+        seen = (self.path, key_of(self.manifest["outputs"]))
+        if seen not in _SOUND and not self.changed():
+            _SOUND.add(seen)
+        return seen not in _SOUND
+
+    def _is_as_written(self, name: str, output: dict[str, Any]) -> bool:
+        path = self.path / name
+        return path.is_file() and digest_of(path) == output["sha256"]
+
+
+class ArtifactStore:
+    """The store below one folder."""
+
+    def __init__(self, root: Path) -> None:
+        """Use a folder; it is made on first writing.
+
+        Args:
+            root: The folder.
+        """
+        self.root = root
+
+    def find(self, kind: str, inputs: Mapping[str, Any]) -> Artifact | None:
+        """Return the artifact that was made from these inputs, if it is complete.
+
+        Args:
+            kind: What it is.
+            inputs: JSON values that decide what it holds.
+        """
+        return self.get(kind, key_of(inputs))
+
+    def get(self, kind: str, key: str) -> Artifact | None:
+        """Return the artifact with this key, if it is complete.
+
+        Args:
+            kind: What it is.
+            key: SHA-256 over its inputs, hexadecimal; anything else, such as a path out of the store, names none.
+        """
+        if _KEY.fullmatch(key) is None:
+            return None
+        path = self.root / kind / key
+        try:
+            manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+            is_its_own = manifest["kind"] == kind and key_of(manifest["inputs"]) == key
+            is_its_own &= all(isinstance(output["sha256"], str) for output in manifest["outputs"].values())
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return None
+        return Artifact(kind, key, path, manifest) if is_its_own else None
+
+    def holding(self, *paths: Path) -> tuple[Artifact, ...]:
+        """Return the artifacts that files lie in, or that they are; a path elsewhere names none.
+
+        Args:
+            paths: Files or folders.
+        """
+        roots = (self.root.resolve(), *(path.resolve() for path in paths))
+        inside = (path.relative_to(roots[0]).parts[:2] for path in roots[1:] if path.is_relative_to(roots[0]))
+        found = (self.get(*parts) for parts in dict.fromkeys(inside) if len(parts) > 1)
+        return tuple(artifact for artifact in found if artifact is not None)
+
+    @contextmanager
+    def writing(self, kind: str, inputs: Mapping[str, Any], parents: Sequence[Artifact] = ()) -> Iterator["Draft"]:
+        """Open a folder to fill; it joins the store when the block ends without an exception, and is deleted otherwise.
+
+        Where the same was written meanwhile by another process, that stays.
+
+        Args:
+            kind: What is made.
+            inputs: JSON values that decide what it holds.
+            parents: What it is made from.
+
+        Raises:
+            ConfigurationError: The store cannot be written, or is full; other failures of the block pass as they are.
+        """
+        key = key_of(inputs)
+        target = self.root / kind / key
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (self.root / _CACHE_TAG).write_text(_TAG_TEXT, encoding="utf-8")
+            draft = Draft(target.with_name(f".draft-{key}-{uuid4().hex}"))
+            draft.path.mkdir()
+            handle = os.open(draft.path, os.O_RDONLY)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        try:
+            with suppress(OSError):  # on a file system without locks no draft is ever taken for abandoned
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            _remove_abandoned(target.parent)
+            yield draft
+            refs = [{"kind": parent.kind, "key": parent.key} for parent in parents]
+            manifest = draft.finish({"kind": kind, "key": key, "inputs": dict(inputs), "parents": refs})
+            with locked(self.root / _LOCK):
+                found = self.get(kind, key)
+                if found is None or found.manifest != manifest or found.changed():
+                    if target.exists():  # what an interrupted run left, what is damaged, or what was forced
+                        shutil.rmtree(target.replace(draft.path.with_suffix(".old")))
+                    draft.path.replace(target)
+        except OSError as error:
+            if not (is_full(error) or draft.holds(error.filename)):  # of whatever else the block reads and writes
+                raise
+            raise self._unwritable(error) from error
+        finally:
+            os.close(handle)
+            shutil.rmtree(draft.path, ignore_errors=True)
+
+    def _unwritable(self, error: OSError) -> ConfigurationError:
+        advice = "Set MENS_STORE_ROOT to a folder that you may write and that has room."
+        return ConfigurationError(f"{error.filename2 or error.filename or self.root}: {error.strerror}. {advice}")
+
+    def built(
+        self,
+        kind: str,
+        inputs: Mapping[str, Any],
+        write: Callable[[Path], dict[str, Any]],
+        parents: Sequence[Artifact] = (),
+        *,
+        anew: bool = False,
+    ) -> tuple[Artifact, bool]:
+        """Return the artifact of these inputs, made if it is absent or damaged; `latest` names it from now on.
+
+        Args:
+            kind: What it is.
+            inputs: JSON values that decide what it holds.
+            write: Fills a folder, and returns what the manifest shall say besides.
+            parents: What it is made from.
+            anew: Write it although there is one, and replace that.
+
+        Returns:
+            The artifact, and whether it was taken as it was.
+
+        Raises:
+            ConfigurationError: The store cannot be written.
+        """
+        found = None if anew else self.find(kind, inputs)
+        if found is None or found.is_damaged():
+            with self.writing(kind, inputs, parents) as draft:
+                draft.extra = write(draft.path)
+            made = self.find(kind, inputs)
+            assert made is not None, "what was just written is there"  # noqa: S101 - our own impossibility
+            self.point("latest", made)
+            return made, False
+        os.utime(found.path / MANIFEST)  # retention goes by the last use
+        self.point("latest", found)
+        return found, True
+
+    def point(self, name: str, artifact: Artifact, note: str = "") -> None:
+        """Let a pointer name an artifact.
+
+        Args:
+            name: The pointer: `latest`.
+            artifact: What it names from now on.
+            note: A second line of the pointer, for whoever reads the file.
+
+        Raises:
+            ConfigurationError: The store cannot be written.
+        """
+        pointer = self.root / artifact.kind / name
+        temporary = pointer.with_name(f".{name}.{os.getpid()}")
+        try:
+            with temporary.open("w", encoding="utf-8") as content:
+                content.write(f"{artifact.key}\n{note}".rstrip("\n") + "\n")
+                content.flush()
+                os.fsync(content.fileno())
+            temporary.replace(pointer)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def pointed(self, kind: str, name: str) -> str | None:
+        """Return the key that a pointer names; None when there is no such pointer.
+
+        Args:
+            kind: What it points to.
+            name: The pointer.
+        """
+        pointer = self.root / kind / name
+        return pointer.read_text(encoding="utf-8").partition("\n")[0].strip() if pointer.is_file() else None
+
+
+@dataclass
+class Draft:
+    """An artifact in the making.
+
+    Attributes:
+        path: The folder to write into.
+        extra: What the manifest shall say besides inputs and outputs.
+    """
+
+    path: Path
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def finish(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        """Write the manifest, which makes the artifact complete.
+
+        Args:
+            manifest: What it says beside the outputs and what its maker added.
+
+        Returns:
+            All of it.
+        """
+        files = (path for path in sorted(self.path.rglob("*")) if path.is_file())
+        outputs = {path.relative_to(self.path).as_posix(): _described(path) for path in files}
+        text = json.dumps({**manifest, "outputs": outputs, **self.extra}, indent=2, sort_keys=True) + "\n"
+        (self.path / MANIFEST).write_text(text, encoding="utf-8")
+        whole: dict[str, Any] = json.loads(text)
+        return whole
+
+    def holds(self, name: object) -> bool:
+        """Whether a failure that names a file is one of this folder or below it.
+
+        Args:
+            name: What `OSError.filename` is: a path, a number, or nothing.
+        """
+        return isinstance(name, str) and Path(name).is_relative_to(self.path)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock that processes and threads wait for.
+
+    Args:
+        path: The file that stands for it; it stays.
+    """
+    with path.open("a", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def key_of(inputs: Mapping[str, Any]) -> str:
+    """SHA-256 over inputs in canonical JSON, hexadecimal.
+
+    Args:
+        inputs: JSON values; the order of keys does not matter.
+    """
+    text = json.dumps(inputs, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, hexadecimal.
+
+    Args:
+        path: A file of any size.
+    """
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the drafts of processes that were killed: a process holds a lock on its draft for as long as it lives."""
+    for path in folder.glob(".draft-*-*[0-9]"):
+        with suppress(OSError):  # held, gone meanwhile, or not ours
+            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if time.time() - os.fstat(handle).st_mtime > _YOUNG_SECONDS:
+                    shutil.rmtree(path)
+            finally:
+                os.close(handle)
+
+
+def _described(path: Path) -> dict[str, Any]:
+    return {"sha256": digest_of(path), "bytes": path.stat().st_size}

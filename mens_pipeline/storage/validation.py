@@ -1,0 +1,24 @@
+"""Mistakes that pydantic found, as one line."""
+
+from typing import Final
+
+from pydantic import ValidationError
+
+_OWN: Final = "Value error, "
+"""How pydantic marks sentences that a validator of ours wrote; they say themselves what they are about."""
+
+
+def errors_in(error: ValidationError) -> str:
+    """All mistakes with their places: `rate: Input should be less than or equal to 1; name: Field required`.
+
+    Args:
+        error: What the validation raised.
+    """
+    return "; ".join(_sentence(".".join(map(str, item["loc"])), item["msg"]) for item in error.errors())
+
+
+def _sentence(place: str, message: str) -> str:
+    own = message.removeprefix(_OWN)
+    if not place and own != message:
+        return own
+    return f"{place or 'the whole'}: {own}"
