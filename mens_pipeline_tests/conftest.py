@@ -18,7 +18,7 @@ from mens_pipeline_tests.training.tiny_base import write_tiny_base
 pytest_plugins = ("mens_pipeline_tests.gpu_page",)
 _PASSWORD: Final = "hunter2hunter2"  # noqa: S105 - of a server that lives as long as the tests
 _UNPRIVILEGED: Final = ("postgres", "nobody")
-_MEASURED: Final = {"language", "corpus"}
+_MEASURED: Final = {"storage", "language", "corpus"}
 _HANDLERS: Final = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
 

@@ -11,7 +11,7 @@ from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.promotion.gate import GateInputs, GateStatus, decide, overall_status
 from mens_pipeline.promotion.policy import GateName, Thresholds
 from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, evaluation, with_overall, with_suite, without_suite
-from mens_pipeline_tests.evaluation.verdicts import (
+from mens_pipeline_tests.promotion.verdicts import (
     CHAMPION,
     FULL,
     NOTHING,

@@ -9,7 +9,7 @@ from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.receipt import Receipt
 from mens_pipeline.promotion.report import report_page
 from mens_pipeline_tests.evaluation.judged import SUBJECT, evaluation, judged_answers
-from mens_pipeline_tests.evaluation.verdicts import receipt_of, said
+from mens_pipeline_tests.promotion.verdicts import receipt_of, said
 
 _OTHER = SUBJECT.model_copy(update={"adapter_sha256": "f" * 64})
 _SMALL = "the exam was too small for a model so near to its threshold"

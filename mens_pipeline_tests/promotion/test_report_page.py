@@ -27,7 +27,7 @@ from mens_pipeline_tests.evaluation.judged import (
     judged_answers,
 )
 from mens_pipeline_tests.evaluation.judged import task as make_task
-from mens_pipeline_tests.evaluation.verdicts import receipt_of, said
+from mens_pipeline_tests.promotion.verdicts import receipt_of, said
 
 _VOID = {"meta", "input", "link", "br", "hr", "img"}
 _THRESHOLDS = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("ci")
@@ -337,7 +337,7 @@ def test_two_hundred_tasks_fit_into_two_megabytes() -> None:
 
 def test_every_file_of_the_page_is_shipped() -> None:
     """The package takes them from beside its modules."""
-    folder = PROJECT_ROOT / "mens_pipeline" / "evaluation" / "report"
+    folder = PROJECT_ROOT / "mens_pipeline" / "promotion" / "report"
 
     assert {path.name for path in Path(folder).iterdir() if path.suffix not in {".py", ""}} == {
         *("page.html.jinja", "style.css", "filter.js"),

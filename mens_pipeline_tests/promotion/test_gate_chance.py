@@ -9,7 +9,7 @@ from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.promotion.gate import GateOutcome, GateStatus, allowed_chance, decide, overall_status
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline_tests.evaluation.judged import with_overall, with_suite, without_suite
-from mens_pipeline_tests.evaluation.verdicts import (
+from mens_pipeline_tests.promotion.verdicts import (
     RESULTS,
     STRICT,
     coverage_of,
