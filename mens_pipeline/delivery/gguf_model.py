@@ -23,7 +23,7 @@ from mens_pipeline.training.job import JOB
 from mens_pipeline.training.launch import refuse_failure
 
 KIND: Final = "gguf_model"
-STAGE: Final = Stage(KIND, (__name__, "mens_pipeline.delivery.gguf_export"))
+STAGE: Final = Stage(KIND, (__name__, "mens_pipeline.delivery.gguf_file"))
 GGUF_REPORT: Final = "gguf_report.json"
 NUM_PROMPTS: Final = 4
 

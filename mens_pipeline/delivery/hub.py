@@ -10,7 +10,6 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from mens_pipeline.delivery.adapter_names import name_as_published
 from mens_pipeline.delivery.card import card_of_source
 from mens_pipeline.delivery.merge_source import MergeSource
 from mens_pipeline.errors import ConfigurationError, RefusedError
@@ -21,6 +20,48 @@ from mens_pipeline.training.base_model import recorded_base
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import CARD
 from mens_pipeline.training.model_card import base_name
+from mens_pipeline.training.safetensors_header import shapes_in
+
+_HEAD: Final = "base_model.model."
+_LAYERS: Final = "layers."
+
+
+def name_as_published(weights: Path, base: Path) -> bool:
+    """Give the matrices of an adapter the names that their layers have in the checkpoint of the base.
+
+    Args:
+        weights: Of the adapter, as training wrote them; written anew where names differ.
+        base: The folder of the base model.
+
+    Returns:
+        Whether names differed.
+
+    Raises:
+        RefusedError: A layer has no one place in the checkpoint.
+    """
+    published = {name for file in base.glob("*.safetensors") for name in shapes_in(file)}
+    names = {name: _published(name, published, weights) for name in shapes_in(weights)}
+    if all(name == new for name, new in names.items()):
+        return False
+    from safetensors.numpy import load_file, save_file  # noqa: PLC0415 - comes with the deep learning stack
+
+    tensors = load_file(weights)
+    save_file({names[name]: tensor for name, tensor in tensors.items()}, weights, metadata={"format": "pt"})
+    return True
+
+
+def _published(name: str, published: set[str], weights: Path) -> str:
+    """Return the name of a matrix, with the words that the checkpoint puts before `layers.`."""
+    layer, half = name.removeprefix(_HEAD).rsplit(".lora_", 1)
+    if f"{layer}.weight" in published:
+        return name
+    tail = layer[layer.find(_LAYERS) :]
+    found = sorted(other for other in published if other.endswith(f".{tail}.weight"))
+    if len(found) != 1:
+        places = ", ".join(found) or "none"
+        raise RefusedError(f"{weights}: {layer} is no one layer of the published base ({places}). Report this.")
+    return f"{_HEAD}{found[0].removesuffix('.weight')}.lora_{half}"
+
 
 MAIN: Final = "main"
 _REPO: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")

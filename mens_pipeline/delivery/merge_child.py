@@ -28,7 +28,7 @@ def main(job_path: Path, parent: int) -> ExitCode:
 
             merge(job, listen)
         else:
-            from mens_pipeline.delivery.gguf_export import export  # noqa: PLC0415 - likewise
+            from mens_pipeline.delivery.gguf_file import export  # noqa: PLC0415 - likewise
 
             export(job, listen)
         return True

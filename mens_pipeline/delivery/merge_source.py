@@ -1,23 +1,85 @@
 """Which adapter is merged: that of a run, or the champion; refused when it is not what can be merged."""
 
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from mens_pipeline.delivery.adapter_fit import refuse_misfit
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.prepare import adapter_digest, manifest_of
+from mens_pipeline.inference.adapter_config import read_adapter_config
+from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest, manifest_of
 from mens_pipeline.promotion.benchmark_gate import receipt_in
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.history import champion_of, history_of, withdrawn
 from mens_pipeline.promotion.receipt import RECEIPT, Receipt
 from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.training.base_model import recorded_base
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.training.safetensors_header import Shape, shapes_in
+
+_MATRIX: Final = re.compile(r"base_model\.model\.(?P<layer>.+)\.lora_(?P<half>[AB])\.weight")
+_SHOWN: Final = 3
+_ADVICE: Final = "Name the run that it was trained in."
+
+
+def refuse_misfit(adapter: Path, manifest: dict[str, Any]) -> None:
+    """Nothing, if an adapter can be merged into its base.
+
+    Args:
+        adapter: Its folder.
+        manifest: The training manifest, which names the base.
+
+    Raises:
+        RefusedError: The base is gone, another one or leads to one, or the adapter is not what training writes, or
+            does not fit it.
+    """
+    base = manifest["base_model"]
+    path = recorded_base(base)
+    config = read_adapter_config(adapter)
+    weights = adapter / WEIGHTS
+    shapes = {name: shape for file in sorted(path.glob("*.safetensors")) for name, shape in shapes_in(file).items()}
+    reasons = list(_objections(shapes_in(weights), shapes, config.r))
+    if reasons:
+        shown = "; ".join(reasons[:_SHOWN])
+        more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
+        raise RefusedError(f"{weights}: does not fit {base['name']}: {shown}{more}. {_ADVICE}")
+
+
+def _objections(adapter: dict[str, Shape], base: dict[str, Shape], rank: int) -> Iterator[str]:
+    """Yield a reason for everything that does not fit, a phrase each."""
+    halves: dict[str, dict[str, Shape]] = {}
+    for name, shape in adapter.items():
+        found = _MATRIX.fullmatch(name)
+        if found is None:
+            yield f"{name} is no LoRA matrix"
+        else:
+            halves.setdefault(found["layer"], {})[found["half"]] = shape
+    if not halves:
+        yield "it holds no LoRA matrix at all"
+    for layer, pair in halves.items():
+        targets = _targets(layer, base)
+        if not targets:
+            yield f"the base has no {layer}"
+        elif set(pair) != {"A", "B"}:
+            yield f"{layer} has one matrix of two"
+        elif not any(pair == {"A": (rank, target[1]), "B": (target[0], rank)} for target in targets):
+            yield f"{layer} is {targets[0]}, the adapter has {pair['B']} by {pair['A']}, of rank {rank}"
+
+
+def _targets(layer: str, base: dict[str, Shape]) -> list[Shape]:
+    """Return the shapes of what may be the weight of a layer: some families put other words before `layers.`."""
+    exact = base.get(f"{layer}.weight")
+    if exact is not None:
+        return [exact]
+    tail = layer[layer.find("layers.") :] if "layers." in layer else layer
+    return [shape for name, shape in base.items() if name.endswith(f".{tail}.weight")]
+
 
 SCRATCH: Final = "scratch"
 _SCRATCH_KIND: Final = "scratch_model"

@@ -1,17 +1,120 @@
 """Held-out tasks with their reference solutions: `data/heldout_bench`, or a folder of one's own."""
 
 import hashlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mens_pipeline.corpus.schema.records import Source, SourceKind
+from mens_pipeline.corpus.schema.records import MAX_TEXT, Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.evaluation.benchmark_files import digest_of, read_files
 from mens_pipeline.evaluation.manifest import TaskSpec, read_manifest
-from mens_pipeline.evaluation.solutions import solution_mistakes
-from mens_pipeline.language import analyze, difficulty
+from mens_pipeline.evaluation.requirements import unmet
+from mens_pipeline.language import Analysis, Mode, analyze, difficulty, mode_of
+from mens_pipeline.language.ast.functions import Test
+from mens_pipeline.storage.files import read_regular
+
+_MAX_BYTES: Final = 4 * MAX_TEXT
+"""Of a text of the longest kind, in UTF-8."""
+
+
+def read_files(folder: Path, named: Iterable[tuple[str, str]], mistakes: list[str]) -> dict[str, str]:
+    """Read the texts of the files that can be read.
+
+    Args:
+        folder: Where the manifest lies.
+        named: Task and file, relative to the folder.
+        mistakes: Takes one sentence for each file that cannot be read: where, what was found, what was expected.
+
+    Returns:
+        File -> its text; line ends and all else as they stand.
+    """
+    texts: dict[str, str] = {}
+    for task, name in named:
+        try:
+            texts[name] = _text(folder, name)
+        except OSError as error:
+            mistakes.append(f"task `{task}`: found no file `{name}` ({error.strerror}), expected one. Add it.")
+        except ValueError as error:
+            mistakes.append(f"task `{task}`: {name}: {error}")
+    return texts
+
+
+def digest_of(manifest: bytes, files: Mapping[str, str]) -> str:
+    """SHA-256 over a manifest and the files it names, hexadecimal.
+
+    Args:
+        manifest: The manifest as it stands.
+        files: File -> its text.
+    """
+    digest = hashlib.sha256(hashlib.sha256(manifest).digest())
+    for name, text in sorted(files.items()):
+        digest.update(name.encode() + b"\0")
+        digest.update(hashlib.sha256(text.encode()).digest())
+    return digest.hexdigest()
+
+
+def _text(folder: Path, name: str) -> str:
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise ValueError("found a link that leads out of the folder, expected a file in it. Copy the file here.")
+    try:
+        text = read_regular(path, _MAX_BYTES).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"found bytes that are not UTF-8 ({error.reason}), expected text. Save it as UTF-8."
+        ) from error
+    if not text.strip() or len(text) > MAX_TEXT:
+        raise ValueError(f"found {len(text)} characters, expected a text of 1 to {MAX_TEXT}. Correct the file.")
+    return text
+
+
+def solution_mistakes(spec: TaskSpec, solution: str, tests: str | None) -> Iterator[str]:
+    """Yield what is wrong with a task, as its own solution and tests show.
+
+    Args:
+        spec: The task.
+        solution: Its reference solution.
+        tests: Its hidden tests; None without.
+
+    Yields:
+        A sentence for each mistake: where, what was found, what was expected, what to do.
+    """
+    if not spec.requires and tests is None:
+        yield "found neither `requires` nor `tests`, expected what tells a right answer from a wrong one. Add some."
+    if (mode_of(spec.solution) is Mode.UI) != (spec.mode is Mode.UI):
+        suffix = ".vox.ui" if spec.mode is Mode.UI else ".vox"
+        yield f"{spec.solution}: found mode `{spec.mode}`, which expects a file name with `{suffix}`. Rename the file."
+    yield from _answer_mistakes(spec, solution)
+    if tests is not None:
+        yield from _test_mistakes(spec, tests)
+
+
+def _answer_mistakes(spec: TaskSpec, solution: str) -> Iterator[str]:
+    analysis = analyze(solution, spec.mode)
+    if analysis.module is None:
+        yield f"{spec.solution}: {_rejection(analysis)}, expected Vox (mode `{spec.mode}`). Correct the solution."
+        return
+    for sentence in unmet(spec.requires, analysis.module, solution):
+        yield f"{spec.solution}: {sentence} Correct the solution, or `requires`."
+    for needle in spec.semantic_expected_contains:
+        if needle not in solution:
+            yield f"{spec.solution}: found no `{needle}`, which `semantic_expected_contains` expects. Correct either."
+
+
+def _test_mistakes(spec: TaskSpec, tests: str) -> Iterator[str]:
+    analysis = analyze(tests)
+    if analysis.module is None:
+        yield f"{spec.tests}: {_rejection(analysis)}, expected Vox. Correct the tests."
+    elif not any(isinstance(declaration, Test) for declaration in analysis.module.declarations):
+        yield f"{spec.tests}: found no `@test` function, expected at least one. Add one."
+
+
+def _rejection(analysis: Analysis) -> str:
+    first = analysis.errors[0]
+    return f"found an error in line {first.start.line} ({first.message})"
+
 
 MANIFEST: Final = "manifest.json"
 

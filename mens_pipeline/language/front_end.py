@@ -1,20 +1,66 @@
 """The front end: one text in, its verdict, syntax tree and diagnostics out."""
 
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from threading import Lock
 from typing import Final
 
 from mens_pipeline.language.ast.declarations import Declaration, Module
-from mens_pipeline.language.deep_stack import DeepStack
 from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity
 from mens_pipeline.language.explanations import dropped_warnings, explain
 from mens_pipeline.language.lexer import TokenStream, scan
 from mens_pipeline.language.parser.cursor import MAX_NESTING, Finding
 from mens_pipeline.language.parser.modules import Mode, ModuleParser
 from mens_pipeline.language.source_text import SourceText
+
+
+class DeepStack:
+    """The recursion limit, raised on demand and given back when the last parse has ended."""
+
+    def __init__(self, extra_frames: int) -> None:
+        """Remember how much may be needed.
+
+        Args:
+            extra_frames: Python calls that a parse may nest beyond those of its caller.
+        """
+        self._extra_frames = extra_frames
+        self._lock = Lock()
+        self._num_parses = 0
+        self._usual_limit: int | None = None
+
+    @contextmanager
+    def parse(self) -> Iterator[None]:
+        """Mark a parse as under way; the recursion limit is given back when the last one has ended."""
+        with self._lock:
+            self._num_parses += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._num_parses -= 1
+                if self._num_parses == 0:
+                    self._give_back()
+
+    def deepen(self) -> None:
+        """Raise the limit for the parses under way."""
+        with self._lock:
+            if self._usual_limit is None:
+                self._usual_limit = sys.getrecursionlimit()
+                sys.setrecursionlimit(self._usual_limit + self._extra_frames)
+
+    def _give_back(self) -> None:
+        if self._usual_limit is None:
+            return
+        try:
+            sys.setrecursionlimit(self._usual_limit)
+        except RecursionError:
+            return  # this caller itself lives beyond the usual limit by now: a later parse gives it back
+        self._usual_limit = None
+
 
 MAX_WARNINGS: Final = 100
 """Warnings reported for one text; a megabyte of stray characters says no more than the first hundred."""

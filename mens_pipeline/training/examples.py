@@ -13,7 +13,31 @@ from mens_pipeline.training.chat import Tokenizer, encode
 from mens_pipeline.training.prompt_code import code_tokens
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.validation import is_validation_group
-from mens_pipeline.training.weights import row_weight
+
+_HIGHEST: Final = 8.0
+_TRACES: Final = ("tool_trace", "trajectory")
+_FAILURES: Final = ("fail", "error", "repair")
+
+
+def row_weight(pair: TrainingPair, recipe: Recipe) -> float:
+    """Return what the loss of a row is multiplied by; 1 unless `trajectory_weighting` is on, never above 8.
+
+    Args:
+        pair: A row.
+        recipe: The boosts.
+    """
+    if not recipe.trajectory_weighting:
+        return 1.0
+    words = f"{pair.category} {pair.task_family}"
+    weight = 1.0
+    if any(part in words for part in _TRACES):
+        weight *= recipe.trajectory_tool_trace_boost
+    if any(part in words for part in _FAILURES):
+        weight *= recipe.trajectory_failure_boost
+    if pair.rating >= recipe.trajectory_quality_floor:
+        weight *= recipe.trajectory_quality_boost
+    return min(weight, _HIGHEST)
+
 
 OBSERVED: Final = "observed"
 """The kind of rows that ask for a function of the workspace, with examples of what it was observed to do."""

@@ -1,9 +1,11 @@
 """From a recipe and a train set to a job: everything is looked at before any weight is loaded."""
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mens_pipeline.corpus.curate.heldout_in_training import trained_heldout
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
@@ -11,14 +13,13 @@ from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.storage.store import digest_of, key_of
-from mens_pipeline.training.activations import layer_bytes
 from mens_pipeline.training.base_model import BaseModel, configuration_of, find_base_model
 from mens_pipeline.training.chat import IM_END, IM_START
 from mens_pipeline.training.contract import contract_of
 from mens_pipeline.training.devices import Device, refuse_missing_devices
 from mens_pipeline.training.examples import make_examples
 from mens_pipeline.training.job import JOB, TrainingJob, result_of
-from mens_pipeline.training.kernels import kernel_notes, kernels_found
+from mens_pipeline.training.launch import own_environment
 from mens_pipeline.training.plan import plan_run
 from mens_pipeline.training.preflight import (
     check_disk,
@@ -33,6 +34,89 @@ from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL
 from mens_pipeline.training.run_dir import lay_out, refuse_another_run, refuse_links
 from mens_pipeline.training.tokenizer_file import FileTokenizer
+
+_KERNELS_LINEAR: Final = "linear_attention"
+_COMPILERS: Final = ("cc", "gcc", "clang")
+
+
+def kernels_found() -> dict[str, bool]:
+    """Kernel packages, and the C compiler that Triton calls at run time: whether each is there."""
+    compiler = own_environment().get("CC")
+    return {
+        "flash_linear_attention": find_spec("fla") is not None,
+        "causal_conv1d": find_spec("causal_conv1d") is not None,
+        "c_compiler": any(map(shutil.which, (compiler,) if compiler else _COMPILERS)),
+    }
+
+
+def kernel_notes(config: Mapping[str, Any], found: Mapping[str, bool]) -> list[str]:
+    """List what a base needs on a GPU and is not installed, a sentence each.
+
+    Args:
+        config: The configuration of the base.
+        found: What `kernels_found` gave.
+    """
+    notes = []
+    if not found["c_compiler"]:
+        notes.append("no C compiler: Triton, which computes the loss on a GPU, needs one. Install gcc, or set CC")
+    if _KERNELS_LINEAR not in (config.get("text_config", config).get("layer_types") or ()):
+        return notes
+    if not found["flash_linear_attention"]:
+        slow = (
+            "its layers of linear attention run as plain PyTorch, several times slower and with five times the memory"
+        )
+        notes.append(f'flash-linear-attention is not installed: {slow}. Install it: pip install -e ".[gpu]"')
+    if not found["causal_conv1d"]:
+        notes.append("causal-conv1d is not installed: its convolutions run as plain PyTorch, a little slower")
+    return notes
+
+
+_LINEAR: Final = "linear_attention"
+_FALLBACK: Final = 98
+"""Bytes for a unit of width of the values of linear attention, as transformers computes it without kernels."""
+
+_FUSED: Final = 28
+"""The same with flash-linear-attention: inputs, outputs, convolution, norm, and a state for 64 tokens. Estimated."""
+
+
+def layer_bytes(config: Mapping[str, Any], *, has_kernels: bool) -> int:
+    """Bytes that the largest layer keeps for a token in 16 bits, beside its input.
+
+    Args:
+        config: The configuration of a model, or of the text model in it.
+        has_kernels: Whether flash-linear-attention is installed.
+    """
+    text = config.get("text_config", config)
+    kinds = set(text.get("layer_types") or ["full_attention"])
+    return max(_linear(text, has_kernels=has_kernels) if kind == _LINEAR else _full(text) for kind in kinds)
+
+
+def _network(text: Mapping[str, Any]) -> int:
+    """Of the network behind the attention, and of what both read: each adapter keeps a copy of its input."""
+    return 8 * _inner(text) + 18 * int(text["hidden_size"])
+
+
+def _full(text: Mapping[str, Any]) -> int:
+    heads = int(text["num_attention_heads"])
+    width = int(text.get("head_dim") or text["hidden_size"] // heads)
+    queries, keys = heads * width, int(text.get("num_key_value_heads") or heads) * width
+    kind = str(text.get("model_type", ""))
+    normed = 4 * (queries + keys) if kind.startswith("qwen3") else 0  # in float32
+    gate = 4 * queries if kind.startswith(("qwen3_5", "qwen3_next")) else 0
+    return _network(text) + 6 * queries + 4 * keys + normed + gate
+
+
+def _linear(text: Mapping[str, Any], *, has_kernels: bool) -> int:
+    heads = int(text["linear_num_value_heads"])
+    width: int = heads * max(text["linear_value_head_dim"], text["linear_key_head_dim"])
+    return _network(text) + 2 * int(text["hidden_size"]) + (_FUSED if has_kernels else _FALLBACK) * width
+
+
+def _inner(text: Mapping[str, Any]) -> int:
+    """Return the width of the network; of a mixture, that of the experts that a token sees."""
+    inner = int(text.get("intermediate_size") or 4 * text["hidden_size"])
+    experts = text.get("num_experts_per_tok")
+    return inner if not experts else int(text.get("moe_intermediate_size") or inner) * int(experts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,8 @@ from mens_pipeline.training.presets import load_named, resolve_recipe
 from mens_pipeline_tests.bench.machine import machine_name
 
 _SYNTHETIC: Final = frozenset({"template", "task", "mutation", "repair"})
-_EVERY: Final = 1_000
-"""More tasks of one side than there are."""
+_FAMILY_TASKS: Final = 24
+"""Of each side."""
 
 Rows = list[TrainingPair]
 
@@ -64,7 +64,6 @@ _ARMS: Final[dict[str, Callable[[Rows, Rows], Rows]]] = {
     "all": _without(),
     "no-synthetic": _without(*_SYNTHETIC),
     "synthetic-400": _templates(400),
-    "synthetic-800": _templates(800),
     "no-tasks": _without("task"),
     "no-templates": _without("template"),
     "no-mutations": _without("mutation", "repair"),
@@ -188,10 +187,10 @@ def _measured(options: Namespace) -> dict[str, Any]:
 def _suites(split: Path) -> dict[str, Sequence[Task]]:
     folder = load_settings().benchmark_dir
     return {
-        "HumanEval-Vox": benchmark_tasks(load_benchmark(folder / "humaneval_vox"))[::2],
+        "HumanEval-Vox": benchmark_tasks(load_benchmark(folder / "humaneval_vox"))[::4],
         "benchmark": benchmark_tasks(load_benchmark(folder)),
-        "held out": heldout_tasks(read_pairs(split / heldout_split.HELDOUT)),
-        "families": family_tasks(read_pairs(split / heldout_split.FAMILIES), _EVERY),
+        "held out": heldout_tasks(read_pairs(split / heldout_split.HELDOUT))[::2],
+        "families": family_tasks(read_pairs(split / heldout_split.FAMILIES), _FAMILY_TASKS),
     }
 
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from mens_pipeline.cli.eval_summary import summary_of, trial_summary_of
+from mens_pipeline.cli.eval_local import summary_of, trial_summary_of
 from mens_pipeline.evaluation.evaluate import Answers, evaluate_answers
 from mens_pipeline.evaluation.few_shot import FewShot
 from mens_pipeline.evaluation.tasks import Suite

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.cli.run_summary import called_as, summary_of
+from mens_pipeline.cli.run import called_as, summary_of
 from mens_pipeline.training.markdown import plain
 
 _TRAIN_SET = {"num_distinct": 2704, "reused": False}

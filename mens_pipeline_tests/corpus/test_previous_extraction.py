@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mens_pipeline.corpus.extract.extracted_corpus import PreviousExtraction, read_accounts
 from mens_pipeline.corpus.extract.file_outcome import FileOutcome
-from mens_pipeline.corpus.extract.previous_extraction import PreviousExtraction, read_accounts
 from mens_pipeline.corpus.extract.source_file import SourceFile
 from mens_pipeline.corpus.schema.drops import Unit
 from mens_pipeline.corpus.schema.records import ExtractedRecord

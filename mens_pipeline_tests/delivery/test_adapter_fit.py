@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from mens_pipeline.delivery.adapter_fit import refuse_misfit
+from mens_pipeline.delivery.merge_source import refuse_misfit
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.prepare import WEIGHTS
 from mens_pipeline.training.base_model import digest_of_folder

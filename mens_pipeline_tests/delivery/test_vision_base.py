@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.delivery.adapter_names import name_as_published
+from mens_pipeline.delivery.hub import name_as_published
 from mens_pipeline.delivery.merge import save_merged
 from mens_pipeline.inference.generation import Decoding, GenerationJob
 from mens_pipeline.inference.model import load_judged

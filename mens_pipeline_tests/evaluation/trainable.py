@@ -9,9 +9,8 @@ from mens_pipeline.corpus.curate.validated_pairs import build_validated_pairs
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, build_extracted_corpus
 from mens_pipeline.corpus.schema.reading import read_pairs, read_records
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.corpus.synthesis.account import coverage_of
 from mens_pipeline.corpus.synthesis.generate import bases_of, generate
-from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS, build_synthetic_corpus
+from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS, build_synthetic_corpus, coverage_of
 from mens_pipeline.evaluation.benchmark import Benchmark, tasks_as_pairs
 from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
 from mens_pipeline.storage.jsonl import open_rows

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from mens_pipeline.language import Code, Mode, analyze, analyze_bytes
-from mens_pipeline.language.deep_stack import DeepStack
+from mens_pipeline.language.front_end import DeepStack
 from mens_pipeline.language.parser.cursor import MAX_NESTING
 from mens_pipeline_tests.every import every
 

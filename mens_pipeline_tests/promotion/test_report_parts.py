@@ -11,9 +11,8 @@ from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.inference.generation import Answer
 from mens_pipeline.language import Mode
 from mens_pipeline.language.interpreter import ErrorClass
-from mens_pipeline.promotion.report.answers import faults_of, groups_of, task_views
+from mens_pipeline.promotion.report.answers import LONGEST, Excerpt, excerpt, faults_of, groups_of, task_views
 from mens_pipeline.promotion.report.curve import HEIGHT, TOP, WIDTH, loss_curve
-from mens_pipeline.promotion.report.excerpt import LONGEST, Excerpt, excerpt
 from mens_pipeline.promotion.report.page import visible
 from mens_pipeline.promotion.report.parts import construct_rows, difficulty_rows, error_rows
 from mens_pipeline_tests.evaluation.judged import (

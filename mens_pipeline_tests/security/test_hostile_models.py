@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.delivery.adapter_fit import refuse_misfit
+from mens_pipeline.delivery.merge_source import refuse_misfit
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.prepare import judged_model
 from mens_pipeline.training.base_model import WHEEL, described, digest_of_folder, find_base_model

@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 from typer.testing import CliRunner
 
-from mens_pipeline.cli.check_stream import MAX_REQUEST_BYTES, check_stream
+from mens_pipeline.cli.check import MAX_REQUEST_BYTES, check_stream
 from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.curate.mix_config import MixConfig, MixSource, RecordFormat
 from mens_pipeline.corpus.curate.mix_files import read_sources

@@ -8,11 +8,9 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.settings import PRESETS
-from mens_pipeline.training.activations import layer_bytes
 from mens_pipeline.training.chat import IM_END, IM_START
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.examples import Example, Examples, NotShown
-from mens_pipeline.training.kernels import kernel_notes, kernels_found
 from mens_pipeline.training.plan import Plan
 from mens_pipeline.training.preflight import (
     MemoryEstimate,
@@ -25,6 +23,7 @@ from mens_pipeline.training.preflight import (
     installed_memory_gb,
     preflight_document,
 )
+from mens_pipeline.training.prepare import kernel_notes, kernels_found, layer_bytes
 from mens_pipeline.training.presets import load_named
 from mens_pipeline.training.qlora import keep_adapter_in_float32, lora_config
 from mens_pipeline.training.recipe import Recipe

@@ -5,11 +5,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from mens_pipeline.corpus.extract.checkout import commit_of
-from mens_pipeline.corpus.extract.file_outcome import FileOutcome
-from mens_pipeline.corpus.extract.previous_extraction import PreviousExtraction, read_accounts
+from mens_pipeline.corpus.extract.file_outcome import FileOutcome, outcome_of, with_commit
 from mens_pipeline.corpus.extract.source_file import SourceFile
 from mens_pipeline.corpus.extract.source_roots import FILE_NAME, find_source_roots
 from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, VOX_SUFFIXES, files_below, tree_fingerprint
@@ -27,6 +26,46 @@ from mens_pipeline.language.fingerprint import grammar_fingerprint
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
+
+
+@dataclass
+class PreviousExtraction:
+    """The records of an earlier corpus, by file.
+
+    Attributes:
+        accounts: Path -> the account of the file, with `start` and `end`, where its records lie in bytes.
+        records: The records, open for reading.
+        commit: The commit that they name.
+    """
+
+    accounts: dict[str, dict[str, Any]]
+    records: BinaryIO
+    commit: str | None
+
+    def outcome(self, file: SourceFile) -> FileOutcome | None:
+        """Return what the file gave, if its content is the same now and nothing else decided it; None otherwise.
+
+        Args:
+            file: The file as it is now.
+        """
+        account = self.accounts.get(file.path)
+        if account is None or account["blob"] != file.blob or not account["stands_alone"]:
+            return None
+        self.records.seek(account["start"])
+        text = self.records.read(account["end"] - account["start"]).decode()
+        lines = tuple(with_commit(line, self.commit, file.commit) for line in text.split("\n")[:-1])
+        return outcome_of(account, lines)
+
+
+def read_accounts(path: Path) -> dict[str, dict[str, Any]]:
+    """Read the index of a corpus: path -> account of the file.
+
+    Args:
+        path: Its `files.jsonl`.
+    """
+    with path.open(encoding="utf-8") as lines:
+        return {account["path"]: account for account in map(json.loads, lines)}
+
 
 KIND: Final = "extracted_corpus"
 STAGE: Final = Stage(KIND, (__name__,))

@@ -1,5 +1,6 @@
 """The web application: which path leads where."""
 
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -8,10 +9,9 @@ from typing import Any, Final
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mens_pipeline.delivery.serving import completion_shape, openai_shape
-from mens_pipeline.delivery.serving.access_log import AccessLog
 from mens_pipeline.delivery.serving.answering import Answering, Asked
 from mens_pipeline.delivery.serving.asking import Asker, Defaults
 from mens_pipeline.delivery.serving.body import read_body
@@ -31,6 +31,47 @@ from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 from mens_pipeline.delivery.serving.served_model import ServedModel
 from mens_pipeline.evaluation.selection import Selector
 from mens_pipeline.training.chat import Tokenizer
+
+_LONGEST: Final = 100
+_NOT_ANSWERED: Final = 499
+
+
+class AccessLog:
+    """Says what was asked for, in front of an application."""
+
+    def __init__(self, app: ASGIApp, say: Callable[[str], None]) -> None:
+        """Stand in front of an application.
+
+        Args:
+            app: The application.
+            say: Takes each line.
+        """
+        self._app = app
+        self._say = say
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and say how it went."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun, status, is_over = time.monotonic(), _NOT_ANSWERED, False
+
+        async def noting(message: Message) -> None:
+            nonlocal status, is_over
+            await send(message)
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            elif message["type"] == "http.response.body":
+                is_over = not message.get("more_body", False)
+
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            # A path is whatever a client likes; as ASCII it stays on its line.
+            path = ascii(scope["path"])[1:-1][:_LONGEST]
+            end = "" if is_over else ", not to its end"
+            self._say(f"{scope['method']} {path} {status} in {time.monotonic() - begun:.2f} s{end}")
+
 
 _WARNING: Final = "X-Mens-Warning"
 _Begin = Callable[[Asked], Answering]

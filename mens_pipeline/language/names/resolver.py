@@ -1,6 +1,7 @@
 """Looking names up: each use finds its declaration, or is a finding."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +12,63 @@ from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.names.built_ins import GENERIC_TYPES, METHOD_NAMES, PLAIN_TYPES
 from mens_pipeline.language.names.declarations import Binding, Kind, ModuleNames
 from mens_pipeline.language.names.findings import Findings, Place
-from mens_pipeline.language.names.scopes import Scopes
 from mens_pipeline.language.suggestions import FOREIGN_WORDS, did_you_mean, near_miss
 from mens_pipeline.language.vocabulary import VIEW_TAGS
+
+
+class Scopes:
+    """The names visible at the place that a walk has reached."""
+
+    def __init__(self, outermost: dict[str, Binding]) -> None:
+        """Begin at the level of the module.
+
+        Args:
+            outermost: What is visible everywhere.
+        """
+        self._visible = dict(outermost)
+        self._hidden: list[tuple[str, Binding | None]] = []
+        self.in_loop = False
+
+    @contextmanager
+    def block(self, *, in_loop: bool | None = None) -> Iterator[None]:
+        """Be in a block: what is declared there ends with it (B1).
+
+        Args:
+            in_loop: Whether `break` has a loop to act on; by default as around it.
+        """
+        mark, was_in_loop = len(self._hidden), self.in_loop
+        if in_loop is not None:
+            self.in_loop = in_loop
+        yield
+        self.in_loop = was_in_loop
+        while len(self._hidden) > mark:
+            name, before = self._hidden.pop()
+            if before is None:
+                del self._visible[name]
+            else:
+                self._visible[name] = before
+
+    def declare(self, binding: Binding) -> None:
+        """Make a name visible, which may shadow any other (B2).
+
+        Args:
+            binding: Its meaning.
+        """
+        self._hidden.append((binding.name, self._visible.get(binding.name)))
+        self._visible[binding.name] = binding
+
+    def find(self, name: str) -> Binding | None:
+        """Return the nearest meaning of a name.
+
+        Args:
+            name: The name.
+        """
+        return self._visible.get(name)
+
+    def names(self) -> tuple[str, ...]:
+        """All names that mean something here."""
+        return tuple(self._visible)
+
 
 Forms = dict[type, "Callable[[Resolver, Any], None]"]
 """Class of syntax -> how its names are resolved; handed in, because the forms need the walk and the walk the forms."""

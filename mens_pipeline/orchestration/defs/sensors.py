@@ -4,6 +4,7 @@ import time
 from typing import Final
 
 import dagster as dg
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mens_pipeline.corpus.extract.extracted_corpus import KIND as CORPUS
 from mens_pipeline.corpus.extract.source_roots import FILE_NAME as ROOTS
@@ -11,7 +12,6 @@ from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, VOX_SUFFIXES
 from mens_pipeline.corpus.extract.watch import sight
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.fingerprint import grammar_fingerprint
-from mens_pipeline.orchestration.cursor import Cursor, read_cursor
 from mens_pipeline.orchestration.defs.extraction import ExtractionConfig
 from mens_pipeline.orchestration.defs.jobs import whole_graph
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
@@ -19,6 +19,49 @@ from mens_pipeline.orchestration.resources.source_watch import SourceWatch
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.store import ArtifactStore
+
+
+class Cursor(BaseModel):
+    """The cursor of a sensor that watches one fingerprint."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    n: int = Field(ge=0, description="Goes up with every change; begins with the second of the first look.")
+    fingerprint: str = Field(description="What was seen last.")
+
+    def moved(self, fingerprint: str) -> "Cursor":
+        """Return the cursor after a change.
+
+        Args:
+            fingerprint: What is seen now.
+        """
+        return Cursor(n=self.n + 1, fingerprint=fingerprint)
+
+    def run_key(self, sensor: str) -> str:
+        """Return the key that keeps Dagster from starting the same run twice.
+
+        It holds the counter, because Dagster never runs a key again: after A, B, A the last A is another key. The
+        counter begins with a time, so that a cursor which was reset does not meet its old keys.
+
+        Args:
+            sensor: Its name.
+        """
+        return f"{sensor}-{self.n}-{self.fingerprint[:16]}"
+
+
+def read_cursor(text: str | None) -> Cursor | None:
+    """Parse the cursor as Dagster kept it; None before the first look, and when a person has put something else there.
+
+    Args:
+        text: As kept.
+    """
+    if text is None:
+        return None
+    try:
+        return Cursor.model_validate_json(text)
+    except ValidationError:
+        return None
+
 
 _EVERY_SECONDS: Final = 60
 _GRAMMAR: Final = "grammar_changed"

@@ -1,7 +1,6 @@
 """What functions of several programs return for the same arguments."""
 
-from mens_pipeline.corpus.behaviour.outputs import outputs_of
-from mens_pipeline.corpus.behaviour.worker import Responder
+from mens_pipeline.corpus.behaviour.worker import Responder, outputs_of
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 
 _TWICE = "fn f(n: int) to int { return n * 2 }"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mens_pipeline.corpus.evolution.evolve import evolved_row
 from mens_pipeline.corpus.evolution.examine import (
     MAX_INSTRUCTION,
     Candidate,
@@ -15,7 +16,6 @@ from mens_pipeline.corpus.evolution.examine import (
 )
 from mens_pipeline.corpus.evolution.operators import Evolution, Operator
 from mens_pipeline.corpus.evolution.outcome import EvolutionDrop
-from mens_pipeline.corpus.evolution.rows import evolved_row
 from mens_pipeline.corpus.schema.records import MAX_TEXT, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import Mode, analyze

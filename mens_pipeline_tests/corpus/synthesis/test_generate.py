@@ -10,12 +10,11 @@ from mens_pipeline.corpus.curate.pipeline_config import KindShares, SynthesizePo
 from mens_pipeline.corpus.extract.workspace import extract_workspace
 from mens_pipeline.corpus.schema.records import ExtractedRecord, SourceKind
 from mens_pipeline.corpus.synthesis import generate as module
-from mens_pipeline.corpus.synthesis.account import SynthesisAccount
 from mens_pipeline.corpus.synthesis.generate import KINDS, bases_of, generate
 from mens_pipeline.corpus.synthesis.mutations import MUTATIONS
 from mens_pipeline.corpus.synthesis.repairs import BREAKAGES
 from mens_pipeline.corpus.synthesis.sample import Family, Sample
-from mens_pipeline.corpus.synthesis.synthetic_corpus import write_synthetic
+from mens_pipeline.corpus.synthesis.synthetic_corpus import SynthesisAccount, write_synthetic
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, analyze, mode_of
 from mens_pipeline.language.interpreter import Features, run_tests

@@ -9,8 +9,8 @@ import pytest
 
 from mens_pipeline.delivery.chat_form import template_with
 from mens_pipeline.delivery.serving.engine import Limits
-from mens_pipeline.delivery.serving.load import load
 from mens_pipeline.delivery.serving.served_model import champion_model, merged_model, run_model
+from mens_pipeline.delivery.serving.server import load
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generate import generate
 from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, GenerationJob, Request

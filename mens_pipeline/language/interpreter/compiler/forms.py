@@ -8,6 +8,7 @@ from mens_pipeline.language.ast.expressions import (
     BoolLit,
     Call,
     DecimalLit,
+    Expr,
     FieldAccess,
     FloatLit,
     For,
@@ -41,9 +42,177 @@ from mens_pipeline.language.ast.statements import (
     Return,
     While,
 )
-from mens_pipeline.language.interpreter.compiler import blocks, branches, calls, expressions, functions
-from mens_pipeline.language.interpreter.compiler.assignment import assign
-from mens_pipeline.language.interpreter.compiler.scope import Code, Forms, Scope
+from mens_pipeline.language.interpreter.arithmetic import truth
+from mens_pipeline.language.interpreter.compiler import blocks, calls, expressions, functions
+from mens_pipeline.language.interpreter.compiler.blocks import block, unit
+from mens_pipeline.language.interpreter.compiler.expressions import position
+from mens_pipeline.language.interpreter.compiler.patterns import matcher
+from mens_pipeline.language.interpreter.compiler.scope import Code, Forms, Frame, Scope
+from mens_pipeline.language.interpreter.faults import BreakSignal, ContinueSignal, VoxError
+from mens_pipeline.language.interpreter.machine import Machine
+from mens_pipeline.language.interpreter.results import ErrorKind
+from mens_pipeline.language.interpreter.text_form import shown
+from mens_pipeline.language.interpreter.values import UNIT, Value, kind_name, type_error
+
+
+def block_expression(node: Block, scope: Scope) -> Code:
+    """Compile a block where an expression may stand."""
+    return block(node.statements, scope)
+
+
+def if_(node: If, scope: Scope) -> Code:
+    """`if`: the value of the branch taken, Unit if there is none (B4)."""
+    condition, then = scope.code(node.condition), block(node.then, scope)
+    otherwise = block(node.otherwise, scope) if node.otherwise is not None else unit
+
+    def run(frame: Frame) -> Value:
+        verdict = condition(frame)
+        if verdict is True:
+            return then(frame)
+        if verdict is False:
+            return otherwise(frame)
+        try:
+            return truth(verdict, "`if`")
+        except VoxError as error:
+            scope.placed(error, node.condition)
+            raise
+
+    return run
+
+
+def match(node: Match, scope: Scope) -> Code:
+    """`match`: the first arm that fits (K1)."""
+    subject, machine = scope.code(node.subject), scope.module.machine
+    arms = []
+    for arm in node.arms:
+        inner = scope.child()
+        matches = matcher(arm.pattern, inner)
+        arms.append((matches, *inner.stretch(arm.body)))
+
+    def run(frame: Frame) -> Value:
+        value = subject(frame)
+        for matches, body, cost in arms:
+            if matches(value, frame):
+                machine.charge(cost)
+                return body(frame)
+        message = f"no arm of `match` fits {shown(machine, value)}"
+        raise scope.placed(VoxError(ErrorKind.NON_EXHAUSTIVE_MATCH, message), node)
+
+    return run
+
+
+def for_(node: For, scope: Scope) -> Code:
+    """`for`: the list of the values of its body; the second name is the index from 0 (B5)."""
+    iterable, machine = scope.code(node.iterable), scope.module.machine
+    inner = scope.child(in_loop=True)
+    element = inner.declare(node.binding, mutable=False)
+    index = inner.declare(node.index, mutable=False) if node.index is not None else None
+    body, cost = inner.stretch(node.body)
+
+    def run(frame: Frame) -> Value:
+        values = iterable(frame)
+        if type(values) is not list:
+            raise scope.placed(type_error(f"`for` takes a list, found {kind_name(values)}"), node.iterable)
+        results = []
+        for number, value in enumerate(values):
+            machine.charge(1 + cost)
+            frame[element] = value
+            if index is not None:
+                frame[index] = number
+            try:
+                results.append(body(frame))
+            except ContinueSignal:
+                continue
+            except BreakSignal:
+                break
+        return results
+
+    return run
+
+
+def workflow_version(node: WorkflowVersion, _scope: Scope) -> Code:
+    """`workflow.version`: what a new run would use (U2)."""
+    version = node.maximum
+    return lambda _frame: version
+
+
+_Step = tuple[Code, bool]
+"""One step of a path: the code of its key, and whether the key must be a field of a record."""
+
+
+def assign(node: Assign, scope: Scope) -> Code:
+    """Compile an assignment; a wrong target is an error when it is reached, after its value."""
+    value = scope.code(node.value)
+    root, steps = _path(node.target, scope)
+    problem = _problem(root, scope)
+    if problem is not None:
+        return _refused(*problem, value, node, scope)
+    binding = scope.find(root.name) if isinstance(root, Ident) else None
+    assert binding is not None  # noqa: S101 - `_problem` has looked
+    slot, machine = binding.slot, scope.module.machine
+
+    def run(frame: Frame) -> Value:
+        new = value(frame)
+        keys = [(code(frame), is_field) for code, is_field in steps]
+        try:
+            frame[slot] = _changed(machine, frame[slot], keys, new) if keys else new
+        except VoxError as error:
+            scope.placed(error, node.target)
+            raise
+        return UNIT
+
+    return run
+
+
+def _path(target: Expr, scope: Scope) -> tuple[Expr, list[_Step]]:
+    """Return the expression at the root of a target, and the steps from there."""
+    steps: list[_Step] = []
+    while isinstance(target, FieldAccess | IndexAccess):
+        if isinstance(target, FieldAccess):
+            steps.append((_constant(target.field), True))
+        else:
+            steps.append((scope.code(target.index), False))
+        target = target.object
+    return target, steps[::-1]
+
+
+def _constant(key: str) -> Code:
+    return lambda _frame: key
+
+
+def _problem(root: Expr, scope: Scope) -> tuple[ErrorKind, str] | None:
+    if not isinstance(root, Ident):
+        return ErrorKind.INVALID_ASSIGN_TARGET, "only names and their fields and elements can be assigned to"
+    binding = scope.find(root.name)
+    if binding is not None:
+        if binding.mutable:
+            return None
+        return ErrorKind.ASSIGN_TO_IMMUTABLE, f"`{root.name}` was not declared with `let mut`"
+    if root.name in scope.module.names:
+        return ErrorKind.ASSIGN_TO_IMMUTABLE, f"`{root.name}` belongs to the module and cannot be assigned to"
+    return ErrorKind.UNDEFINED_NAME, f"`{root.name}` is not defined"
+
+
+def _refused(kind: ErrorKind, message: str, value: Code, node: Assign, scope: Scope) -> Code:
+    def run(frame: Frame) -> Value:
+        value(frame)
+        raise scope.placed(VoxError(kind, message), node.target)
+
+    return run
+
+
+def _changed(machine: Machine, value: Value, keys: list[tuple[Value, bool]], new: Value) -> Value:
+    """Copy a list or record with another value at the end of a path; nothing else is touched (V6)."""
+    (key, is_field), rest = keys[0], keys[1:]
+    if is_field and type(value) is not dict:
+        raise type_error(f"{kind_name(value)} has no fields, so no `.{key}`")
+    is_new = type(value) is dict and type(key) is str and not is_field and not rest and key not in value
+    place = key if is_new else position(value, key)
+    machine.allocate(len(value))
+    inner = _changed(machine, value[place], rest, new) if rest else new
+    copy = value.copy()
+    copy[place] = inner
+    return copy
 
 
 def _binary(node: Any, scope: Scope) -> Code:
@@ -71,14 +240,14 @@ FORMS: Final = Forms(
         MethodCall: calls.method_call,
         FieldAccess: expressions.field_access,
         IndexAccess: expressions.index_access,
-        Match: branches.match,
-        If: branches.if_,
-        For: branches.for_,
+        Match: match,
+        If: if_,
+        For: for_,
         Lambda: functions.lambda_,
         Spawn: calls.spawn,
-        Block: branches.block_expression,
+        Block: block_expression,
         SideEffect: functions.side_effect,
-        WorkflowVersion: branches.workflow_version,
+        WorkflowVersion: workflow_version,
         View: calls.view,
         SelfClosingView: calls.self_closing_view,
     },
