@@ -39,7 +39,7 @@ _EXTRAS: Final = {
         "transformers",
         "trl",
     ),
-    "serve": ("fastapi", "uvicorn"),
+    "serve": ("fastapi", "prometheus_client", "uvicorn"),
 }
 """Extra of the package -> what it installs, and only some commands need."""
 

@@ -11,13 +11,15 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mens_pipeline.delivery.serving import completion_shape, openai_shape
+from mens_pipeline.delivery.serving import completion_shape, openai_shape, playground
 from mens_pipeline.delivery.serving.answering import Answering, Asked
 from mens_pipeline.delivery.serving.asking import Asker, Defaults
 from mens_pipeline.delivery.serving.body import read_body
 from mens_pipeline.delivery.serving.completion_shape import CompletionAnswer, CompletionRequest
 from mens_pipeline.delivery.serving.engine import Engine, Limits, State
 from mens_pipeline.delivery.serving.guard import Access, Guard
+from mens_pipeline.delivery.serving.metrics import PATH as METRICS
+from mens_pipeline.delivery.serving.metrics import Metrics
 from mens_pipeline.delivery.serving.ollama_shape import (
     GenerateRequest,
     OllamaAnswer,
@@ -27,6 +29,7 @@ from mens_pipeline.delivery.serving.ollama_shape import (
     tag,
 )
 from mens_pipeline.delivery.serving.openai_shape import ChatAnswer, ChatRequest, model_card
+from mens_pipeline.delivery.serving.playground import CheckRequest, Playground
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 from mens_pipeline.delivery.serving.served_model import ServedModel
 from mens_pipeline.evaluation.selection import Selector
@@ -39,15 +42,17 @@ _NOT_ANSWERED: Final = 499
 class AccessLog:
     """Says what was asked for, in front of an application."""
 
-    def __init__(self, app: ASGIApp, say: Callable[[str], None]) -> None:
+    def __init__(self, app: ASGIApp, say: Callable[[str], None], metrics: Metrics) -> None:
         """Stand in front of an application.
 
         Args:
             app: The application.
             say: Takes each line.
+            metrics: Count it as well.
         """
         self._app = app
         self._say = say
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and say how it went."""
@@ -70,10 +75,20 @@ class AccessLog:
             # A path is whatever a client likes; as ASCII it stays on its line.
             path = ascii(scope["path"])[1:-1][:_LONGEST]
             end = "" if is_over else ", not to its end"
-            self._say(f"{scope['method']} {path} {status} in {time.monotonic() - begun:.2f} s{end}")
+            seconds = time.monotonic() - begun
+            self._say(f"{scope['method']} {path} {status} in {seconds:.2f} s{end}")
+            self._metrics.note(scope["path"], status, seconds)
 
 
 _WARNING: Final = "X-Mens-Warning"
+_PATHS: Final = frozenset(
+    {
+        *("/health", "/ready", METRICS, playground.PATH, playground.CHECK),
+        *(openai_shape.PATH, completion_shape.PATH, "/v1/models"),
+        *("/api/generate", "/api/chat", "/api/tags", "/api/show", "/api/version"),
+    }
+)
+"""That figures are kept of by name."""
 _Begin = Callable[[Asked], Answering]
 
 _LAST_SECONDS: Final = 5.0
@@ -112,7 +127,8 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
 
     app = FastAPI(openapi_url=None, lifespan=lifespan, strict_content_type=False)
     app.add_middleware(Guard, access=access)
-    app.add_middleware(AccessLog, say=say)
+    metrics = Metrics(engine, _PATHS)
+    app.add_middleware(AccessLog, say=say, metrics=metrics)
     app.add_exception_handler(RequestRefusedError, _refused)
     app.add_exception_handler(HTTPException, _not_found)
     asker = Asker(served, tokenizer, limits, defaults)
@@ -120,7 +136,8 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
     def answering(asked: Asked) -> Answering:
         return Answering(engine, limits, asked, selector)
 
-    _add_state(app, engine)
+    _add_state(app, engine, metrics)
+    _add_playground(app, limits)
     _add_openai(app, served, asker, limits, answering)
     _add_ollama(app, served, asker, limits, answering)
     return app
@@ -141,7 +158,7 @@ class _Stream(StreamingResponse):
             self._answering.leave()
 
 
-def _add_state(app: FastAPI, engine: Engine) -> None:
+def _add_state(app: FastAPI, engine: Engine, metrics: Metrics) -> None:
     @app.get("/health")
     async def health() -> JSONResponse:
         is_alive = engine.state is not State.ENDED
@@ -150,6 +167,22 @@ def _add_state(app: FastAPI, engine: Engine) -> None:
     @app.get("/ready")
     async def ready() -> JSONResponse:
         return JSONResponse({"status": engine.state}, 200 if engine.state is State.READY else 503)
+
+    @app.get(METRICS)
+    async def figures() -> Response:
+        return metrics.response()
+
+
+def _add_playground(app: FastAPI, limits: Limits) -> None:
+    own = Playground()
+
+    @app.get(playground.PATH)
+    async def page() -> Response:
+        return own.page()
+
+    @app.post(playground.CHECK)
+    async def check(request: Request) -> dict[str, Any]:
+        return await own.check((await read_body(request, CheckRequest, limits.max_request_bytes)).source)
 
 
 def _add_openai(app: FastAPI, served: ServedModel, asker: Asker, limits: Limits, begin: _Begin) -> None:

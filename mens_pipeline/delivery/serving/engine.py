@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -82,6 +82,32 @@ class Limits:
         return _WAITING_FOR_EACH_PLACE * self.max_concurrent
 
 
+@dataclass(slots=True)
+class Totals:
+    """What an engine has done since it was made.
+
+    Attributes:
+        prompt_tokens: Tokens of prompts whose completions ended.
+        completion_tokens: Tokens of these completions.
+        ended: Decoding (`free`, `constrained`) and reason (`stop`, `length`) -> completions.
+    """
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    ended: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def add(self, num_prompt: int, ended: Ended) -> None:
+        """Count a completion.
+
+        Args:
+            num_prompt: Tokens of its prompt.
+            ended: Its end.
+        """
+        self.prompt_tokens += num_prompt
+        self.completion_tokens += ended.num_tokens
+        self.ended["constrained" if ended.is_constrained else "free", ended.reason] += 1
+
+
 @dataclass(eq=False, slots=True)
 class _Seat:
     """A reply that has a place; what is held back is given when it is a program."""
@@ -124,6 +150,7 @@ class Engine:
             changed: Takes every new state, in the thread.
         """
         self.failure: str | None = None
+        self.totals = Totals()
         self.state = State.LOADING
         self._load = load
         self._limits = limits
@@ -148,16 +175,24 @@ class Engine:
             replies: As many as one request asks for.
 
         Raises:
-            RequestRefusedError: The model is not there, or too many wait already.
+            RequestRefusedError: The model is not there, too many wait already, or those that wait take longer than a
+                request may.
         """
         with self._wake:
             if self.state is not State.READY:
                 raise not_ready("is loading the model" if self.state is State.LOADING else "is stopping")
             num_open = len(self._waiting) + len(self._reading) + len(self._writing)
-            if num_open + len(replies) > self._places + self._limits.max_waiting:
-                raise too_many(max(1, round(self._usual_seconds * len(self._waiting) / self._places)))
+            seconds = self._usual_seconds * len(self._waiting) / self._places
+            is_late = bool(self.totals.ended) and seconds > self._limits.timeout
+            if is_late or num_open + len(replies) > self._places + self._limits.max_waiting:
+                raise too_many(max(1, round(seconds)))
             self._waiting.extend(replies)
             self._wake.notify()
+
+    def queue(self) -> tuple[int, int]:
+        """Return how many completions wait, and how many are being written."""
+        with self._wake:
+            return len(self._waiting), len(self._reading) + len(self._writing)
 
     def stop(self, within: float) -> None:
         """Take no more, and end.
@@ -297,11 +332,14 @@ class Engine:
                 self._reading.append(second)
                 return False
             reply.listen(Piece(first))
-        self._usual_seconds += _NEWEST * (now - seat.begun - self._usual_seconds)
+        weight = _NEWEST if self.totals.ended else 1.0
+        self._usual_seconds += weight * (now - seat.begun - self._usual_seconds)
         reason: Literal["stop", "length"] = "stop" if ends_turn or seat.text.is_stopped else "length"
         num_tokens = seat.num_before + len(seat.tokens)
         times = (seat.written - seat.begun, now - seat.written)
-        reply.listen(Ended(reason, num_tokens, *times, is_constrained, seat.likelihood))
+        ended = Ended(reason, num_tokens, *times, is_constrained, seat.likelihood)
+        self.totals.add(len(reply.prompt), ended)
+        reply.listen(ended)
         return False
 
     def _fail_seated(self, error: RuntimeError) -> None:

@@ -14,8 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-OPEN_PATHS: Final = frozenset({"/health", "/ready"})
-"""What those ask for who look after a server, without a token."""
+OPEN_PATHS: Final = frozenset({"/", "/health", "/ready"})
+"""What needs no token: the page, which asks for it, and what those ask for who look after a server."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,3 +231,30 @@ def test_a_long_prompt_lets_others_go_on() -> None:
         long.reply.is_gone = True
 
     assert not is_long_over
+
+
+def test_what_cannot_be_answered_in_time_is_not_begun() -> None:
+    """Once it is known how long a completion takes, a queue that would outlast the timeout takes no more."""
+
+    def slowly() -> Loaded:
+        loaded = _load()
+        forward = loaded.model.forward
+
+        def waiting(*arguments: Any, **named: Any) -> Any:
+            time.sleep(0.05)
+            return forward(*arguments, **named)
+
+        loaded.model.forward = waiting
+        return loaded
+
+    with _engine(slowly, Limits(1, 1_000, 1.0, 100)) as (engine, _):
+        first = _Asked(12)
+        engine.submit([first.reply])
+        assert isinstance(first.end(), Ended)
+        accepted = 0
+        with pytest.raises(RequestRefusedError, match=r"Too many requests are waiting"):
+            while accepted < 5:
+                engine.submit([_Asked(100).reply])
+                accepted += 1
+
+        assert accepted >= 2
