@@ -1,9 +1,10 @@
 """`mens eval-local`: what base and adapter write, judged side by side."""
 
 import json
+import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
     from mens_pipeline.evaluation.results import BestOf, EvalResults
     from mens_pipeline.evaluation.scores import Scores
     from mens_pipeline.evaluation.statistics import Rate
+    from mens_pipeline.evaluation.trial import Trial
     from mens_pipeline.inference.generation import EvaluationConfig
     from mens_pipeline.inference.prepare import Conditions, PreparedGeneration
-    from mens_pipeline.storage.store import Artifact, ArtifactStore
+    from mens_pipeline.storage.store import Artifact
 
 
 _COLUMNS: Final = ("base", "few-shot", "adapter", "fallback")
@@ -55,14 +57,14 @@ def summary_of(results: "EvalResults", page: Path) -> str:
 
 
 def trial_summary_of(scores: "Scores", best_of: "BestOf | None", answers: Path) -> str:
-    """Format the figures of an adapter that answered a benchmark alone.
+    """Format the figures of a model that answered a benchmark alone.
 
     Args:
         scores: Its figures.
         best_of: Those of best-of-n; None with one answer to each request.
         answers: Where its answers stand.
     """
-    rows = [("suite", "figure", "adapter"), *_rows("benchmark", [scores], scores)]
+    rows = [("suite", "figure", "model"), *_rows("benchmark", [scores], scores)]
     rows += _best_of_rows(best_of, "benchmark", [True])
     return "\n".join([*_table(rows), f"answers {answers}", "a trial: no verdict rests on it"])
 
@@ -110,7 +112,10 @@ _GRACE_SECONDS: Final = 20.0
 def eval_local(  # noqa: PLR0913 - one parameter an option
     *,
     run_dir: Annotated[
-        Path, typer.Option("--run-dir", "--model", metavar="DIR", help="The folder of a run of `mens train`.")
+        Path,
+        typer.Option(
+            "--run-dir", "--model", metavar="DIR", help="The folder of a run of `mens train`; of an endpoint a model."
+        ),
     ] = Path("runs/latest"),
     heldout: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Held-out pairs [default: heldout.jsonl beside the train set].")
@@ -133,6 +138,13 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     trial: Annotated[
         bool, typer.Option("--trial", help="The adapter alone, on the benchmark alone: figures that no verdict uses.")
     ] = False,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="A trial of a model behind an OpenAI-compatible address: https://HOST/v1."),
+    ] = None,
+    describe: Annotated[
+        bool, typer.Option("--describe", help="Tell the model of an endpoint what Vox is: config/few_shot.md.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print eval_results.json.")] = False,
 ) -> None:
     """Let base and adapter answer held-out requests and a benchmark, and judge every answer.
@@ -144,38 +156,62 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     set a run is judged, but not promoted. Beside the exam the base is asked a sample of it with a description of the
     language and examples in its prompt, and the adapter synthetic tasks, as config/evaluation.yaml says.
 
+    With --endpoint another model answers the benchmark, over HTTP with the key in MENS_EVOL_API_KEY; its replies are
+    kept in build/endpoint, so that a command that was cut short pays for nothing twice.
+
     Exit code 0: judged. 1: a model could not answer. 2: the command was misused. 130: interrupted.
     """
     from mens_pipeline.evaluation.benchmark import load_benchmark  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.evaluation.eval_results import examination  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.prepare import Conditions  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
+
+    settings = load_settings()
+    config = _config(
+        num_samples=samples, temperature=temperature, max_new_tokens=max_tokens, seed=seed_base, syntax=decoding
+    )
+    benchmark = None if no_bench else load_benchmark(bench or settings.benchmark_dir)
+    if endpoint is not None:
+        _try_endpoint(endpoint, str(run_dir), _asked_alone(benchmark), config, describe=describe, as_json=as_json)
+        return
+    chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
+    tell(f"device {chosen.kind}: {chosen.name}")
+    conditions = Conditions(config.decoding, chosen, settings.cache_root / f"{chosen.kind}.lock")
+    if trial:
+        _try(run_dir, _asked_alone(benchmark), conditions, as_json=as_json)
+    else:
+        _examine(run_dir, heldout, benchmark, config, conditions, as_json=as_json)
+
+
+def _asked_alone(benchmark: "Benchmark | None") -> "Benchmark":
+    if benchmark is None:
+        raise ConfigurationError("A trial asks the benchmark alone, --no-bench leaves it out. Give one of the two.")
+    return benchmark
+
+
+def _examine(  # noqa: PLR0913 - what an evaluation is made from
+    run_dir: Path,
+    heldout: Path | None,
+    benchmark: "Benchmark | None",
+    config: "EvaluationConfig",
+    conditions: "Conditions",
+    *,
+    as_json: bool,
+) -> None:
+    """Let base and adapter take the exam, and write what came of it into the folder of the run."""
+    from mens_pipeline.evaluation.eval_results import examination  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.evaluation.few_shot import few_shot_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.heldout_beside import heldout_beside  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
-    from mens_pipeline.inference.prepare import Conditions, answer_fits, manifest_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.prepare import answer_fits, manifest_of  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.benchmark_gate import PAGE, write_page  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.receipt import read_results  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import FEW_SHOT, load_settings, thresholds_of  # noqa: PLC0415 - likewise
     from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
 
-    settings = load_settings()
-    manifest = manifest_of(run_dir)
-    chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
-    tell(f"device {chosen.kind}: {chosen.name}")
-    benchmark = None if no_bench else load_benchmark(bench or settings.benchmark_dir)
-    config = _config(
-        num_samples=samples,
-        temperature=temperature,
-        max_new_tokens=max_tokens,
-        seed=seed_base,
-        syntax=decoding,
-    )
-    conditions = Conditions(config.decoding, chosen, settings.cache_root / f"{chosen.kind}.lock")
+    settings, manifest = load_settings(), manifest_of(run_dir)
     store, fits = ArtifactStore(settings.store_root.resolve()), answer_fits(manifest, config.decoding)
-    if trial:
-        _try(run_dir, benchmark, fits, conditions, store, as_json=as_json)
-        return
     path, train = heldout or heldout_beside(manifest), Path(manifest["train_file"])
     exam = examination(path, train, benchmark, fits, config.family_tasks)
     demands = Demands(thresholds_of(settings), is_benchmark_asked=settings.benchmark)
@@ -210,26 +246,48 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
         tell("nothing has changed since this was judged before")
 
 
-def _try(  # noqa: PLR0913 - what a trial is made from
-    run_dir: Path,
-    benchmark: "Benchmark | None",
-    fits: Callable[[str], bool],
-    conditions: "Conditions",
-    store: "ArtifactStore",
-    *,
-    as_json: bool,
-) -> None:
+def _try(run_dir: Path, benchmark: "Benchmark", conditions: "Conditions", *, as_json: bool) -> None:
     """Ask the adapter alone, and show what came of it; no document of an exam is written."""
-    from mens_pipeline.evaluation.trial import TRIAL, try_adapter  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.jsonl import write_jsonl  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.evaluation.trial import TRIAL, try_adapter  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.inference.prepare import answer_fits, manifest_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - likewise
 
-    if benchmark is None:
-        raise ConfigurationError("--trial asks the benchmark alone, --no-bench leaves it out. Give one of the two.")
+    store = ArtifactStore(load_settings().store_root.resolve())
+    fits = answer_fits(manifest_of(run_dir), conditions.decoding)
     with _interruptible():
         tried = try_adapter(run_dir, benchmark, fits, conditions, store, launch=_launch)
     _tell_too_long(tried.num_too_long, conditions)
-    write_jsonl(run_dir / TRIAL, tried.answers)
-    summary = trial_summary_of(tried.scores, tried.best_of, run_dir / TRIAL)
+    _show(tried, run_dir / TRIAL, as_json=as_json)
+
+
+def _try_endpoint(  # noqa: PLR0913 - what a trial is made from
+    url: str, name: str, benchmark: "Benchmark", config: "EvaluationConfig", *, describe: bool, as_json: bool
+) -> None:
+    """Ask a model over HTTP, and show what came of it."""
+    from mens_pipeline.corpus.evolution.ledger import Ledger  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.evaluation.few_shot import described  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.trial import TRIAL, try_generator  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.endpoint import Endpoint  # noqa: PLC0415 - likewise
+    from mens_pipeline.language.requests import SYSTEM_PROMPT  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import FEW_SHOT, load_settings  # noqa: PLC0415 - likewise
+
+    key = load_settings().evol_api_key
+    generator = Endpoint(url, name, key, max_new_tokens=config.max_new_tokens, temperature=config.temperature)
+    folder = Path("build") / "endpoint" / re.sub(r"[^\w.-]+", "_", name)
+    folder.mkdir(parents=True, exist_ok=True)
+    system = described(FEW_SHOT) if describe else SYSTEM_PROMPT
+    with _interruptible():
+        ledger = Ledger(folder / "replies.jsonl")
+        tried = try_generator(generator, benchmark, system, config, ledger)
+    _show(tried, folder / TRIAL, as_json=as_json)
+
+
+def _show(tried: "Trial", answers: Path, *, as_json: bool) -> None:
+    from mens_pipeline.storage.jsonl import write_jsonl  # noqa: PLC0415 - only a real run needs these
+
+    write_jsonl(answers, tried.answers)
+    summary = trial_summary_of(tried.scores, tried.best_of, answers)
     chosen = {} if tried.best_of is None else {"best_of": tried.best_of.model_dump(mode="json")}
     document = json.dumps({**tried.scores.model_dump(mode="json"), **chosen}, indent=2)
     _print(document if as_json else None, summary)

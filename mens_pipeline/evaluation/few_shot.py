@@ -60,16 +60,32 @@ def few_shot_of(
     """
     if number == 0:
         return None
-    try:
-        text = read_regular(description, _LONGEST_DESCRIPTION).decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{description}: {error}. Restore the description of the language.") from error
+    text = _read(description)
     train = Path(manifest["train_file"])
     if not train.is_file() or digest_of(train) != manifest["train_sha256"]:
         found = "changed since" if train.is_file() else "gone"
         advice = "Restore it, or set few_shot_tasks: 0 in config/evaluation.yaml."
         raise RefusedError(f"{train}: the train set of this run is {found}; examples are taken from it. {advice}")
     return FewShot(few_shot_prompt(text, examples_among(read_pairs(train))), sample_of(tasks, number))
+
+
+def described(description: Path) -> str:
+    """Return the system prompt with the description of the language, without examples.
+
+    Args:
+        description: A text file.
+
+    Raises:
+        ConfigurationError: It cannot be read.
+    """
+    return few_shot_prompt(_read(description), ())
+
+
+def _read(description: Path) -> str:
+    try:
+        return read_regular(description, _LONGEST_DESCRIPTION).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{description}: {error}. Restore the description of the language.") from error
 
 
 def few_shot_prompt(description: str, examples: Iterable[TrainingPair]) -> str:

@@ -1,11 +1,15 @@
-"""The adapter of a run alone on a benchmark alone: a trial, which no verdict rests on."""
+"""One model alone on a benchmark alone: a trial, which no verdict rests on."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Final
 
+from mens_pipeline.corpus.evolution.ledger import Ledger
+from mens_pipeline.corpus.evolution.requests import Generator
+from mens_pipeline.corpus.evolution.requests import Request as Asking
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.best_of import best_of
@@ -13,10 +17,10 @@ from mens_pipeline.evaluation.eval_results import answers_of, judged_answer
 from mens_pipeline.evaluation.evaluate import judge_all
 from mens_pipeline.evaluation.results import BestOf, JudgedAnswer
 from mens_pipeline.evaluation.scores import Scores, scores_of_model
-from mens_pipeline.evaluation.tasks import benchmark_tasks
-from mens_pipeline.inference.generation import as_served
+from mens_pipeline.evaluation.tasks import Task, benchmark_tasks
+from mens_pipeline.inference.generation import Answer, Decoding, as_served
 from mens_pipeline.inference.prepare import KIND, Conditions, PreparedGeneration, generated, prepare_generation
-from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline.storage.store import ArtifactStore, key_of
 
 TRIAL: Final = "trial_answers.jsonl"
 
@@ -67,11 +71,48 @@ def try_adapter(  # noqa: PLR0913 - what a trial is made from
     work = store.root / KIND / f".work-{time.time_ns()}-trial"
     prepared = prepare_generation("adapter", run, tasks, conditions, work)
     served = as_served(answers_of([generated(prepared, store, launch)[0]]))
-    judged = judge_all(tasks, served)
+    return _trial(tasks, served, num_too_long=len(every) - len(tasks))
+
+
+def try_generator(generator: Generator, benchmark: Benchmark, system: str, decoding: Decoding, ledger: Ledger) -> Trial:
+    """Let a model that is not ours answer a benchmark; what the ledger holds already is not asked again.
+
+    Args:
+        generator: The model.
+        benchmark: What it is asked.
+        system: What it is told before each prompt.
+        decoding: How many answers to each task, and the seed; another one asks anew.
+        ledger: Where its replies are kept.
+
+    Raises:
+        RefusedError: It does not answer.
+    """
+    tasks = benchmark_tasks(benchmark)
+    decides = {"by": [generator.name, generator.digest, dict(generator.decoding)], "seed": decoding.seed}
+
+    def asking(task: Task, sample: int) -> Asking:
+        key = key_of({**decides, "system": system, "prompt": task.prompt, "sample": sample})
+        return Asking(key, system, task.prompt)
+
+    asked = {(task.id, sample): asking(task, sample) for sample in range(decoding.num_samples) for task in tasks}
+    open_keys = {request.key: request for request in asked.values() if ledger.find(request.key) is None}
+    generator.answer(list(open_keys.values()), ledger.add, lambda: inf)
+    answers = []
+    for (task_id, sample), request in asked.items():
+        reply = ledger.find(request.key)
+        assert reply is not None, "a generator with time for all answers all"  # noqa: S101 - our own impossibility
+        num_tokens = reply.num_tokens if reply.num_written is None else reply.num_written
+        answer = Answer(task=task_id, sample=sample, text=reply.text, num_tokens=num_tokens, stopped=reply.stopped)
+        answers.append(answer)
+    return _trial(tasks, tuple(answers), num_too_long=0)
+
+
+def _trial(tasks: Sequence[Task], answers: Sequence[Answer], *, num_too_long: int) -> Trial:
+    judged = judge_all(tasks, answers)
     by_id = {task.id: task for task in tasks}
     return Trial(
         scores=scores_of_model(tasks, judged).overall,
-        best_of=best_of(tasks, served, judged),
+        best_of=best_of(tasks, answers, judged),
         answers=tuple(judged_answer("adapter", by_id[judgement.task], judgement) for judgement in judged),
-        num_too_long=len(every) - len(tasks),
+        num_too_long=num_too_long,
     )

@@ -46,6 +46,7 @@ class _Usage(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     total_tokens: int = Field(ge=0)
+    completion_tokens: int | None = Field(default=None, ge=0)
 
 
 class _Completion(BaseModel):
@@ -224,6 +225,7 @@ class Endpoint:
             stopped=choice.finish_reason == "stop",
             # An endpoint that does not count is taken to have used all it may.
             num_tokens=usage.total_tokens if usage is not None else request.num_bytes + self.max_new_tokens,
+            num_written=usage.completion_tokens if usage is not None else None,
         )
 
 

@@ -110,5 +110,5 @@ def test_a_trial_says_that_it_is_one() -> None:
     scores = evaluate_answers([task(), *asked], Answers(answers, answers), SUBJECT, Decoding(), PROGRESS)
     lines = trial_summary_of(scores.results.adapter.suites["benchmark"], None, Path("trial.jsonl")).splitlines()
 
-    assert [_cells(line) for line in lines[:2]] == [["suite", "figure", "adapter"], ["benchmark", "parse rate", "1/1"]]
+    assert [_cells(line) for line in lines[:2]] == [["suite", "figure", "model"], ["benchmark", "parse rate", "1/1"]]
     assert lines[-2:] == ["answers trial.jsonl", "a trial: no verdict rests on it"]

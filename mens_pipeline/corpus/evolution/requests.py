@@ -48,6 +48,12 @@ class Reply(BaseModel):
     text: str
     stopped: bool = Field(description="The model ended by itself, rather than running into the limit.")
     num_tokens: int = Field(ge=0, description="Of request and reply, as the generator counts them.")
+    num_written: int | None = Field(
+        default=None,
+        ge=0,
+        exclude_if=lambda number: number is None,
+        description="Of the reply alone; null where the generator does not count it.",
+    )
 
 
 class Generator(Protocol):

@@ -251,10 +251,15 @@ def test_what_cannot_be_answered_in_time_is_not_begun() -> None:
         first = _Asked(12)
         engine.submit([first.reply])
         assert isinstance(first.end(), Ended)
-        accepted = 0
-        with pytest.raises(RequestRefusedError, match=r"Too many requests are waiting"):
-            while accepted < 5:
-                engine.submit([_Asked(100).reply])
-                accepted += 1
+        refused = [one for one in (_refusal(engine) for _ in range(5)) if one is not None]
 
-        assert accepted >= 2
+        assert 1 <= len(refused) <= 3
+        assert "Too many requests are waiting" in str(refused[0])
+
+
+def _refusal(engine: Engine) -> RequestRefusedError | None:
+    try:
+        engine.submit([_Asked(100).reply])
+    except RequestRefusedError as refusal:
+        return refusal
+    return None

@@ -1,0 +1,81 @@
+"""`mens eval-local --endpoint`: another model answers the benchmark, over HTTP."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.evaluation.benchmark import load_benchmark
+from mens_pipeline.evaluation.tasks import benchmark_tasks
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.openai_server import Served, completion, serving
+
+_BENCH = PROJECT_ROOT / "data" / "heldout_bench"
+_TASKS = benchmark_tasks(load_benchmark(_BENCH))
+_REFERENCES = {task.prompt: task.reference for task in _TASKS}
+
+
+def _try(url: str, *more: str) -> Result:
+    return CliRunner().invoke(app, ["eval-local", "--endpoint", url, "--model", "org/some-model", "--json", *more])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where replies are kept."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "build" / "endpoint" / "org_some-model"
+
+
+def test_a_model_that_knows_all_answers_passes_all(folder: Path) -> None:
+    """The references, in a fence as chat models write them; every figure is that of an adapter."""
+    with serving(lambda content, _number: completion(f"```vox\n{_REFERENCES[_asked(content)]}```")) as server:
+        result = _try(server.url)
+        scores = json.loads(result.stdout)
+
+    assert scores["parse_rate"]["numerator"] == scores["pass_at"]["1"]["numerator"] == len(_TASKS)
+    assert scores["test_rate"]["numerator"] == scores["test_rate"]["denominator"] > 0
+    assert {request["content"]["model"] for request in server.requests} == {"org/some-model"}
+    assert len((folder / "trial_answers.jsonl").read_text().splitlines()) == len(_TASKS)
+
+
+def test_what_was_answered_is_not_asked_again(folder: Path) -> None:
+    """A server that fails half way through: one message; the same command asks the rest alone."""
+
+    paid = [True]
+
+    def failing(content: dict[str, Any], number: int) -> Served:
+        is_answered = number < 40 or len(paid) > 1
+        return completion(_REFERENCES[_asked(content)]) if is_answered else Served(403, {"error": "no more money"})
+
+    with serving(failing) as server:
+        failed = _try(server.url)
+        kept = len((folder / "replies.jsonl").read_text().splitlines())
+        server.requests.clear()
+        paid.append(True)
+        again = _try(server.url)
+
+    assert failed.exit_code != 0
+    assert "no more money" in str(failed.exception)
+    assert kept == 40
+    assert again.exit_code == 0, again.exception
+    assert len(server.requests) == len(_TASKS) - kept
+
+
+def test_a_model_can_be_told_what_vox_is(folder: Path) -> None:
+    """Without it, it is told what our own model is; another system prompt is another question."""
+    with serving(lambda content, _number: completion(_REFERENCES[_asked(content)])) as server:
+        _try(server.url)
+        _try(server.url, "--describe")
+
+    plain, described = (server.requests[place]["content"]["messages"][0]["content"] for place in (0, -1))
+    assert described.startswith(plain)
+    assert "Vox is a young programming language" in described
+    assert len(server.requests) == 2 * len(_TASKS)
+    assert folder.is_dir()
+
+
+def _asked(content: dict[str, Any]) -> str:
+    return str(content["messages"][-1]["content"])
