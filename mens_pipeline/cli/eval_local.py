@@ -72,7 +72,8 @@ def trial_summary_of(scores: "Scores", best_of: "BestOf | None", answers: Path) 
 def _rows(suite: str, models: "Sequence[Scores | None]", adapter: "Scores") -> Iterator[tuple[str, ...]]:
     """Yield the table rows of a suite; hidden tests where there are any."""
     figures: dict[str, list[Rate | None]] = {
-        "parse rate": [model.parse_rate if model is not None else None for model in models]
+        "parse rate": [model.parse_rate if model is not None else None for model in models],
+        "resolve rate": [model.resolve_rate if model is not None else None for model in models],
     }
     for number in adapter.pass_at:
         figures[f"pass@{number}"] = [model.pass_at[number] if model is not None else None for model in models]

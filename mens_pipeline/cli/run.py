@@ -18,7 +18,7 @@ from mens_pipeline.language.visible_text import visible_text
 Figures = Mapping[str, Mapping[str, Any]]
 """Asset -> its metadata, plain values only."""
 
-_FIGURES: Final = ("parse rate", "hidden tests")
+_FIGURES: Final = ("parse rate", "resolve rate", "hidden tests")
 """Figures of a suite that become metadata entries, such as `heldout: parse rate`."""
 
 

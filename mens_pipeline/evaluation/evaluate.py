@@ -230,7 +230,7 @@ def with_sound_tests(tasks: Sequence[Task]) -> tuple[tuple[Task, ...], int]:
         if task.tests is not None
     ]
     failed = {j.task for j in judge_all(tasks, answers) if not j.passes_tests}
-    return tuple(replace(task, tests=None, given="") if task.id in failed else task for task in tasks), len(failed)
+    return tuple(replace(task, tests=None) if task.id in failed else task for task in tasks), len(failed)
 
 
 def local_report(evaluation: Evaluation, bench: str) -> LocalReport | None:

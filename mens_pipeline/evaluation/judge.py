@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mens_pipeline.evaluation.execution import Execution
 from mens_pipeline.evaluation.requirements import names_of, unmet
+from mens_pipeline.evaluation.resolution import semantic_error
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.inference.answer_code import has_placeholder, is_refusal, program_in
 from mens_pipeline.inference.generation import Answer
@@ -38,6 +39,11 @@ class Judgement(BaseModel):
     parses: bool = Field(description="The front end accepts it, and it declares something.")
     error: str | None = Field(description="The first error, `line:column: code: message`.")
     error_code: str | None
+    resolves: bool = Field(description="It parses, and nothing is known to be wrong with its names and types.")
+    semantic_error: str | None = Field(
+        description="The first error in names and types of an accepted answer, beside what the task has already."
+    )
+    semantic_code: str | None
     constructs: dict[str, int] = Field(description="Construct -> declarations, of an accepted answer.")
     has_construct: bool = Field(description="It declares what was asked for.")
     has_name: bool | None = Field(description="That has the name that was asked for; None where none was.")
@@ -77,6 +83,7 @@ def judge(task: Task, answer: Answer) -> Judgement:
     parses = bool(found)
     names = _names_of(task.construct, module) if module is not None else frozenset()
     first = analysis.errors[0] if analysis.errors else None
+    meant = semantic_error(task, program) if parses else None
     return Judgement(
         task=task.id,
         sample=answer.sample,
@@ -89,6 +96,9 @@ def judge(task: Task, answer: Answer) -> Judgement:
         parses=parses,
         error=_sentence(first) if first is not None else None if parses else "it declares nothing",
         error_code=str(first.code) if first is not None else None,
+        resolves=parses and meant is None,
+        semantic_error=_sentence(meant) if meant is not None else None,
+        semantic_code=str(meant.code) if meant is not None else None,
         constructs=found,
         # A benchmark of one's own may count by other words than constructs; its requirements then say what is asked.
         has_construct=task.construct in found if task.construct in CONSTRUCTS else parses,

@@ -34,6 +34,7 @@ class Scores(BaseModel):
     num_tasks: int = Field(ge=0)
     num_samples: int = Field(ge=0)
     parse_rate: Rate = Field(description="The front end accepts the answer, and it declares something.")
+    resolve_rate: Rate = Field(description="It parses, and nothing is known to be wrong with its names and types.")
     stop_rate: Rate = Field(description="The model ended its turn.")
     construct_rate: Rate = Field(description="The answer declares the construct that was asked for.")
     name_rate: Rate = Field(description="It has the name that was asked for; over tasks that ask for one.")
@@ -51,6 +52,9 @@ class Scores(BaseModel):
     mean_tokens: float = Field(ge=0, description="Tokens of an answer.")
     coverage: Coverage
     errors: dict[str, int] = Field(description="Code of the first error -> answers.")
+    semantic_errors: dict[str, int] = Field(
+        description="Code of the first error in names and types -> accepted answers."
+    )
     execution_errors: dict[str, int] = Field(
         description="parse, unsupported, runtime, wrong_answer, timeout -> answers to tasks with tests."
     )
@@ -119,6 +123,7 @@ def scores_of(
         num_tasks=len(tasks),
         num_samples=len(flat),
         parse_rate=share(lambda j: j.parses),
+        resolve_rate=share(lambda j: j.resolves),
         stop_rate=share(lambda j: j.stopped),
         construct_rate=share(lambda j: j.has_construct),
         name_rate=share(lambda j: j.has_name is True, named),
@@ -135,6 +140,7 @@ def scores_of(
         coverage=_coverage(flat),
         execution_errors=_execution_errors(j for task in tested for j in by_task[task.id]),
         errors=dict(Counter(j.error_code or "declares_nothing" for j in flat if not j.parses).most_common()),
+        semantic_errors=dict(Counter(j.semantic_code for j in flat if j.semantic_code is not None).most_common()),
     )
 
 

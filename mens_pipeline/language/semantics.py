@@ -28,23 +28,24 @@ SEMANTIC_CODES: Final = frozenset(
 """The kinds of findings about names and types; besides them there is `nesting-limit`."""
 
 
-def semantic_diagnostics(module: Module, source: str) -> tuple[Diagnostic, ...]:
+def semantic_diagnostics(module: Module, source: str, assumed: frozenset[str] = frozenset()) -> tuple[Diagnostic, ...]:
     """Say what is wrong with the names and types of a program.
 
     Args:
         module: Its syntax.
         source: The text that it was parsed from.
+        assumed: Names that are declared where the program goes; nothing else is known of them.
 
     Returns:
         The findings in source order, at most a hundred; errors are mistakes, warnings are doubtful.
     """
     with collector_paused(), DEEP_STACK.parse():
         try:
-            return _diagnostics(module, source)
+            return _diagnostics(module, source, assumed)
         except RecursionError:
             DEEP_STACK.deepen()
         try:
-            return _diagnostics(module, source)
+            return _diagnostics(module, source, assumed)
         except RecursionError:
             return _too_deep(source)
 
@@ -75,9 +76,9 @@ def semantic_records(found: Sequence[Diagnostic]) -> list[dict[str, Any]]:
     return [{"severity": str(one.severity), **record} for one, record in records]
 
 
-def _diagnostics(module: Module, source: str) -> tuple[Diagnostic, ...]:
+def _diagnostics(module: Module, source: str, assumed: frozenset[str]) -> tuple[Diagnostic, ...]:
     findings = Findings(source)
-    names, resolution = resolve(module, findings)
+    names, resolution = resolve(module, findings, assumed)
     check(module, names, resolution, findings)
     return findings.diagnostics()
 

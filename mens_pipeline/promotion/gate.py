@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from math import floor, log10, pi
 from typing import Any, Final, Self
 
@@ -169,13 +170,15 @@ def _judged(probability: float, inputs: GateInputs, thresholds: Thresholds) -> t
     return GateStatus.UNDECIDED, f"cannot tell yet {compared}"
 
 
-def _parse_rate(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+def _on_heldout(name: GateName, inputs: GateInputs, thresholds: Thresholds) -> _Measured:
+    """Judge a rate by what must be measured, and by what the true rate must surely not be below."""
     scores = _results(inputs).adapter.suites.get(Suite.HELDOUT)
     if scores is None:
         raise _UnreadableError("there is no held-out task")
-    rate, required = scores.parse_rate, thresholds.min_parse_rate
-    surely = thresholds.sure_parse_rate
-    status, _, _, message = _at_least("parse rate on held-out requests", rate, surely, inputs, thresholds)
+    rate: Rate = getattr(scores, name)
+    required, surely = thresholds.on_heldout(name)
+    what = f"{name.replace('_', ' ')} on held-out requests"
+    status, _, _, message = _at_least(what, rate, surely, inputs, thresholds)
     assert rate.value is not None, "measured, or the line above would have raised"  # noqa: S101 - our own impossibility
     if rate.value >= required:
         return status, rate.value, required, message
@@ -376,7 +379,8 @@ def _throughput(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
 
 
 _GATES: Final[dict[GateName, tuple[str, Callable[[GateInputs, Thresholds], _Measured]]]] = {
-    GateName.PARSE_RATE: (RESULTS, _parse_rate),
+    GateName.PARSE_RATE: (RESULTS, partial(_on_heldout, GateName.PARSE_RATE)),
+    GateName.RESOLVE_RATE: (RESULTS, partial(_on_heldout, GateName.RESOLVE_RATE)),
     GateName.FALLBACK_PARSE_RATE: (RESULTS, _fallback_parse_rate),
     GateName.EXAM_SIZE: (RESULTS, _exam_size),
     GateName.COVERAGE: (RESULTS, _coverage),

@@ -14,6 +14,7 @@ class GateName(StrEnum):
     """The gates, in the order of the receipt."""
 
     PARSE_RATE = "parse_rate"
+    RESOLVE_RATE = "resolve_rate"
     FALLBACK_PARSE_RATE = "fallback_parse_rate"
     EXAM_SIZE = "exam_size"
     COVERAGE = "coverage"
@@ -59,6 +60,12 @@ class Thresholds(_Strict):
     parse_rate_floor: float = Field(
         ge=0, le=1, description="Below this the true rate must not be, with `confidence`; `min_parse_rate` at most."
     )
+    min_resolve_rate: float = Field(
+        ge=0, le=1, description="Share of those answers that must parse without an error in names and types."
+    )
+    resolve_rate_floor: float = Field(
+        ge=0, le=1, description="Below this the true rate must not be, with `confidence`; `min_resolve_rate` at most."
+    )
     min_coverage: float = Field(ge=0, le=1, description="Share of the constructs that accepted answers must show.")
     min_benchmark: float = Field(ge=0, le=1, description="Share of the benchmark that must pass at the first try.")
     min_test_rate: float = Field(
@@ -85,10 +92,14 @@ class Thresholds(_Strict):
     )
     warn_only: tuple[GateName, ...] = Field(description="Gates that warn and do not block.")
 
-    @property
-    def sure_parse_rate(self) -> float:
-        """The rate that the true parse rate must not be below; a lowered `min_parse_rate` lowers it."""
-        return min(self.parse_rate_floor, self.min_parse_rate)
+    def on_heldout(self, name: GateName) -> tuple[float, float]:
+        """Return what must be measured of a rate, and what the true rate must not be below; lowered, it lowers that.
+
+        Args:
+            name: `PARSE_RATE` or `RESOLVE_RATE`.
+        """
+        measured, floor = getattr(self, f"min_{name}"), getattr(self, f"{name}_floor")
+        return measured, min(measured, floor)
 
     def changed(
         self, *, min_parse_rate: float | None, min_coverage: float | None, min_benchmark: float | None

@@ -186,10 +186,10 @@ def _may_pass(name: GateName, results: EvalResults, thresholds: Thresholds, rese
     num_tested = sum(task.tests is not None for task in reserve)
     scores = results.adapter.overall
     match name:
-        case GateName.PARSE_RATE:
-            rate = results.adapter.suites[Suite.HELDOUT].parse_rate
-            is_within_reach = rate.high >= thresholds.min_parse_rate
-            return is_within_reach and _best_chance(rate, thresholds.sure_parse_rate, len(reserve)) >= required
+        case GateName.PARSE_RATE | GateName.RESOLVE_RATE:
+            rate: Rate = getattr(results.adapter.suites[Suite.HELDOUT], name)
+            lowest, surely = thresholds.on_heldout(name)
+            return rate.high >= lowest and _best_chance(rate, surely, len(reserve)) >= required
         case GateName.TEST_RATE:
             return _best_chance(scores.test_rate, thresholds.min_test_rate, num_tested) >= required
         case GateName.STOP_RATE:

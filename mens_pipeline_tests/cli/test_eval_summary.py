@@ -31,11 +31,13 @@ def test_every_figure_of_a_suite_is_shown_beside_that_of_the_base() -> None:
     assert lines == [
         ["suite", "figure", "base", "adapter"],
         ["heldout", "parse rate", "0/1", "0.17/1"],
+        ["", "resolve rate", "0/1", "0.17/1"],
         ["", "pass@1", "0/1", "0.17/1"],
         ["", "pass@5", "0/1", "0.83/1"],
         ["", "pass@6", "0/1", "1/1"],
         ["", "best-of-6", "-", "1/1"],
         ["benchmark", "parse rate", "0/1", "0.17/1"],
+        ["", "resolve rate", "0/1", "0.17/1"],
         ["", "pass@1", "0/1", "0.17/1"],
         ["", "pass@5", "0/1", "0.83/1"],
         ["", "pass@6", "0/1", "1/1"],
@@ -59,7 +61,7 @@ def test_chosen_answers_stand_in_the_column_of_what_is_served() -> None:
     trial = trial_summary_of(results.adapter.suites["benchmark"], results.best_of, Path("trial.jsonl"))
 
     assert cells[0] == ["suite", "figure", "base", "adapter", "fallback"]
-    assert cells[4] == ["", "best-of-2", "-", "-", "1/1"]
+    assert cells[5] == ["", "best-of-2", "-", "-", "1/1"]
     assert ["", "best-of-2", "1/1"] in [_cells(line) for line in trial.splitlines()]
 
 
@@ -80,15 +82,17 @@ def test_examples_and_families_are_shown_where_they_were_asked() -> None:
     lines = summary_of(results, Path("report.html")).splitlines()
     cells = [_cells(line) for line in lines]
 
-    assert cells[:5] == [
+    assert cells[:7] == [
         ["suite", "figure", "base", "few-shot", "adapter"],
         ["heldout", "parse rate", "0/1", "1/1", "1/1"],
+        ["", "resolve rate", "0/1", "1/1", "1/1"],
         ["", "pass@1", "0/1", "1/1", "1/1"],
         ["benchmark", "parse rate", "0/1", "-", "1/1"],
+        ["", "resolve rate", "0/1", "-", "1/1"],
         ["", "pass@1", "0/1", "-", "1/1"],
     ]
     assert ["new_constants", "parse rate", "-", "-", "1/1"] in cells
-    assert cells[10] == ["", "hidden tests", "-", "-", "0/1"]
+    assert cells[14] == ["", "hidden tests", "-", "-", "0/1"]
     assert "0/1 (0.0 %) 0.0 to 85.3" in lines[1]
 
 

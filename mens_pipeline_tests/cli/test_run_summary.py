@@ -21,6 +21,7 @@ _ADAPTER = {
 }
 _RESULTS = {
     "heldout: parse rate": "80/112 (71.4 %), base 0/112 (0.0 %)",
+    "heldout: resolve rate": "46/112 (41.1 %), base 0/112 (0.0 %)",
     "unknown_task: hidden tests": "2/24 (8.3 %)",
     "missing_constructs": "form",
 }
@@ -61,7 +62,9 @@ def test_a_refusal_shows_reasons_and_report() -> None:
 
     assert "150 steps in 7.5 min, loss 1.400 at first, 0.600 at last, nothing had changed" in text
     assert (
-        "heldout     parse rate 80/112 (71.4 %), base 0/112 (0.0 %)\nunknown_task hidden tests 2/24 (8.3 %)\n" in text
+        "heldout     parse rate 80/112 (71.4 %), base 0/112 (0.0 %)\n"
+        "heldout     resolve rate 46/112 (41.1 %), base 0/112 (0.0 %)\n"
+        "unknown_task hidden tests 2/24 (8.3 %)\n" in text
     )
     verdict = "refused, policy ci, second evaluation on this exam"
     assert f"verdict     {verdict}\n            - parse_rate: 0.1 < 0.6\nreport      r.html" in text

@@ -28,6 +28,24 @@ def test_rates_count_tasks() -> None:
     assert (scores.stop_rate.value, scores.stub_rate.numerator, scores.mean_tokens) == (1.0, 1, 7.0)
 
 
+def test_the_resolve_rate_is_over_all_answers() -> None:
+    """What does not parse does not resolve; what resolves may still be another thing than was asked for."""
+    unknown = "fn add(a: int, b: int) to int { return a + c }"
+    scores = _scores(GOOD, BROKEN, OTHER, unknown, unknown + "\n", "fn add() to int { return true }").overall
+
+    assert (scores.parse_rate.short, scores.resolve_rate.short) == ("5/6 (83.3 %)", "2/6 (33.3 %)")
+    assert scores.semantic_errors == {"unknown-name": 2, "type-mismatch": 1}
+
+
+def test_the_interval_of_the_resolve_rate_is_over_files() -> None:
+    """As that of the parse rate: answers to requests of one file are alike."""
+    tasks = [task(n, file=f"{n % 3}.vox") for n in range(12)]
+    scores = scores_of_model(tasks, _judged(tasks, *(GOOD if n % 3 else BROKEN for n in range(12)))).overall
+
+    assert scores.resolve_rate == scores.parse_rate
+    assert (scores.resolve_rate.num_units, scores.resolve_rate.denominator) == (3, 12)
+
+
 def test_empty_answers_and_refusals_are_counted() -> None:
     """They are two things."""
     scores = _scores("", "I'm sorry.", GOOD, GOOD + "\n").overall

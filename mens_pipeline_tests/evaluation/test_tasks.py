@@ -181,7 +181,9 @@ def test_every_reference_answer_passes_its_own_task() -> None:
         tasks = heldout_tasks(make_pairs(records, workers))
 
     assert len(tasks) > 1_000
-    assert [task.id for task in tasks if not judge(task, answer(task.reference, task)).passed] == []
+    judged = [judge(task, answer(task.reference, task)) for task in tasks]
+    assert [judgement.task for judgement in judged if not judgement.passed] == []
+    assert [(judgement.task, judgement.semantic_error) for judgement in judged if not judgement.resolves] == []
 
 
 def _exam(num_tested: int, num_others: int) -> tuple[Task, ...]:

@@ -9,7 +9,8 @@ from mens_pipeline.evaluation.results import EvalResults
 from mens_pipeline.evaluation.statistics import Paired, paired
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.promotion.gate import GateInputs, GateStatus, decide, overall_status
-from mens_pipeline.promotion.policy import GateName, Thresholds
+from mens_pipeline.promotion.policy import GateName, Thresholds, load_gate_policy
+from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, evaluation, with_overall, with_suite, without_suite
 from mens_pipeline_tests.promotion.verdicts import (
     CHAMPION,
@@ -25,9 +26,9 @@ from mens_pipeline_tests.promotion.verdicts import (
     rate,
 )
 
-_FROM_RESULTS = tuple(GateName)[:12]
+_FROM_RESULTS = tuple(GateName)[:13]
 _INDEPENDENT = " where tasks are independent"
-_FROM_MANIFEST = tuple(GateName)[12:]
+_FROM_MANIFEST = tuple(GateName)[13:]
 
 
 def _gain(gains: int, total: int = 200) -> EvalResults:
@@ -139,6 +140,29 @@ def test_a_parse_rate_is_measured_at_one_rate_and_sure_of_a_lower_one(hits: int,
     assert outcome.required == 0.70
 
 
+@pytest.mark.parametrize(
+    ("hits", "status", "said"),
+    [
+        (60, GateStatus.PASSED, "resolve rate on held-out requests 60/100 (60.0 %, "),
+        (47, GateStatus.UNDECIDED, "50.0 % must be measured"),
+        (30, GateStatus.FAILED, "floor 40.0 %: fails"),
+    ],
+)
+@pytest.mark.parametrize("policy", ["ci", "full"])
+def test_names_and_types_have_a_gate_that_warns_or_blocks(
+    hits: int, status: GateStatus, said: str, policy: str
+) -> None:
+    """With the same three answers as the parse rate; `ci` warns, and a release must pass it."""
+    thresholds = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds(policy)
+    results = inputs(with_suite(RESULTS, Suite.HELDOUT, resolve_rate=rate(hits, 100)))
+    outcome = outcome_of(GateName.RESOLVE_RATE, results, thresholds)
+
+    assert (outcome.status, outcome.required) == (status, 0.50), outcome.message
+    assert said in outcome.message
+    assert outcome.block is (policy == "full")
+    assert overall_status(decide(results, thresholds)) is (status if policy == "full" else GateStatus.PASSED)
+
+
 def test_a_lowered_parse_rate_lowers_what_must_be_sure() -> None:
     """`VOX_EVAL_MIN_PARSE_RATE=0` asks for nothing."""
     results = with_suite(RESULTS, Suite.HELDOUT, parse_rate=rate(1, 100))
@@ -152,6 +176,8 @@ def test_a_lowered_parse_rate_lowers_what_must_be_sure() -> None:
     [
         (GateName.PARSE_RATE, lambda: without_suite(RESULTS, Suite.HELDOUT)),
         (GateName.PARSE_RATE, lambda: with_suite(RESULTS, Suite.HELDOUT, parse_rate=rate(0, 0))),
+        (GateName.RESOLVE_RATE, lambda: without_suite(RESULTS, Suite.HELDOUT)),
+        (GateName.RESOLVE_RATE, lambda: with_suite(RESULTS, Suite.HELDOUT, resolve_rate=rate(0, 0))),
         (GateName.BENCHMARK, lambda: without_suite(RESULTS, Suite.BENCHMARK)),
         (GateName.BENCHMARK, lambda: with_suite(RESULTS, Suite.BENCHMARK, pass_at_1=rate(0, 0))),
         (GateName.TEST_RATE, lambda: with_overall(RESULTS, test_rate=rate(0, 0))),

@@ -40,8 +40,10 @@ def test_the_shipped_policies_build_on_ci() -> None:
     assert (ci.min_heldout_tasks, ci.min_heldout_files, ci.needs_test_gain) == (50, 10, True)
     assert (ci.min_test_rate, ci.min_asked_share) == (0.0, 0.75)
     assert ci.parse_rate_floor == 0.60
+    assert (ci.min_resolve_rate, ci.resolve_rate_floor) == (0.50, 0.40)
+    assert GateName.RESOLVE_RATE in ci.warn_only
     lenient = {"min_parse_rate": 0.25, "parse_rate_floor": 0.15, "min_coverage": 0.10, "warn_only": bootstrap.warn_only}
-    lenient |= {"min_heldout_tasks": 20, "min_heldout_files": 5}
+    lenient |= {"min_heldout_tasks": 20, "min_heldout_files": 5, "min_resolve_rate": 0.10, "resolve_rate_floor": 0.05}
     assert bootstrap == ci.model_copy(update=lenient)
     assert set(bootstrap.warn_only) > set(ci.warn_only)
     assert {GateName.ASKED_SHARE, GateName.TEST_RATE}.isdisjoint(bootstrap.warn_only)

@@ -14,7 +14,7 @@ from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline.promotion.report.answers import LONGEST, Excerpt, excerpt, faults_of, groups_of, task_views
 from mens_pipeline.promotion.report.curve import HEIGHT, TOP, WIDTH, loss_curve
 from mens_pipeline.promotion.report.page import visible
-from mens_pipeline.promotion.report.parts import construct_rows, difficulty_rows, error_rows
+from mens_pipeline.promotion.report.parts import construct_rows, difficulty_rows, error_rows, semantic_rows
 from mens_pipeline_tests.evaluation.judged import (
     BROKEN,
     GOOD,
@@ -108,6 +108,9 @@ def test_a_point_is_no_curve(losses: dict[int, float]) -> None:
     assert loss_curve(losses) is None
 
 
+_NO_RESULT = "the result of `add` is `int`, but its body can end here without one"
+
+
 @pytest.mark.parametrize(
     ("text", "stopped", "faults"),
     [
@@ -120,7 +123,10 @@ def test_a_point_is_no_curve(losses: dict[int, float]) -> None:
         (
             "fn add() to int { }",
             True,
-            ["A placeholder stands where code should, or a function promises a value and has no body."],
+            [
+                "A placeholder stands where code should, or a function promises a value and has no body.",
+                f"Line 1, column 1: {_NO_RESULT} (missing-return)",
+            ],
         ),
     ],
     ids=["none", "empty", "nothing", "cut off", "construct", "name", "stub"],
@@ -193,6 +199,20 @@ def test_errors_of_both_models_are_listed() -> None:
         ("declares_nothing", 0, 1),
         ("expected-declaration", 1, 0),
     ]
+
+
+def test_errors_in_names_and_types_of_accepted_answers_are_listed() -> None:
+    """Beside those of rejected ones; where an answer fails, its first one is a fault, where it passes it is none."""
+    unknown = GOOD.replace("a + b", "a + c")
+    evaluated = evaluation(base=(BROKEN, unknown, unknown), adapter=(GOOD, unknown, "fn f() to int { }"))
+    passing, failing = evaluated.adapter[1], evaluated.adapter[1].model_copy(update={"stopped": False})
+
+    assert [(row.code, row.base, row.adapter) for row in semantic_rows(evaluated.results)] == [
+        ("unknown-name", 2, 1),
+        ("missing-return", 0, 1),
+    ]
+    assert list(faults_of(passing, "function")) == []
+    assert list(faults_of(failing, "function"))[1:] == ["Line 2, column 16: no name `c` is known here (unknown-name)"]
 
 
 def test_an_answer_that_fails_its_hidden_tests_has_a_fault() -> None:

@@ -81,7 +81,8 @@ def _results(hits: int, total: int = 100, **overall: Any) -> EvalResults:
     }
     gain = paired([False] * 20, [True] * 20)
     served = evaluation(adapter=(GOOD,) * 3, second=(None,)).results
-    results = with_suite(with_overall(served, **good), Suite.HELDOUT, parse_rate=rate, num_tasks=total)
+    heldout = {"parse_rate": rate, "resolve_rate": rate_of([True] * total), "num_tasks": total}
+    results = with_suite(with_overall(served, **good), Suite.HELDOUT, **heldout)
     progress = PROGRESS.model_copy(update={"num_rounds": 2, "num_reserve": 60})
     return results.model_copy(update={"parse_difference": gain, "test_difference": gain, "progress": progress})
 
@@ -99,6 +100,18 @@ def _asks(results: EvalResults, reserve: Sequence[Task] = _files(*[6] * 10), **c
 def test_more_is_asked_where_it_may_tell(hits: int, *, asks: bool) -> None:
     """Not of what passes, nor of what would fail even with the best luck left."""
     assert _asks(_results(hits)) == ((GateName.PARSE_RATE,) if asks else ())
+
+
+def test_more_is_asked_where_it_may_tell_how_many_answers_resolve() -> None:
+    """In a policy where that blocks: `full`, not `ci`."""
+    nearly, hopeless = (
+        with_suite(_results(95), Suite.HELDOUT, resolve_rate=rate_of([True] * hits + [False] * (100 - hits)))
+        for hits in (47, 30)
+    )
+
+    assert _asks(nearly) == ()
+    assert _asks(nearly, warn_only=()) == (GateName.RESOLVE_RATE,)
+    assert _asks(hopeless, warn_only=()) == ()
 
 
 def test_a_reserve_that_is_too_small_is_not_asked() -> None:

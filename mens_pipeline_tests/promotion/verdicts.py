@@ -27,12 +27,13 @@ def coverage_of(num_present: int) -> Coverage:
 
 
 _GOOD = evaluation(base=(BROKEN,) * 4, adapter=(GOOD,) * 4, champion=(GOOD,) * 4, second=(None,)).results
+_ALL = rate_of([True] * 120)
 NOTHING = paired([], [])
 SAME = paired([True] * 100, [True] * 100)
 _EIGHT = paired([False] * 8, [True] * 8)
 RESULTS = with_overall(
     with_suite(
-        with_suite(_GOOD, Suite.HELDOUT, parse_rate=rate_of([True] * 120), num_tasks=120),
+        with_suite(_GOOD, Suite.HELDOUT, parse_rate=_ALL, resolve_rate=_ALL, num_tasks=120),
         Suite.BENCHMARK,
         pass_at_1=rate_of([True] * 30),
     ),

@@ -77,6 +77,7 @@ class ModuleNames:
         variants: Variant -> the types that have it.
         imported: Local names of imports.
         is_open: Whether something is imported that is not at hand: its variants may be any names in upper case.
+        assumed: Names that are declared where the program goes, and about which nothing else is known.
     """
 
     values: dict[str, Binding] = field(default_factory=dict)
@@ -85,6 +86,7 @@ class ModuleNames:
     variants: dict[str, list[tuple[Owner, Variant]]] = field(default_factory=dict)
     imported: set[str] = field(default_factory=set)
     is_open: bool = False
+    assumed: frozenset[str] = frozenset()
 
     def num_fields(self, variant: str) -> int | None:
         """How many fields a variant has; None if there is none of that name, or several that differ.
@@ -107,13 +109,14 @@ class ModuleNames:
         return name in self.variants or name in VARIANTS
 
 
-def declared_in(module: Module) -> ModuleNames:
+def declared_in(module: Module, assumed: frozenset[str] = frozenset()) -> ModuleNames:
     """Collect what a program declares.
 
     Args:
         module: Its syntax.
+        assumed: Names that it need not declare, because they are declared where it goes.
     """
-    names = ModuleNames({name: Binding(name, Kind.BUILT_IN, None) for name in VALUES})
+    names = ModuleNames({name: Binding(name, Kind.BUILT_IN, None) for name in VALUES}, assumed=assumed)
     for path in imported_paths(module.declarations):
         _import(path, names)
     for declaration in module.declarations:

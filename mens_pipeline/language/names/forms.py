@@ -158,11 +158,12 @@ def pattern(resolver: Resolver, node: Pattern, kind: Kind, *, mutable: bool = Fa
     if isinstance(node, IdentPattern):
         if resolver.names.is_variant(node.name):
             return
-        if node.name[0].isupper() and kind is Kind.PATTERN and not resolver.names.is_open:
+        if node.name[0].isupper() and kind is Kind.PATTERN and not resolver.may_be_foreign(node.name):
             _unknown_variant(resolver, node.name, node)
         resolver.declare(node, Binding(node.name, kind, node, mutable=mutable))
     elif isinstance(node, ConstructorPattern):
-        if not resolver.names.is_variant(node.name) and not resolver.names.is_open:
+        is_known = resolver.names.is_variant(node.name) or node.name in resolver.names.assumed
+        if not is_known and not resolver.names.is_open:
             _unknown_variant(resolver, node.name, Place(node.start, node.start + len(node.name)))
         for part in node.fields:
             pattern(resolver, part, kind, mutable=mutable)

@@ -40,17 +40,20 @@ ROW_FIELDS: Final = ("_id", "id")
 """What every record of a table has besides its own fields (U5)."""
 
 
-def resolve(module: Module, findings: Findings) -> tuple[ModuleNames, Resolution]:
+def resolve(
+    module: Module, findings: Findings, assumed: frozenset[str] = frozenset()
+) -> tuple[ModuleNames, Resolution]:
     """Find out what all names of a program mean.
 
     Args:
         module: Its syntax.
         findings: Where to note what is wrong.
+        assumed: Names that it need not declare.
 
     Returns:
         What it declares, and what each use refers to.
     """
-    names = declared_in(module)
+    names = declared_in(module, assumed)
     _refuse_duplicates(module, findings)
     resolver = Resolver(names, findings, FORMS)
     for declaration in module.declarations:

@@ -217,6 +217,8 @@ class Resolver:
         names = self.names
         if name in self._generics or name in names.types or name in names.imported or name.isdigit():
             return
+        if name in names.assumed and name not in GENERIC_TYPES:
+            return
         expected = GENERIC_TYPES.get(name)
         if expected is not None and num_arguments > expected:
             message = f"`{name}` takes {expected} type{'s' * (expected > 1)} in brackets, found {num_arguments}"
@@ -233,7 +235,7 @@ class Resolver:
             what: What it should be.
             known: What the program itself declares of this kind.
         """
-        if name in known or name in self.names.imported:
+        if name in known or name in self.names.imported or name in self.names.assumed:
             return
         advice = near_miss(name, known)
         if advice is not None:
@@ -258,12 +260,12 @@ class Resolver:
         return binding
 
     def may_be_foreign(self, name: str) -> bool:
-        """Whether a name may be a variant of a type whose module is not at hand.
+        """Whether a name may be declared elsewhere: it is assumed, or may be a variant of a module that is not at hand.
 
         Args:
             name: The name.
         """
-        return self.names.is_open and name[0].isupper()
+        return name in self.names.assumed or (self.names.is_open and name[0].isupper())
 
     def _advice(self, name: str) -> str | None:
         if name in FOREIGN_WORDS:

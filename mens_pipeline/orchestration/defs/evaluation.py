@@ -29,8 +29,8 @@ from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.storage.yaml_file import load_model
 
 _SHOWN = (
-    *("parse_rate", "pass_at_1", "pass_at_k", "test_rate", "construct_rate", "name_rate", "stop_rate", "stub_rate"),
-    *("empty_rate", "refusal_rate", "duplicate_rate"),
+    *("parse_rate", "resolve_rate", "pass_at_1", "pass_at_k", "test_rate", "construct_rate", "name_rate", "stop_rate"),
+    *("stub_rate", "empty_rate", "refusal_rate", "duplicate_rate"),
 )
 
 
@@ -135,6 +135,8 @@ def figures_of(results: EvalResults) -> dict[str, Any]:
         figures[f"eval/{suite}/parse_rate"] = scores.parse_rate.value
         figures[f"eval/{suite}/pass_at_1"] = scores.pass_at_1.value
         figures[f"{suite}: parse rate"] = f"{scores.parse_rate}, base {base.suites[suite].parse_rate}"
+        figures[f"eval/{suite}/resolve_rate"] = scores.resolve_rate.value
+        figures[f"{suite}: resolve rate"] = f"{scores.resolve_rate}, base {base.suites[suite].resolve_rate}"
         if scores.test_rate.value is not None:
             figures[f"eval/{suite}/test_rate"] = scores.test_rate.value
             figures[f"{suite}: hidden tests"] = f"{scores.test_rate}, base {base.suites[suite].test_rate}"
@@ -147,6 +149,7 @@ def figures_of(results: EvalResults) -> dict[str, Any]:
         found = f"pass@1 {100 * passes.difference:+.1f} points ({p_text(passes.p_value)})"
         written = f"{again.num_constrained} answers once more, constrained; {found}"
         figures["fallback: parse rate"] = f"{again.scores.overall.parse_rate.short}, {written}"
+        figures["fallback: resolve rate"] = str(again.scores.overall.resolve_rate)
     for suite, scores in results.families.items():
         figures[f"eval/{suite}/test_rate"] = scores.test_rate.value
         figures[f"{suite}: hidden tests"] = str(scores.test_rate)

@@ -200,13 +200,18 @@ def faults_of(judgement: Judgement, asked: str) -> Iterator[str]:
     if execution is not None and not execution.passed:
         passed = f"{execution.num_passed}/{execution.num_tests} hidden tests pass"
         yield f"It was run: {passed} ({execution.error_class}). {execution.message}".strip()
+    if judgement.semantic_error is not None and not judgement.passed:
+        yield _located(judgement.semantic_error)
 
 
 def _error(error: str) -> str:
+    return _located(error) if error[0].isdecimal() else f"It does not pass the front end: {error}."
+
+
+def _located(error: str) -> str:
+    """Return a sentence about an error that stands somewhere."""
     line, _, rest = error.partition(":")
     column, _, message = rest.partition(": ")
-    if not line.isdecimal():
-        return f"It does not pass the front end: {error}."
     return f"Line {line}, column {int(column) + 1}: {message.partition(': ')[2]} ({message.partition(': ')[0]})"
 
 

@@ -21,6 +21,7 @@ from mens_pipeline.promotion.report.parts import (
     error_rows,
     missing_constructs,
     run_rows,
+    semantic_rows,
 )
 from mens_pipeline.promotion.report.score_table import family_rows, models_of, points, score_rows
 from mens_pipeline.promotion.report.verdict import headline
@@ -60,6 +61,7 @@ def report_page(
         constructs=construct_rows(results),
         difficulties=difficulty_rows(results),
         errors=error_rows(results),
+        meanings=semantic_rows(results),
         runs=run_rows(results),
         num_tested=results.adapter.overall.test_rate.denominator,
         missing=missing_constructs(results),

@@ -85,6 +85,15 @@ def error_rows(results: EvalResults) -> tuple[ErrorRow, ...]:
     return _error_rows(results.base.overall.errors, results.adapter.overall.errors)
 
 
+def semantic_rows(results: EvalResults) -> tuple[ErrorRow, ...]:
+    """Return the first errors in names and types of accepted completions; those that the adapter makes most first.
+
+    Args:
+        results: The figures.
+    """
+    return _error_rows(results.base.overall.semantic_errors, results.adapter.overall.semantic_errors)
+
+
 def run_rows(results: EvalResults) -> tuple[ErrorRow, ...]:
     """Return the first failures on prompts that have hidden tests; those that the adapter has most first.
 

@@ -82,9 +82,22 @@ _FIGURES: Final = (
     _Figure("Parse rate", "The front end accepts the answer.", lambda s: s.parse_rate, lambda j: j.parses),
     _Figure(
         "Parse rate, held-out requests",
-        "On what the workspace itself contains; the gate looks at this one.",
+        "On what the workspace itself contains; its gate looks at this one.",
         lambda s: s.parse_rate,
         lambda j: j.parses,
+        Suite.HELDOUT,
+    ),
+    _Figure(
+        "Resolve rate",
+        "It parses, and nothing is known to be wrong with its names and types.",
+        lambda s: s.resolve_rate,
+        lambda j: j.resolves,
+    ),
+    _Figure(
+        "Resolve rate, held-out requests",
+        "The same, on what the workspace itself contains; a gate of its own looks at this one.",
+        lambda s: s.resolve_rate,
+        lambda j: j.resolves,
         Suite.HELDOUT,
     ),
     _Figure(

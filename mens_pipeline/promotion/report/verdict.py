@@ -11,6 +11,7 @@ from mens_pipeline.promotion.receipt import Receipt
 
 TITLES: Final = {
     GateName.PARSE_RATE: "Parse rate",
+    GateName.RESOLVE_RATE: "Resolve rate",
     GateName.FALLBACK_PARSE_RATE: "All that is served is Vox",
     GateName.EXAM_SIZE: "The exam is large enough",
     GateName.COVERAGE: "Coverage of constructs",

@@ -33,6 +33,37 @@ def test_mode_says_how_to_read() -> None:
     assert not resolves("print(y)", Mode.SCRIPT)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "fn f(n: int) to int { return twice(n) }",
+        "fn f(shape: Shape) to List[Shape] { return [shape] }",
+        "fn f(s: Any) to int { match s { Dot => 1, Bar(n) => n, _ => 0 } }",
+        "fn f() { db.Note.all() }\n@table type Other { n: int }",
+        "component Page() { view: Shape() }",
+        'routes { "/" to Pages }\ncomponent Page() { view: row() }',
+    ],
+)
+def test_what_is_assumed_need_not_be_declared(source: str) -> None:
+    """It is declared where the program goes; nothing else is known of it."""
+    module = analyze(source).module
+    assert module is not None
+    assumed = frozenset(("twice", "Shape", "Dot", "Bar", "Note", "Pages"))
+
+    assert semantic_diagnostics(module, source) != ()
+    assert semantic_diagnostics(module, source, assumed) == ()
+
+
+def test_what_a_program_declares_is_known_though_it_is_assumed() -> None:
+    """Its own declaration counts, and so does what is built in."""
+    source = "type P { x: int }\nfn f(p: P) to int { return p.y }\nfn g(m: Map[int, int, int]) { }"
+    module = analyze(source).module
+    assert module is not None
+    found = semantic_diagnostics(module, source, frozenset(("P", "Map")))
+
+    assert [one.code for one in found] == [Code.UNKNOWN_FIELD, Code.WRONG_ARGUMENT_COUNT]
+
+
 def test_places_count_bytes_lines_and_characters() -> None:
     """As all diagnostics do."""
     (found,) = diagnostics_of('fn f() {\n    let s = "é"  x\n}')

@@ -1,0 +1,84 @@
+"""Whether the names and types of an answer hold, beside what its task has already.
+
+An answer is the part of a program that was asked for. The rest is there: some of it as code, which is put in front;
+some the request shows or names; some of it only the reference relies on. Of the last two the names are known, and they
+may mean anything.
+"""
+
+import re
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+from mens_pipeline.evaluation.execution import completed
+from mens_pipeline.evaluation.tasks import Task
+from mens_pipeline.language import Code, Diagnostic, Mode, Position, Severity, analyze
+from mens_pipeline.language.semantics import semantic_diagnostics
+
+_UNDECLARED: Final = frozenset((Code.UNKNOWN_NAME, Code.UNKNOWN_TYPE, Code.UNKNOWN_VARIANT))
+_IN_BACKTICKS: Final = re.compile(r"`[^`]*`")
+_WORD: Final = re.compile(r"[^\W\d]\w*")
+
+
+def semantic_error(task: Task, program: str) -> Diagnostic | None:
+    """Return the first error in names and types of an answer; None where nothing is known to be wrong.
+
+    Args:
+        task: What was asked, and with it what an answer may rely on.
+        program: The answer, which the front end accepts.
+    """
+    asked = frozenset(name for name in (task.name, *(need.name for need in task.requires)) if name is not None)
+    assumed = _assumed(task.prompt, task.reference, task.given, task.mode, asked)
+    errors = _errors(program, task.given, task.mode, assumed)
+    return errors[0][0] if errors else None
+
+
+@lru_cache(maxsize=1024)
+def _assumed(prompt: str, reference: str, given: str, mode: Mode, asked: frozenset[str]) -> frozenset[str]:
+    """Return the names that are there: the request mentions them, or the reference relies on them undeclared.
+
+    What the answer is asked to declare is not there yet, though the request has its name.
+    """
+    mentioned = frozenset(mentioned_names(prompt)) - asked
+    left = _errors(reference, given, mode, mentioned)
+    return mentioned | {name for error, name in left if error.code in _UNDECLARED}
+
+
+def mentioned_names(prompt: str) -> set[str]:
+    """Return the words of a request that may be names of code that exists.
+
+    Args:
+        prompt: The request.
+
+    Returns:
+        The words in backticks, all behind the first blank line, where code is shown, and any that prose does not have:
+        with capitals, digits or underscores.
+    """
+    sentence, _, shown = prompt.partition("\n\n")
+    code = " ".join([*_IN_BACKTICKS.findall(prompt), shown])
+    words = {word for word in _WORD.findall(sentence) if not (word.isalpha() and word.islower())}
+    return words | set(_WORD.findall(code))
+
+
+def _errors(program: str, given: str, mode: Mode, assumed: frozenset[str]) -> list[tuple[Diagnostic, str]]:
+    """Return the errors of a program with the text at the place of each; those of what is given are not its own."""
+    text = completed(program, given, mode)
+    module = analyze(text, mode).module
+    if module is None:  # what is given cannot stand in a script: nothing is known
+        return []
+    data = text.encode("utf-8", "surrogatepass")
+    before = text[: len(text) - len(program)]
+    first = Position(len(before.encode("utf-8", "surrogatepass")), before.count("\n"), 0)
+    return [
+        (
+            replace(found, start=_behind(first, found.start), end=_behind(first, found.end)),
+            data[found.start.offset : found.end.offset].decode("utf-8", "surrogatepass"),
+        )
+        for found in semantic_diagnostics(module, text, assumed)
+        if found.severity is Severity.ERROR and found.start.offset >= first.offset
+    ]
+
+
+def _behind(first: Position, place: Position) -> Position:
+    """Return a place as it is counted from the beginning of a line."""
+    return Position(place.offset - first.offset, place.line - first.line, place.column)
