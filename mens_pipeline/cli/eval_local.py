@@ -76,8 +76,7 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     from mens_pipeline.promotion.benchmark_gate import PAGE, write_page  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.receipt import read_results  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import FEW_SHOT, load_settings, thresholds_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import FEW_SHOT, load_settings, open_store, thresholds_of  # noqa: PLC0415 - likewise
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
 
     settings = load_settings()
@@ -93,7 +92,7 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
         syntax=decoding,
     )
     conditions = Conditions(config.decoding, chosen, settings.cache_root / f"{chosen.kind}.lock")
-    store, fits = ArtifactStore(settings.store_root.resolve()), answer_fits(manifest, config.decoding)
+    store, fits = open_store(settings), answer_fits(manifest, config.decoding)
     if trial:
         _try(run_dir, benchmark, fits, conditions, store, as_json=as_json)
         return

@@ -95,7 +95,9 @@ def test_a_version_is_of_all_that_is_reached(tmp_path: Path) -> None:
     entry = _STAGES["mix"][0]
     same = code_version(entry, root=copy)
     other = _copy(tmp_path / "other")
-    (other / "corpus" / "curate" / "mix_config.py").write_text("MixConfig = MixSource = load_mix_config = 1\n", encoding="utf-8")
+    (other / "corpus" / "curate" / "mix_config.py").write_text(
+        "MixConfig = MixSource = load_mix_config = 1\n", encoding="utf-8"
+    )
 
     assert same == code_version(entry)
     assert len(bytes.fromhex(same)) == 32
