@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.storage.validation import errors_in
 from mens_pipeline.training.launch import environment_without_secrets
+from mens_pipeline.training.recorded_base import look_in
 
 if TYPE_CHECKING:
     from mens_pipeline.promotion.policy import Thresholds
@@ -186,15 +187,17 @@ class Settings(BaseSettings):
 
 
 def load_settings() -> Settings:
-    """Read the settings of this process.
+    """Read the settings of this process; bases of other machines are looked for in its cache from then on.
 
     Raises:
         ConfigurationError: A variable has a value that does not fit; the message names all of them.
     """
     try:
-        return Settings()
+        settings = Settings()
     except ValidationError as error:
         raise ConfigurationError(f"environment: {errors_in(error)}. Correct or unset these variables.") from error
+    look_in(settings.cache_root / "base_models")
+    return settings
 
 
 def open_store(settings: Settings, root: str = "") -> "ArtifactStore":

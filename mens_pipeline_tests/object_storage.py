@@ -1,6 +1,5 @@
 """A real server of object storage on this machine, as fixtures."""
 
-import os
 import secrets
 import shutil
 import socket
@@ -19,6 +18,8 @@ from typing import Final
 import obstore
 import pytest
 from obstore.store import S3Store
+
+from mens_pipeline.training.launch import own_environment
 
 _ACTIONS: Final = '["Admin", "Read", "Write", "List", "Tagging"]'
 _PORTS: Final = ("master", "volume", "filer", "s3")
@@ -69,7 +70,7 @@ def object_storage() -> Iterator[ObjectStorage]:
         stack.callback(shutil.rmtree, folder)
         log = stack.enter_context((folder / "log").open("wb"))
         # Without variables that other servers may have left.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        environment = {name: value for name, value in own_environment().items() if not name.startswith("AWS_")}
         server = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         stack.callback(server.wait)
         stack.callback(server.kill)  # asked to stop, it takes half a minute

@@ -12,7 +12,7 @@ from typing import Any, Final
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.adapter_config import read_adapter_config
 from mens_pipeline.inference.prepare import WEIGHTS
-from mens_pipeline.training.base_model import recorded_base
+from mens_pipeline.training.recorded_base import recorded_base
 from mens_pipeline.training.safetensors_header import Shape, shapes_in
 
 _MATRIX: Final = re.compile(r"base_model\.model\.(?P<layer>.+)\.lora_(?P<half>[AB])\.weight")

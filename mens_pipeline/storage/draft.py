@@ -16,6 +16,24 @@ _YOUNG_SECONDS: Final = 60.0
 """Age from which on a draft that nobody holds is one of a process that was killed."""
 
 
+_TAG: Final = "CACHEDIR.TAG"
+_TAG_TEXT: Final = (
+    "Signature: 8a477f597d28d172789f06886806bc55\n# Outputs of mens-pipeline; not a source of anything.\n"
+)
+
+
+def tag_as_cache(root: Path) -> None:
+    """Let tools for backups pass a folder by.
+
+    Args:
+        root: The folder.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    (root / _TAG).write_text(_TAG_TEXT, encoding="utf-8")
+
+
 @contextmanager
 def draft_folder(target: Path) -> Iterator[Path]:
     """Make a folder beside the one whose place it shall take; what is left of it in the end is deleted.

@@ -13,25 +13,22 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from mens_pipeline.storage.documents import LOCK, Documents, unwritable
-from mens_pipeline.storage.draft import draft_folder, locked
+from mens_pipeline.storage.draft import draft_folder, locked, tag_as_cache
 from mens_pipeline.storage.files import is_full
 
 if TYPE_CHECKING:
     from mens_pipeline.storage.remote import Remote, Version
 
 MANIFEST: Final = "manifest.json"
+_KIND: Final = re.compile(r"\w+")
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
-_CACHE_TAG: Final = "CACHEDIR.TAG"
 _SOUND: Final[set[tuple[Path, str]]] = set()
 """Folders of artifacts that were found as they were written, with what their manifests say of their files."""
-
-_TAG_TEXT: Final = (
-    "Signature: 8a477f597d28d172789f06886806bc55\n# Outputs of mens-pipeline; not a source of anything.\n"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +174,20 @@ class ArtifactStore:
         found = (self.get(*parts) for parts in dict.fromkeys(inside) if len(parts) > 1)
         return tuple(artifact for artifact in found if artifact is not None)
 
+    def located(self, path: Path) -> Path:
+        """Return where a file of an artifact lies here, by a path that another machine may have written.
+
+        Args:
+            path: It names kind and key; one that names none is returned as it is.
+
+        Raises:
+            ConfigurationError: It is not here, and the object storage does not answer.
+        """
+        for place, (kind, key) in enumerate(pairwise(path.parts), start=2):
+            if not path.exists() and _KIND.fullmatch(kind) and (found := self.get(kind, key)) is not None:
+                return found.path.joinpath(*path.parts[place:])
+        return path
+
     @contextmanager
     def writing(
         self,
@@ -216,7 +227,7 @@ class ArtifactStore:
         target, draft = self.root / kind / key, None
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            (self.root / _CACHE_TAG).write_text(_TAG_TEXT, encoding="utf-8")
+            tag_as_cache(self.root)
             with draft_folder(target) as path:
                 draft = Draft(path)
                 yield draft

@@ -99,6 +99,19 @@ def _url(store: ArtifactStore) -> str:
     return store.documents.place("", "").rstrip("/")
 
 
+def test_a_path_that_another_machine_wrote_is_found_here(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
+    """By kind and key in it; what names none is left as it is."""
+    first, second = machines
+    path = _built(first)[0].path / "deep" / "rows.txt"
+    assert first.located(path) == path
+    path.rename(path.with_name("elsewhere"))  # each machine has a disk of its own
+
+    assert second.located(path) == second.root / "corpus" / _KEY / "deep" / "rows.txt"
+    assert second.located(path).read_text() == "hello\n"
+    for other in (Path("/srv/rows.txt"), Path("/srv/..", "0" * 64, "rows.txt"), Path("/srv/corpus", "0" * 64)):
+        assert second.located(other) == other
+
+
 def test_what_is_forced_takes_the_place_of_what_is_there(
     machines: tuple[ArtifactStore, ArtifactStore], tmp_path: Path, store_url: str
 ) -> None:
