@@ -12,11 +12,12 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.storage.validation import errors_in
 from mens_pipeline.training.launch import environment_without_secrets
+from mens_pipeline.training.recorded_base import look_in
 
 if TYPE_CHECKING:
     from mens_pipeline.promotion.policy import Thresholds
     from mens_pipeline.promotion.promote import Present
-    from mens_pipeline.storage.store import Artifact
+    from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 _PACKAGE: Final = Path(__file__).resolve().parent
 _PACKAGED: Final = _PACKAGE / "packaged"  # only a wheel has this folder; see [tool.hatch.build] in pyproject.toml
@@ -68,6 +69,12 @@ class Settings(BaseSettings):
         default=_OUTPUTS / "store",
         validation_alias="MENS_STORE_ROOT",
         description="Where the pipeline keeps what it makes.",
+    )
+    store_url: str | None = Field(
+        default=None,
+        pattern="^(s3|gs|az)://[^/]+",
+        validation_alias="MENS_STORE_URL",
+        description="A bucket that machines share, s3://BUCKET/PREFIX (gs, az); MENS_STORE_ROOT is then a cache of it.",
     )
     cache_root: Path = Field(
         default=_OUTPUTS / "cache",
@@ -180,15 +187,40 @@ class Settings(BaseSettings):
 
 
 def load_settings() -> Settings:
-    """Read the settings of this process.
+    """Read the settings of this process; bases of other machines are looked for in its cache from then on.
 
     Raises:
         ConfigurationError: A variable has a value that does not fit; the message names all of them.
     """
     try:
-        return Settings()
+        settings = Settings()
     except ValidationError as error:
         raise ConfigurationError(f"environment: {errors_in(error)}. Correct or unset these variables.") from error
+    look_in(settings.cache_root / "base_models")
+    return settings
+
+
+def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
+    """Open the store of this process.
+
+    Args:
+        settings: Of this process.
+        root: A folder that takes the place of `MENS_STORE_ROOT`; empty for that.
+
+    Raises:
+        ConfigurationError: The object storage that is asked for cannot be used.
+    """
+    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - most commands open no store
+
+    folder = (Path(root) if root else settings.store_root).resolve()
+    if settings.store_url is None:
+        return ArtifactStore(folder)
+    try:
+        from mens_pipeline.storage.remote import Remote  # noqa: PLC0415 - of an extra
+    except ModuleNotFoundError as error:
+        advice = "Install the extra `cluster`, or unset the variable."
+        raise ConfigurationError(f"MENS_STORE_URL: {error.name} is not installed. {advice}") from error
+    return ArtifactStore(folder, Remote(settings.store_url))
 
 
 def thresholds_of(settings: Settings) -> "Thresholds":

@@ -15,7 +15,7 @@ import pytest
 
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
-pytest_plugins = ("mens_pipeline_tests.gpu_page",)
+pytest_plugins = ("mens_pipeline_tests.gpu_page", "mens_pipeline_tests.object_storage")
 _PASSWORD: Final = "hunter2hunter2"  # noqa: S105 - of a server that lives as long as the tests
 _UNPRIVILEGED: Final = ("postgres", "nobody")
 _MEASURED: Final = {"storage", "language", "corpus"}

@@ -14,6 +14,7 @@ from mens_pipeline.settings import (
     artifact_commit,
     go_offline,
     load_settings,
+    open_store,
     policy_label,
     recipe_variables,
     secret_of,
@@ -193,3 +194,26 @@ def test_a_threshold_that_the_environment_changes_is_named(
         monkeypatch.setenv(name, value)
 
     assert policy_label(load_settings()) == label
+
+
+def test_a_store_that_machines_share_is_asked_for_by_its_url(
+    store_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The folder of a resource takes the place of that of the environment; what cannot be used is one message."""
+    monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "a"))
+    assert open_store(load_settings()).documents.place("k", "latest") == str(tmp_path / "a" / "k" / "latest")
+    monkeypatch.setenv("MENS_STORE_URL", store_url)
+    made, _ = open_store(load_settings()).built("k", {}, lambda _folder: {})
+    other = open_store(load_settings(), str(tmp_path / "b"))
+    assert other.root == tmp_path / "b"
+    assert other.pointed("k", "latest") == made.key
+
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    monkeypatch.delitem(sys.modules, "mens_pipeline.storage.remote")
+    with pytest.raises(
+        ConfigurationError, match=r"MENS_STORE_URL: obstore is not installed\. Install the extra `cluster`"
+    ):
+        open_store(load_settings())
+    monkeypatch.setenv("MENS_STORE_URL", "/srv/store")
+    with pytest.raises(ConfigurationError, match="MENS_STORE_URL: String should match pattern"):
+        load_settings()

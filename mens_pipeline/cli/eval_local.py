@@ -208,11 +208,10 @@ def _examine(  # noqa: PLR0913 - what an evaluation is made from
     from mens_pipeline.promotion.benchmark_gate import PAGE, write_page  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.receipt import read_results  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import FEW_SHOT, load_settings, thresholds_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import FEW_SHOT, load_settings, open_store, thresholds_of  # noqa: PLC0415 - likewise
 
     settings, manifest = load_settings(), manifest_of(run_dir)
-    store, fits = ArtifactStore(settings.store_root.resolve()), answer_fits(manifest, config.decoding)
+    store, fits = open_store(settings), answer_fits(manifest, config.decoding)
     path, train = heldout or heldout_beside(manifest), Path(manifest["train_file"])
     exam = examination(path, train, benchmark, fits, config.family_tasks)
     demands = Demands(thresholds_of(settings), is_benchmark_asked=settings.benchmark)
@@ -251,10 +250,9 @@ def _try(run_dir: Path, benchmark: "Benchmark", conditions: "Conditions", *, as_
     """Ask the adapter alone, and show what came of it; no document of an exam is written."""
     from mens_pipeline.evaluation.trial import TRIAL, try_adapter  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.inference.prepare import answer_fits, manifest_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings, open_store  # noqa: PLC0415 - likewise
 
-    store = ArtifactStore(load_settings().store_root.resolve())
+    store = open_store(load_settings())
     fits = answer_fits(manifest_of(run_dir), conditions.decoding)
     with _interruptible():
         tried = try_adapter(run_dir, benchmark, fits, conditions, store, launch=_launch)

@@ -41,13 +41,12 @@ def gate(
     from mens_pipeline.promotion.benchmark_gate import PAGE, build_benchmark_gate, receipt_in  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.history import rival_of  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.receipt import FAILED, RECEIPT  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings, policy_label, thresholds_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.settings import load_settings, open_store, policy_label, thresholds_of  # noqa: PLC0415 - likewise
     from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
 
     settings = load_settings()
     settings = settings.model_copy(update={"eval_policy": policy or settings.eval_policy})
-    store = ArtifactStore(settings.store_root.resolve())
+    store = open_store(settings)
     refuse_links(run_dir)
     advice = f"Run `mens eval-local --run-dir {run_dir}` first."
     evaluation = remembered(run_dir, eval_results.KIND, RESULTS, store, advice)

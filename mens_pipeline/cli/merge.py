@@ -77,11 +77,10 @@ def merge(  # noqa: PLR0913 - one parameter an option
         refuse_foreign,
         write_folder,
     )
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.settings import load_settings, open_store  # noqa: PLC0415 - likewise
 
     settings = load_settings()
-    store = ArtifactStore(settings.store_root.resolve())
+    store = open_store(settings)
     if output is not None:
         refuse_foreign(output)
     source = merge_source(run_dir, store)

@@ -39,12 +39,11 @@ def promote(
     from mens_pipeline.orchestration.champion import report_champion  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion import promote as promotion  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.history import history_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.settings import load_settings, open_store  # noqa: PLC0415 - likewise
     from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
 
     settings = load_settings()
-    store = ArtifactStore(settings.store_root.resolve())
+    store = open_store(settings)
     if history:
         events = history_of(store)
         if not events:
@@ -88,14 +87,14 @@ def override(
     from mens_pipeline.inference.prepare import adapter_digest  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.override import OVERRIDE, Override, signed  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.receipt import RECEIPT  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.store import ArtifactStore, digest_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings, open_store  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.store import digest_of  # noqa: PLC0415 - likewise
     from mens_pipeline.storage.validation import errors_in  # noqa: PLC0415 - likewise
     from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
 
     settings = load_settings()
     refuse_links(run_dir)
-    gate = _gate_of(run_dir, ArtifactStore(settings.store_root.resolve()))
+    gate = _gate_of(run_dir, open_store(settings))
     try:
         record = Override(
             adapter_sha256=adapter_digest(run_dir),

@@ -30,11 +30,10 @@ def push(
     """
     from mens_pipeline.delivery import hub  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.merge_source import merge_source  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.settings import load_settings, open_store  # noqa: PLC0415 - likewise
 
     settings = load_settings()
-    source = merge_source(run_dir, ArtifactStore(settings.store_root.resolve()))
+    source = merge_source(run_dir, open_store(settings))
     with tempfile.TemporaryDirectory(prefix="mens-push-") as staging:
         plan = hub.plan_push(source, repo, revision, settings.data_licence, Path(staging))
         say(_lines(plan))

@@ -14,7 +14,7 @@ from mens_pipeline.training.devices import DeviceChoice
 
 if TYPE_CHECKING:
     from mens_pipeline.delivery.serving.served_model import ServedModel
-    from mens_pipeline.settings import Settings
+    from mens_pipeline.storage.store import ArtifactStore
     from mens_pipeline.training.devices import Device
 
 _NEEDED: Final = ("fastapi", "uvicorn", "torch", "transformers", "peft")
@@ -74,17 +74,18 @@ def serve(  # noqa: PLR0913 - one parameter an option
     from mens_pipeline.delivery.serving import server  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.delivery.serving.asking import Defaults  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.serving.engine import Limits  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import go_offline, load_settings, secret_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import go_offline, load_settings, open_store, secret_of  # noqa: PLC0415 - likewise
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
 
     settings = load_settings()
     address = server.address_of(host, port)
     token = settings.serve_token if token_env == _TOKEN else secret_of(token_env)
     access = server.access_to(address, token, token_env)
+    store = open_store(settings)  # with its credentials, which are taken out next
     go_offline()
     chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
     tell(f"device {chosen.kind}: {chosen.name}")
-    served = _served(run_dir, model, settings, chosen)
+    served = _served(run_dir, model, store, chosen)
     tell(f"loading {served.name}, {served.fingerprint}, from {served.judged.adapter_path or served.judged.base_path}")
     limits = Limits(max_concurrent, max_request_bytes, timeout, max_new_tokens)
     with _holding(chosen, settings.cache_root, port):
@@ -100,12 +101,11 @@ def _holding(device: "Device", cache: Path, port: int) -> AbstractContextManager
     return exclusive(cache / f"{device.kind}.lock", 0, f"mens serve, port {port}")
 
 
-def _served(run_dir: Path | None, folder: Path | None, settings: "Settings", device: "Device") -> "ServedModel":
+def _served(run_dir: Path | None, folder: Path | None, store: "ArtifactStore", device: "Device") -> "ServedModel":
     from mens_pipeline.delivery.serving.served_model import champion_model, merged_model, run_model  # noqa: PLC0415
-    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
 
     if folder is not None:
         return merged_model(folder, device)
     if run_dir is not None:
         return run_model(run_dir, device)
-    return champion_model(ArtifactStore(settings.store_root.resolve()), device)
+    return champion_model(store, device)

@@ -29,13 +29,12 @@ def prune(
     """
     from mens_pipeline.delivery import prune as pruning  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.retention import load_retention  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import RETENTION, load_settings  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.settings import RETENTION, load_settings, open_store  # noqa: PLC0415 - likewise
 
     def show(plan: "Plan") -> None:
         say(_json(plan, applied=apply) if as_json else _text(plan, applied=apply))
 
-    store = ArtifactStore(load_settings().store_root.resolve())
+    store = open_store(load_settings())
     pruning.prune(store, load_retention(RETENTION), time.time(), apply=apply, show=show)
 
 

@@ -16,10 +16,10 @@ from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.inference.prepare import CONFIGURATION, WEIGHTS
 from mens_pipeline.storage.store import digest_of
-from mens_pipeline.training.base_model import recorded_base
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import CARD
 from mens_pipeline.training.model_card import base_name
+from mens_pipeline.training.recorded_base import recorded_base
 from mens_pipeline.training.safetensors_header import shapes_in
 
 _HEAD: Final = "base_model.model."

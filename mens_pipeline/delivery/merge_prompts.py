@@ -51,7 +51,7 @@ def prompts_of(
 
 def _heldout_of(source: MergeSource, store: ArtifactStore) -> Path:
     """Find the held-out pairs that the run was judged by; of one that was not judged, those beside its train set."""
-    beside = Path(source.manifest["train_file"]).with_name(HELDOUT)
+    beside = store.located(Path(source.manifest["train_file"])).with_name(HELDOUT)
     subject = source.receipt.subject if source.receipt is not None else None
     if subject is None:
         if beside.is_file():

@@ -18,9 +18,9 @@ from mens_pipeline.promotion.history import champion_of, history_of, withdrawn
 from mens_pipeline.promotion.receipt import RECEIPT, Receipt
 from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline.training.base_model import recorded_base
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.training.recorded_base import recorded_base
 from mens_pipeline.training.safetensors_header import Shape, shapes_in
 
 _MATRIX: Final = re.compile(r"base_model\.model\.(?P<layer>.+)\.lora_(?P<half>[AB])\.weight")

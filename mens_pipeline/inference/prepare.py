@@ -21,13 +21,14 @@ from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.language import Mode
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of, key_of
-from mens_pipeline.training.base_model import configuration_of, recorded_base
+from mens_pipeline.training.base_model import configuration_of
 from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.job import ADAPTER, JOB
 from mens_pipeline.training.launch import refuse_failure
 from mens_pipeline.training.manifest import CARD, MANIFEST
 from mens_pipeline.training.manifest_file import read_manifest
+from mens_pipeline.training.recorded_base import base_folder, recorded_base
 from mens_pipeline.training.run_dir import refuse_links
 from mens_pipeline.training.tokenizer_file import read_tokenizer
 
@@ -321,7 +322,7 @@ def answer_fits(manifest: dict[str, Any], decoding: Decoding) -> Callable[[str],
     Raises:
         RefusedError: The base model is gone, or its tokenizer cannot be read.
     """
-    path = Path(manifest["base_model"]["path"]) / "tokenizer.json"
+    path = base_folder(manifest["base_model"]) / "tokenizer.json"
     if not path.is_file():
         raise RefusedError(f"{path}: the base model of this adapter is gone. Restore it, or train again.")
     tokenizer = read_tokenizer(path)

@@ -1,4 +1,4 @@
-"""Which adapter is in use, and which were: a pointer that is replaced atomically, and a log that is only added to.
+"""Which adapter is in use, and which were: a pointer that is replaced whole, and a log that is only added to.
 
 Each line of the log holds the SHA-256 of the line before it, and the pointer that of the line that it was set with. So
 a line that is lost or changed is noticed, whether or not others follow it.
@@ -6,16 +6,16 @@ a line that is lost or changed is noticed, whether or not others follow it.
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.storage.store import Artifact, ArtifactStore, locked
+from mens_pipeline.storage.draft import locked
+from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.storage.validation import errors_in
 
 KIND: Final = "promoted_adapter"
@@ -44,6 +44,19 @@ class HistoryEvent(BaseModel):
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The documents of a champion as they were when a change began.
+
+    Attributes:
+        history: The log.
+        pointer: The key of the champion, and the line that it was set with.
+    """
+
+    history: bytes
+    pointer: bytes
+
+
 def champion_key(store: ArtifactStore) -> str | None:
     """Return the key of the adapter that is in use; None before the first promotion.
 
@@ -53,9 +66,10 @@ def champion_key(store: ArtifactStore) -> str | None:
     Raises:
         RefusedError: The pointer is missing although there is a history, or the history lost what the pointer rests on.
     """
-    pointer, log = store.root / KIND / CHAMPION, store.root / KIND / HISTORY
-    told = {sha256: event.key for event, sha256 in _lines(log)}
-    words = pointer.read_text(encoding="utf-8").split() if pointer.is_file() else []
+    pointer, log = store.documents.place(KIND, CHAMPION), store.documents.place(KIND, HISTORY)
+    words = store.documents.read(KIND, CHAMPION).decode(errors="replace").split()
+    # After the pointer: a change adds its line first.
+    told = {sha256: event.key for event, sha256 in _lines(store)}
     if not words:
         if not told:
             return None
@@ -125,7 +139,7 @@ def promotion_of(store: ArtifactStore, key: str) -> HistoryEvent:
     for event in reversed(history_of(store)):
         if event.key == key and event.action != "rollback":
             return event
-    raise RefusedError(f"{store.root / KIND / HISTORY}: nothing about {key[:12]}. Restore the file.")
+    raise RefusedError(f"{store.documents.place(KIND, HISTORY)}: nothing about {key[:12]}. Restore the file.")
 
 
 def usable_before(store: ArtifactStore, present: Artifact) -> str | None:
@@ -158,7 +172,7 @@ def history_of(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
     Raises:
         RefusedError: A line is no event, or does not follow the one before it.
     """
-    return tuple(event for event, _ in _lines(store.root / KIND / HISTORY))
+    return tuple(event for event, _ in _lines(store))
 
 
 def withdrawn(store: ArtifactStore) -> frozenset[str]:
@@ -176,19 +190,23 @@ def withdrawn(store: ArtifactStore) -> frozenset[str]:
 
 
 @contextmanager
-def changing(store: ArtifactStore) -> Iterator[None]:
-    """Hold the right to change the champion; two changes at once wait for each other.
+def changing(store: ArtifactStore) -> Iterator[Seen]:
+    """Hold the right to change the champion; two changes at once on one machine wait for each other.
 
     Args:
         store: Where promoted adapters are kept.
+
+    Returns:
+        What a change rests on: one that another machine makes meanwhile is noticed when this one is recorded.
     """
     folder = store.root / KIND
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / _LOCK):
-        yield
+        pointer = store.documents.read(KIND, CHAMPION)
+        yield Seen(store.documents.read(KIND, HISTORY), pointer)
 
 
-def record(store: ArtifactStore, event: HistoryEvent, champion: Artifact) -> None:
+def record(store: ArtifactStore, event: HistoryEvent, champion: Artifact, seen: Seen) -> None:
     """Let the pointer name a champion, and add the change to the history first.
 
     A process that dies between the two leaves the old champion in use, and a history that tells of the attempt.
@@ -197,29 +215,25 @@ def record(store: ArtifactStore, event: HistoryEvent, champion: Artifact) -> Non
         store: Where promoted adapters are kept.
         event: The change.
         champion: The champion from now on.
+        seen: What the change rests on.
 
     Raises:
-        RefusedError: The history does not hold together.
+        RefusedError: The history does not hold together, or another machine changed the champion meanwhile.
         ConfigurationError: The store cannot be written.
     """
-    log = store.root / KIND / HISTORY
-    before = _lines(log)
+    before = _lines(store)
     chained = event.model_copy(update={"after_sha256": before[-1][1] if before else _sha256(b"")})
     line = json.dumps(chained.model_dump(), ensure_ascii=False).encode()
-    with log.open("a+b") as history:
-        history.seek(0)
-        complete, whole = _complete(history.read())
-        history.truncate(complete)
-        history.write(line + b"\n" if whole else b"\n" + line + b"\n")
-        history.flush()
-        os.fsync(history.fileno())
-    store.point(CHAMPION, champion, _sha256(line))
+    kept = seen.history[: _complete(seen.history)]
+    end = b"\n" if kept and not kept.endswith(b"\n") else b""
+    store.documents.replace(KIND, HISTORY, seen.history, kept + end + line + b"\n")
+    store.documents.replace(KIND, CHAMPION, seen.pointer, f"{champion.key}\n{_sha256(line)}\n".encode())
 
 
-def _lines(log: Path) -> list[tuple[HistoryEvent, str]]:
+def _lines(store: ArtifactStore) -> list[tuple[HistoryEvent, str]]:
     """Return the events of a history, each with the SHA-256 of its line."""
-    content = log.read_bytes() if log.is_file() else b""
-    lines = content[: _complete(content)[0]].splitlines()
+    log, content = store.documents.place(KIND, HISTORY), store.documents.read(KIND, HISTORY)
+    lines = content[: _complete(content)].splitlines()
     told: list[tuple[HistoryEvent, str]] = []
     for number, line in enumerate(lines, start=1):
         try:
@@ -233,8 +247,8 @@ def _lines(log: Path) -> list[tuple[HistoryEvent, str]]:
     return told
 
 
-def _complete(content: bytes) -> tuple[int, bool]:
-    """How many bytes of a history count, and whether they end with a line.
+def _complete(content: bytes) -> int:
+    """How many bytes of a history count.
 
     A last line without its end was cut off, by a full disk or a lost process, unless only its end was.
     """
@@ -242,8 +256,8 @@ def _complete(content: bytes) -> tuple[int, bool]:
     try:
         HistoryEvent.model_validate_json(content[end:])
     except ValidationError:
-        return end, True
-    return len(content), False
+        return end
+    return len(content)
 
 
 def _sha256(line: bytes) -> str:

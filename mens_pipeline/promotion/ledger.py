@@ -1,9 +1,7 @@
 """Which adapters were evaluated on which exam: whoever tries again is asked for more confidence."""
 
-import fcntl
-import os
 from collections.abc import Iterable
-from typing import BinaryIO, Final, Self
+from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -77,21 +75,20 @@ def record_try(store: ArtifactStore, tried: Try, *, now: int) -> int:
     Raises:
         RefusedError: A line of the ledger is none.
     """
-    path = store.root / FOLDER / LEDGER
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b") as content:
-        fcntl.flock(content, fcntl.LOCK_EX)
-        entries = _complete_entries(content)
-        before = next((entry.attempt for entry in entries if tried.is_same(entry)), None)
-        if before is not None:
-            return before
-        trusted = {e.adapter_sha256 for e in history_of(store) if e.action == "promote"} - withdrawn(store)
+    trusted = {e.adapter_sha256 for e in history_of(store) if e.action == "promote"} - withdrawn(store)
+    place = store.documents.place(FOLDER, LEDGER)
+
+    def counted(content: bytes) -> bytes:
+        complete, entries = _entries(content, place)
+        if any(tried.is_same(entry) for entry in entries):
+            return complete
         attempt = _attempt([entry for entry in entries if tried.is_of_same_exam(entry)], trusted)
         entry = LedgerEntry(**tried.model_dump(), timestamp_unix=now, attempt=attempt)
-        content.write(entry.model_dump_json().encode() + b"\n")
-        content.flush()
-        os.fsync(content.fileno())
-    return attempt
+        return complete + entry.model_dump_json().encode() + b"\n"
+
+    store.documents.amend(FOLDER, LEDGER, counted)
+    entries = _entries(store.documents.read(FOLDER, LEDGER), place)[1]
+    return next(entry.attempt for entry in entries if tried.is_same(entry))
 
 
 def _attempt(entries: Iterable[LedgerEntry], promoted: set[str]) -> int:
@@ -104,15 +101,11 @@ def _attempt(entries: Iterable[LedgerEntry], promoted: set[str]) -> int:
     return attempt
 
 
-def _complete_entries(content: BinaryIO) -> list[LedgerEntry]:
-    """Read the entries of the ledger; remove a last line that was cut off, by a full disk or a lost process."""
-    content.seek(0)
-    text = content.read()
-    end = text.rfind(b"\n") + 1
-    if end < len(text):
-        content.truncate(end)
+def _entries(content: bytes, place: str) -> tuple[bytes, list[LedgerEntry]]:
+    """Read the entries of a ledger, without a last line that was cut off, by a full disk or a lost process."""
+    complete = content[: content.rfind(b"\n") + 1]
     try:
-        return [LedgerEntry.model_validate_json(line) for line in text[:end].splitlines()]
+        return complete, [LedgerEntry.model_validate_json(line) for line in complete.splitlines()]
     except ValidationError as error:
         advice = "Restore the file from a backup: without it nobody knows how often adapters were tried."
-        raise RefusedError(f"{content.name}: a line is no entry ({error.error_count()} mistakes). {advice}") from error
+        raise RefusedError(f"{place}: a line is no entry ({error.error_count()} mistakes). {advice}") from error

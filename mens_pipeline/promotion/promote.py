@@ -118,7 +118,7 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
         RefusedError: The verdict does not allow it; the message names every reason.
         ConfigurationError: The store cannot be written.
     """
-    with changing(store):
+    with changing(store) as seen:
         reasons = [*objections(gate, run, store, present, is_overridden=override is not None)]
         if override is not None:
             reasons += _objections_to_override(override, gate, run, history_of(store))
@@ -140,7 +140,7 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
             override_sha256=key_of(override.model_dump()) if override is not None else None,
             reason=override.reason if override is not None else f"the gate passed: {_evidence(receipt)}",
         )
-        record(store, event, champion)
+        record(store, event, champion, seen)
         return Promotion(champion, event.previous, changed=True)
 
 
@@ -167,7 +167,7 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
     Raises:
         RefusedError: There is no champion, none before it that may be used, or that one is gone or was changed.
     """
-    with changing(store):
+    with changing(store) as seen:
         present = champion_of(store)
         if present is None:
             raise RefusedError(f"{store.root / KIND}: there is no champion to roll back. Promote an adapter first.")
@@ -186,7 +186,7 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
             withdrawn_sha256=present.manifest["inputs"]["adapter_sha256"],
             reason=reason,
         )
-        record(store, event, found)
+        record(store, event, found, seen)
         return Promotion(found, present.key, changed=True)
 
 

@@ -19,7 +19,9 @@ from typing import Final
 _ROOT: Final = Path(__file__).parents[1]
 _PACKAGE: Final = __name__.partition(".")[0]
 _DATA: Final = (".yaml", ".jinja", ".css", ".js", ".lark")
-_STORE: Final = tuple(f"{_PACKAGE}.storage.{name}" for name in ("code_version", "store", "stage"))
+_STORE: Final = tuple(
+    f"{_PACKAGE}.storage.{name}" for name in ("code_version", "documents", "draft", "remote", "stage", "store")
+)
 """Modules that keep what stages make, and decide nothing of it."""
 
 _NAMED: Final = re.compile(rf"\b{_PACKAGE}(?:\.\w+)+")

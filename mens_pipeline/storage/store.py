@@ -1,39 +1,34 @@
 """A content-addressed store: `<root>/<kind>/<sha256>/...` with a manifest that is written last.
 
-A folder without a manifest, or with that of another one, is as good as absent. Pointers such as `latest` are files
-beside the folders, replaced atomically; they are for people, while stages hand over by key.
+A folder without a manifest, or with that of another one, is as good as absent. Pointers such as `latest` are documents
+beside the folders; they are for people, while stages hand over by key. Where object storage stands behind the folder,
+it is what several machines agree on, and the folder is their cache.
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Self
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.storage.documents import LOCK, Documents, unwritable
+from mens_pipeline.storage.draft import draft_folder, locked, tag_as_cache
 from mens_pipeline.storage.files import is_full
 
-MANIFEST: Final = "manifest.json"
-_KEY: Final = re.compile(r"[0-9a-f]{64}")
-_YOUNG_SECONDS: Final = 60.0
-"""Age from which on a draft that nobody holds is one of a process that was killed."""
+if TYPE_CHECKING:
+    from mens_pipeline.storage.remote import Remote, Version
 
-_CACHE_TAG: Final = "CACHEDIR.TAG"
-_LOCK: Final = ".publishing"
+MANIFEST: Final = "manifest.json"
+_KIND: Final = re.compile(r"\w+")
+_KEY: Final = re.compile(r"[0-9a-f]{64}")
 _SOUND: Final[set[tuple[Path, str]]] = set()
 """Folders of artifacts that were found as they were written, with what their manifests say of their files."""
-
-_TAG_TEXT: Final = (
-    "Signature: 8a477f597d28d172789f06886806bc55\n# Outputs of mens-pipeline; not a source of anything.\n"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +127,18 @@ class Artifact:
 
 
 class ArtifactStore:
-    """The store below one folder."""
+    """The store below one folder, and behind it perhaps object storage."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, remote: "Remote | None" = None) -> None:
         """Use a folder; it is made on first writing.
 
         Args:
             root: The folder.
+            remote: What machines share; the folder is then the cache of one of them.
         """
         self.root = root
+        self.documents = Documents(root, remote)
+        self._remote = remote
 
     def find(self, kind: str, inputs: Mapping[str, Any]) -> Artifact | None:
         """Return the artifact that was made from these inputs, if it is complete.
@@ -152,22 +150,18 @@ class ArtifactStore:
         return self.get(kind, key_of(inputs))
 
     def get(self, kind: str, key: str) -> Artifact | None:
-        """Return the artifact with this key, if it is complete.
+        """Return the artifact with this key, if it is complete here, or else in the object storage.
 
         Args:
             kind: What it is.
             key: SHA-256 over its inputs, hexadecimal; anything else, such as a path out of the store, names none.
+
+        Raises:
+            ConfigurationError: It is not here, and the object storage does not answer.
         """
         if _KEY.fullmatch(key) is None:
             return None
-        path = self.root / kind / key
-        try:
-            manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-            is_its_own = manifest["kind"] == kind and key_of(manifest["inputs"]) == key
-            is_its_own &= all(isinstance(output["sha256"], str) for output in manifest["outputs"].values())
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            return None
-        return Artifact(kind, key, path, manifest) if is_its_own else None
+        return _read(kind, key, self.root / kind / key) or self._pulled(kind, key)
 
     def holding(self, *paths: Path) -> tuple[Artifact, ...]:
         """Return the artifacts that files lie in, or that they are; a path elsewhere names none.
@@ -180,54 +174,95 @@ class ArtifactStore:
         found = (self.get(*parts) for parts in dict.fromkeys(inside) if len(parts) > 1)
         return tuple(artifact for artifact in found if artifact is not None)
 
+    def located(self, path: Path) -> Path:
+        """Return where a file of an artifact lies here, by a path that another machine may have written.
+
+        Args:
+            path: It names kind and key; one that names none is returned as it is.
+
+        Raises:
+            ConfigurationError: It is not here, and the object storage does not answer.
+        """
+        for place, (kind, key) in enumerate(pairwise(path.parts), start=2):
+            if not path.exists() and _KIND.fullmatch(kind) and (found := self.get(kind, key)) is not None:
+                return found.path.joinpath(*path.parts[place:])
+        return path
+
     @contextmanager
-    def writing(self, kind: str, inputs: Mapping[str, Any], parents: Sequence[Artifact] = ()) -> Iterator["Draft"]:
+    def writing(
+        self,
+        kind: str,
+        inputs: Mapping[str, Any],
+        parents: Sequence[Artifact] = (),
+        seen: "Version | None" = None,
+    ) -> Iterator["Draft"]:
         """Open a folder to fill; it joins the store when the block ends without an exception, and is deleted otherwise.
 
-        Where the same was written meanwhile by another process, that stays.
+        Where the same was written meanwhile by another process, that stays; in object storage, whatever was.
 
         Args:
             kind: What is made.
             inputs: JSON values that decide what it holds.
             parents: What it is made from.
+            seen: What of this key may be replaced in the object storage; None for nothing.
 
         Raises:
             ConfigurationError: The store cannot be written, or is full; other failures of the block pass as they are.
         """
         key = key_of(inputs)
-        target = self.root / kind / key
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            (self.root / _CACHE_TAG).write_text(_TAG_TEXT, encoding="utf-8")
-            draft = Draft(target.with_name(f".draft-{key}-{uuid4().hex}"))
-            draft.path.mkdir()
-            handle = os.open(draft.path, os.O_RDONLY)
-        except OSError as error:
-            raise self._unwritable(error) from error
-        try:
-            with suppress(OSError):  # on a file system without locks no draft is ever taken for abandoned
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            _remove_abandoned(target.parent)
+        with self._draft(kind, key) as draft:
             yield draft
             refs = [{"kind": parent.kind, "key": parent.key} for parent in parents]
-            manifest = draft.finish({"kind": kind, "key": key, "inputs": dict(inputs), "parents": refs})
-            with locked(self.root / _LOCK):
-                found = self.get(kind, key)
-                if found is None or found.manifest != manifest or found.changed():
-                    if target.exists():  # what an interrupted run left, what is damaged, or what was forced
-                        shutil.rmtree(target.replace(draft.path.with_suffix(".old")))
-                    draft.path.replace(target)
-        except OSError as error:
-            if not (is_full(error) or draft.holds(error.filename)):  # of whatever else the block reads and writes
-                raise
-            raise self._unwritable(error) from error
-        finally:
-            os.close(handle)
-            shutil.rmtree(draft.path, ignore_errors=True)
+            draft.finish({"kind": kind, "key": key, "inputs": dict(inputs), "parents": refs})
+            self._place(draft.path, self.root / kind / key)
+            self._agree(kind, key, seen)
 
-    def _unwritable(self, error: OSError) -> ConfigurationError:
-        advice = "Set MENS_STORE_ROOT to a folder that you may write and that has room."
-        return ConfigurationError(f"{error.filename2 or error.filename or self.root}: {error.strerror}. {advice}")
+    @contextmanager
+    def _draft(self, kind: str, key: str) -> Iterator["Draft"]:
+        """Open a folder beside the one of an artifact.
+
+        Raises:
+            ConfigurationError: The store cannot be written, or is full; other failures of the block pass as they are.
+        """
+        target, draft = self.root / kind / key, None
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            tag_as_cache(self.root)
+            with draft_folder(target) as path:
+                draft = Draft(path)
+                yield draft
+        except OSError as error:
+            if draft is None or is_full(error) or draft.holds(error.filename):
+                raise unwritable(error, self.root) from error
+            raise  # of whatever else the block reads and writes
+
+    def _place(self, draft: Path, target: Path) -> None:
+        """Let a complete draft be the artifact; one that is the same already stays."""
+        kind, key = target.parts[-2:]
+        made = _read(kind, key, draft)
+        with locked(self.root / LOCK):
+            found = _read(kind, key, target)
+            if found is None or made is None or found.manifest != made.manifest or found.changed():
+                if target.exists():  # what an interrupted run left, what is damaged, or what was forced
+                    shutil.rmtree(target.replace(draft.with_suffix(".old")))
+                draft.replace(target)
+
+    def _pulled(self, kind: str, key: str) -> Artifact | None:
+        """Return an artifact as the object storage has it, if it is there whole; the folder holds it from now on."""
+        if self._remote is None or not self._remote.manifest_of(kind, key).content:
+            return None
+        with self._draft(kind, key) as draft:
+            if not self._remote.fetch(draft.path, kind, key) or _read(kind, key, draft.path) is None:
+                return None
+            self._place(draft.path, self.root / kind / key)
+        return _read(kind, key, self.root / kind / key)
+
+    def _agree(self, kind: str, key: str, seen: "Version | None") -> None:
+        """Publish the artifact of a key as it lies here, or take the one that somebody else published."""
+        while self._remote is not None and not self._remote.publish(self.root / kind / key, kind, key, seen):
+            if self._pulled(kind, key) is not None:
+                return
+            seen = self._remote.manifest_of(kind, key).version  # theirs is damaged, so ours takes its place
 
     def built(
         self,
@@ -253,41 +288,34 @@ class ArtifactStore:
         Raises:
             ConfigurationError: The store cannot be written.
         """
-        found = None if anew else self.find(kind, inputs)
-        if found is None or found.is_damaged():
-            with self.writing(kind, inputs, parents) as draft:
+        key = key_of(inputs)
+        # Before it is looked for: whatever is published from now on is not replaced.
+        seen = self._remote.manifest_of(kind, key).version if self._remote is not None else None
+        found = None if anew else self.get(kind, key)
+        if found is not None and found.is_damaged():
+            found = self._pulled(kind, key)
+        if found is None:
+            with self.writing(kind, inputs, parents, seen) as draft:
                 draft.extra = write(draft.path)
-            made = self.find(kind, inputs)
-            assert made is not None, "what was just written is there"  # noqa: S101 - our own impossibility
-            self.point("latest", made)
-            return made, False
-        os.utime(found.path / MANIFEST)  # retention goes by the last use
-        self.point("latest", found)
-        return found, True
+        else:
+            self._agree(kind, key, None)
+            os.utime(found.path / MANIFEST)  # retention goes by the last use
+        made = _read(kind, key, self.root / kind / key)
+        assert made is not None, "what was just written or found is there"  # noqa: S101 - our own impossibility
+        self.point("latest", made)
+        return made, found is not None
 
-    def point(self, name: str, artifact: Artifact, note: str = "") -> None:
+    def point(self, name: str, artifact: Artifact) -> None:
         """Let a pointer name an artifact.
 
         Args:
             name: The pointer: `latest`.
             artifact: What it names from now on.
-            note: A second line of the pointer, for whoever reads the file.
 
         Raises:
             ConfigurationError: The store cannot be written.
         """
-        pointer = self.root / artifact.kind / name
-        temporary = pointer.with_name(f".{name}.{os.getpid()}")
-        try:
-            with temporary.open("w", encoding="utf-8") as content:
-                content.write(f"{artifact.key}\n{note}".rstrip("\n") + "\n")
-                content.flush()
-                os.fsync(content.fileno())
-            temporary.replace(pointer)
-        except OSError as error:
-            raise self._unwritable(error) from error
-        finally:
-            temporary.unlink(missing_ok=True)
+        self.documents.amend(artifact.kind, name, lambda _found: f"{artifact.key}\n".encode())
 
     def pointed(self, kind: str, name: str) -> str | None:
         """Return the key that a pointer names; None when there is no such pointer.
@@ -295,9 +323,12 @@ class ArtifactStore:
         Args:
             kind: What it points to.
             name: The pointer.
+
+        Raises:
+            ConfigurationError: The object storage does not answer.
         """
-        pointer = self.root / kind / name
-        return pointer.read_text(encoding="utf-8").partition("\n")[0].strip() if pointer.is_file() else None
+        content = self.documents.read(kind, name).decode(errors="replace")
+        return content.partition("\n")[0].strip() if content else None
 
 
 @dataclass
@@ -312,21 +343,16 @@ class Draft:
     path: Path
     extra: dict[str, Any] = field(default_factory=dict)
 
-    def finish(self, manifest: dict[str, Any]) -> dict[str, Any]:
+    def finish(self, manifest: dict[str, Any]) -> None:
         """Write the manifest, which makes the artifact complete.
 
         Args:
             manifest: What it says beside the outputs and what its maker added.
-
-        Returns:
-            All of it.
         """
         files = (path for path in sorted(self.path.rglob("*")) if path.is_file())
         outputs = {path.relative_to(self.path).as_posix(): _described(path) for path in files}
         text = json.dumps({**manifest, "outputs": outputs, **self.extra}, indent=2, sort_keys=True) + "\n"
         (self.path / MANIFEST).write_text(text, encoding="utf-8")
-        whole: dict[str, Any] = json.loads(text)
-        return whole
 
     def holds(self, name: object) -> bool:
         """Whether a failure that names a file is one of this folder or below it.
@@ -337,16 +363,15 @@ class Draft:
         return isinstance(name, str) and Path(name).is_relative_to(self.path)
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock that processes and threads wait for.
-
-    Args:
-        path: The file that stands for it; it stays.
-    """
-    with path.open("a", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def _read(kind: str, key: str, path: Path) -> Artifact | None:
+    """Return what lies in a folder, if it is the complete artifact of a key."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        is_its_own = manifest["kind"] == kind and key_of(manifest["inputs"]) == key
+        is_its_own &= all(isinstance(output["sha256"], str) for output in manifest["outputs"].values())
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+    return Artifact(kind, key, path, manifest) if is_its_own else None
 
 
 def key_of(inputs: Mapping[str, Any]) -> str:
@@ -367,19 +392,6 @@ def digest_of(path: Path) -> str:
     """
     with path.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Remove the drafts of processes that were killed: a process holds a lock on its draft for as long as it lives."""
-    for path in folder.glob(".draft-*-*[0-9]"):
-        with suppress(OSError):  # held, gone meanwhile, or not ours
-            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if time.time() - os.fstat(handle).st_mtime > _YOUNG_SECONDS:
-                    shutil.rmtree(path)
-            finally:
-                os.close(handle)
 
 
 def _described(path: Path) -> dict[str, Any]:

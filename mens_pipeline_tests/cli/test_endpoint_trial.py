@@ -43,7 +43,6 @@ def test_a_model_that_knows_all_answers_passes_all(folder: Path) -> None:
 
 def test_what_was_answered_is_not_asked_again(folder: Path) -> None:
     """A server that fails half way through: one message; the same command asks the rest alone."""
-
     paid = [True]
 
     def failing(content: dict[str, Any], number: int) -> Served:

@@ -238,8 +238,10 @@ class _SlowStore(ArtifactStore):
     """A store that takes its time: meanwhile somebody edits the workspace below it."""
 
     @contextmanager
-    def writing(self, kind: str, inputs: Mapping[str, Any], parents: Sequence[Artifact] = ()) -> Iterator[Draft]:
-        with super().writing(kind, inputs, parents) as draft:
+    def writing(
+        self, kind: str, inputs: Mapping[str, Any], parents: Sequence[Artifact] = (), seen: Any = None
+    ) -> Iterator[Draft]:
+        with super().writing(kind, inputs, parents, seen) as draft:
             (self.root.parent / "workspace" / "a.vox").write_text("fn edited() { }\n")
             yield draft
 

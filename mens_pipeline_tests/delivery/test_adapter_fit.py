@@ -32,7 +32,9 @@ def _run(folder: Path, adapter: dict[str, tuple[int, ...]], base: str = f"{_LAYE
     _save(folder / "adapter" / WEIGHTS, adapter)
     (folder / "adapter" / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2, **config}))
     sha256 = digest_of_folder(folder / "base")
-    return folder / "adapter", {"base_model": {"name": "tiny", "path": str(folder / "base"), "sha256": sha256}}
+    return folder / "adapter", {
+        "base_model": {"num_values": 0, "name": "tiny", "path": str(folder / "base"), "sha256": sha256}
+    }
 
 
 @pytest.mark.parametrize("base", [f"{_LAYER}.weight", f"model.language_model.{_LAYER[6:]}.weight"])
@@ -112,5 +114,7 @@ def test_another_base_is_refused(tmp_path: Path, *, is_there: bool) -> None:
     else:
         manifest["base_model"]["path"] = str(tmp_path / "elsewhere")
 
-    with pytest.raises(RefusedError, match=f"is {'changed' if is_there else 'gone'}. Restore it, or train again"):
+    with pytest.raises(
+        RefusedError, match=f"is {'changed' if is_there else 'gone'}. Restore it, put it below MENS_CACHE_ROOT"
+    ):
         refuse_misfit(adapter, manifest)

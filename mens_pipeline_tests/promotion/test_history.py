@@ -8,8 +8,18 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.promotion.history import CHAMPION, HISTORY, KIND, champion_key, history_of
+from mens_pipeline.promotion.history import (
+    CHAMPION,
+    HISTORY,
+    KIND,
+    champion_key,
+    champion_of,
+    changing,
+    history_of,
+    record,
+)
 from mens_pipeline.promotion.promote import roll_back
+from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, promote, promoted, trained, verdict_of
 
@@ -153,3 +163,26 @@ def test_a_history_of_an_earlier_version_is_gone_on_with(
 
     assert champion_key(store) == third
     assert [event.after_sha256 is None for event in history_of(store)] == [True, True, True, False]
+
+
+def test_machines_that_share_a_bucket_share_the_champion(tmp_path: Path, store_url: str) -> None:
+    """Promoted on one, it is in use on the other; a change that rests on what is no more is refused."""
+    first, second = (ArtifactStore(tmp_path / name, Remote(store_url)) for name in "ab")
+    key = promoted(trained(tmp_path / "first", "first"), first)
+    champion = champion_of(second)
+    assert champion is not None
+    assert champion.key == key
+    assert champion.path.is_relative_to(second.root)
+    assert champion.changed() == ()
+
+    with changing(second) as seen:
+        promoted(trained(tmp_path / "second", "second"), first)
+        event = history_of(second)[0]
+        with pytest.raises(RefusedError, match=r"/history\.jsonl: changed meanwhile, perhaps on another machine\. Run"):
+            record(second, event, champion, seen)
+    assert len(history_of(second)) == 2
+    back = roll_back(second, now=NOW, reason="it writes nonsense")
+
+    assert back.champion.key == key == champion_key(first)
+    assert [event.action for event in history_of(first)] == ["promote", "promote", "rollback"]
+    assert not (first.root / KIND / HISTORY).exists()

@@ -10,6 +10,7 @@ from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import adapter_digest
 from mens_pipeline.promotion.ledger import FOLDER, LEDGER, Try, record_try
 from mens_pipeline.promotion.promote import roll_back
+from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote, trained
 
@@ -123,3 +124,12 @@ def test_a_line_in_the_middle_that_is_none_is_refused(store: ArtifactStore) -> N
 
     with pytest.raises(RefusedError, match=r"ledger\.jsonl: a line is no entry .* Restore the file from a backup"):
         _recorded(store, _try("b"))
+
+
+def test_machines_that_share_a_bucket_count_tries_together(tmp_path: Path, store_url: str) -> None:
+    """A second machine is no second chance."""
+    tries = [_try(name) for name in "abc"]
+    stores = [ArtifactStore(tmp_path / name, Remote(store_url)) for name in "abc"]
+
+    assert [record_try(store, tried, now=NOW) for store, tried in zip(stores, tries, strict=True)] == [1, 2, 3]
+    assert record_try(stores[2], tries[0], now=NOW) == 1

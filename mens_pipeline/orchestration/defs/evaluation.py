@@ -61,7 +61,9 @@ def eval_results(
         compute.resolve(),
         load_model(EVALUATION, EvaluationConfig),
     )
-    manifest, decoding = manifest_of(run), config.decoding
+    opened, decoding = store.open(), config.decoding
+    manifest = manifest_of(run)
+    manifest["train_file"] = str(opened.located(Path(manifest["train_file"])))  # perhaps trained on another machine
     heldout, fits = store.artifact(qlora_adapter.of(SPLIT)).path / HELDOUT, answer_fits(manifest, decoding)
     exam = examination(heldout, Path(manifest["train_file"]), benchmark, fits, config.family_tasks)
     demands = Demands(thresholds_of(settings), is_benchmark_asked=settings.benchmark)
@@ -76,7 +78,7 @@ def eval_results(
         run,
         exam,
         conditions,
-        store.open(),
+        opened,
         manifest,
         demands=demands,
         launch=lambda prepared: generator.run(context, prepared),

@@ -1,10 +1,8 @@
 """The store of what the pipeline makes, as a resource."""
 
-from pathlib import Path
-
 import dagster as dg
 
-from mens_pipeline.settings import load_settings
+from mens_pipeline.settings import load_settings, open_store
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 
 
@@ -12,14 +10,15 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
     """Where assets keep what they make.
 
     Attributes:
-        root: The folder; empty means `MENS_STORE_ROOT`, or this repository's `data/store`.
+        root: The folder; empty means `MENS_STORE_ROOT`, or this repository's `data/store`. Behind it
+            stands what `MENS_STORE_URL` names, if anything.
     """
 
     root: str = ""
 
     def open(self) -> ArtifactStore:
         """Open the store."""
-        return ArtifactStore((Path(self.root) if self.root else load_settings().store_root).resolve())
+        return open_store(load_settings(), self.root)
 
     def artifact(self, ref: ArtifactRef) -> Artifact:
         """Load the artifact that was handed over, as it was written.

@@ -15,7 +15,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generate import generate
 from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, GenerationJob, Request
 from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest, judged_model
-from mens_pipeline.promotion.history import HistoryEvent, record
+from mens_pipeline.promotion.history import HistoryEvent, changing, record
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.chat import TEMPLATE
 from mens_pipeline.training.job import ADAPTER
@@ -99,7 +99,8 @@ def test_the_champion_is_served(run: Path, tmp_path: Path) -> None:
     event = HistoryEvent(
         timestamp_unix=0, action="promote", key=champion.key, previous=None, adapter_sha256=digest, reason="a test"
     )
-    record(store, event, champion)
+    with changing(store) as seen:
+        record(store, event, champion, seen)
 
     assert champion_model(store, CPU).judged.adapter_path == champion.path / ADAPTER
     (champion.path / ADAPTER / WEIGHTS).write_bytes(b"others")

@@ -1,0 +1,218 @@
+"""Object storage behind the store: files by their digests, and small documents that change only as they were last seen.
+
+An artifact is `<kind>/<key>/<sha256>` for each of its files, and `<kind>/<key>/manifest.json`, which is put last. So a
+writer that is interrupted leaves files that nobody sees, and two writers of one key never touch each other's files.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final, Literal, cast
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.store import from_url
+
+from mens_pipeline.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from obstore import UpdateVersion
+
+Version = dict[str, str]
+"""What a server calls one state of an object, in its own words."""
+
+_MANIFEST: Final = "manifest.json"
+_MOST_BYTES: Final = 67_108_864
+"""Of a document: a manifest, a pointer, a history."""
+
+_VERSION: Final = ("e_tag", "version")
+_PART_BYTES: Final = 16_777_216
+_PARTS_AT_ONCE: Final = 4
+_ADVICE: Final = (
+    "See that MENS_STORE_URL names a bucket that exists, that its server answers, and that the credentials of"
+)
+_ADVICE_END: Final = (
+    "this process may read and write there. What was made stays in MENS_STORE_ROOT; then run the same again."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A small object as it was read.
+
+    Attributes:
+        content: Its bytes; none where there is no such object.
+        version: What the server calls this state of it; None where there is none.
+    """
+
+    content: bytes = b""
+    version: Version | None = None
+
+
+class Remote:
+    """A bucket, or a part of one."""
+
+    def __init__(self, url: str) -> None:
+        """Use a bucket; nothing is asked of it yet.
+
+        Args:
+            url: `s3://BUCKET/PREFIX`, `gs://...` or `az://...`; credentials come from the environment, as its own tools
+                read them.
+
+        Raises:
+            ConfigurationError: It names no bucket.
+        """
+        self.url = url.rstrip("/")
+        with self._told(""):
+            self._bucket = from_url(self.url, retry_config={"max_retries": 4, "retry_timeout": timedelta(minutes=1)})
+
+    def read(self, name: str) -> Document:
+        """Read a document.
+
+        Args:
+            name: Its name in the bucket.
+
+        Raises:
+            ConfigurationError: The server does not answer, or not with a document.
+        """
+        with self._told(name):
+            try:
+                found = obstore.get(self._bucket, name)
+            except FileNotFoundError:
+                return Document()
+            if found.meta["size"] > _MOST_BYTES:
+                raise ConfigurationError(f"{self.url}/{name}: larger than {_MOST_BYTES} bytes. Nothing of ours is.")
+            named = ((name, found.meta[name]) for name in _VERSION)
+            version = {name: value for name, value in named if value is not None}
+            return Document(bytes(found.bytes()), version)
+
+    def swap(self, name: str, content: bytes, seen: Version | None) -> bool:
+        """Write a document if it still is what was seen.
+
+        Args:
+            name: Its name in the bucket.
+            content: What it shall be.
+            seen: What `read` said of it; None where there was none.
+
+        Returns:
+            Whether it was written; otherwise somebody else came first.
+
+        Raises:
+            ConfigurationError: The server does not answer, or knows no conditions.
+        """
+        with self._told(name):
+            try:
+                mode: UpdateVersion | Literal["create"] = "create" if seen is None else cast("UpdateVersion", seen)
+                obstore.put(self._bucket, name, content, mode=mode, use_multipart=False)
+            except (AlreadyExistsError, PreconditionError):
+                return False
+        return True
+
+    def manifest_of(self, kind: str, key: str) -> Document:
+        """Read the manifest of an artifact, whether or not its files are there.
+
+        Args:
+            kind: What it is.
+            key: Its key.
+
+        Raises:
+            ConfigurationError: The server does not answer.
+        """
+        return self.read(f"{kind}/{key}/{_MANIFEST}")
+
+    def publish(self, folder: Path, kind: str, key: str, seen: Version | None) -> bool:
+        """Put a complete artifact there, unless somebody else did since.
+
+        Args:
+            folder: Its files, with the manifest.
+            kind: What it is.
+            key: Its key.
+            seen: What `manifest_of` said before it was made; None to take the place of nothing.
+
+        Returns:
+            Whether what is there is this; otherwise another one is, of another maker.
+
+        Raises:
+            ConfigurationError: The server does not answer.
+        """
+        manifest = (folder / _MANIFEST).read_bytes()
+        there = self.manifest_of(kind, key)
+        if there.version != seen:
+            return there.content == manifest
+        for name, sha256 in _outputs(manifest).items():
+            with self._told(f"{kind}/{key}/{sha256}") as place:
+                path = folder / name
+                obstore.put(self._bucket, place, path, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+        return self.swap(f"{kind}/{key}/{_MANIFEST}", manifest, seen) or (
+            self.manifest_of(kind, key).content == manifest
+        )
+
+    def fetch(self, folder: Path, kind: str, key: str) -> bool:
+        """Copy an artifact into a folder, each file checked against the manifest.
+
+        Args:
+            folder: An empty one.
+            kind: What it is.
+            key: Its key.
+
+        Returns:
+            Whether it is there whole; of one that is not, the manifest is not written.
+
+        Raises:
+            ConfigurationError: The server does not answer.
+        """
+        manifest = self.manifest_of(kind, key).content
+        try:
+            outputs = _outputs(manifest)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return False
+        for name, sha256 in outputs.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if self._copied(f"{kind}/{key}/{sha256}", path) != sha256:
+                return False
+        (folder / _MANIFEST).write_bytes(manifest)
+        return True
+
+    def _copied(self, name: str, path: Path) -> str:
+        """Copy an object into a file, and return its SHA-256; of none, nothing."""
+        digest = hashlib.sha256()
+        with self._told(name), path.open("xb") as target:
+            try:
+                content = obstore.get(self._bucket, name)
+            except FileNotFoundError:
+                return ""
+            for part in content.stream(_PART_BYTES):
+                digest.update(part)
+                target.write(part)
+        return digest.hexdigest()
+
+    @contextmanager
+    def _told(self, name: str) -> Iterator[str]:
+        """Say in one line what the server did not do."""
+        try:
+            yield name
+        except (BaseError, FileNotFoundError) as error:
+            words = str(error).strip().splitlines() or [type(error).__name__]
+            place = f"{self.url}/{name}" if name else self.url
+            raise ConfigurationError(f"{place}: {words[0][:400]}. {_ADVICE} {_ADVICE_END}") from error
+
+
+def _outputs(manifest: bytes) -> dict[str, str]:
+    """Return the files of a manifest, which a stranger may have written, with their digests.
+
+    Raises:
+        ValueError: One would lie outside of its folder, or has no digest; likewise other errors for other forms.
+    """
+    outputs = {name: output["sha256"] for name, output in json.loads(manifest)["outputs"].items()}
+    for name, sha256 in outputs.items():
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or "\0" in name or name in {"", ".", _MANIFEST}:
+            raise ValueError(f"{name!r} is no name of a file")
+        if len(bytes.fromhex(sha256)) != hashlib.sha256().digest_size:
+            raise ValueError(f"{sha256!r} is no SHA-256")
+    return outputs

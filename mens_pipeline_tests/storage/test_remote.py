@@ -1,0 +1,364 @@
+"""A store with object storage behind it, on a real server: what machines agree on, and what they never see."""
+
+import hashlib
+import json
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import obstore
+import pytest
+from obstore.store import from_url
+
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.storage.remote import Remote
+from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore, key_of
+
+_INPUTS = {"a": 1}
+_KEY = key_of(_INPUTS)
+
+
+def _machine(folder: Path, url: str) -> ArtifactStore:
+    return ArtifactStore(folder, Remote(url))
+
+
+def _built(store: ArtifactStore, text: str = "hello\n", *, anew: bool = False) -> tuple[Artifact, bool]:
+    def write(folder: Path) -> dict[str, int]:
+        (folder / "deep").mkdir()
+        (folder / "deep" / "rows.txt").write_text(text)
+        (folder / "same.txt").write_text("same\n")
+        return {"num_rows": 1}
+
+    return store.built("corpus", _INPUTS, write, anew=anew)
+
+
+def _digest(line: str) -> str:
+    return hashlib.sha256(f"{line}\n".encode()).hexdigest()
+
+
+def _rows(artifact: Artifact | None) -> str:
+    assert artifact is not None
+    return (artifact.path / "deep" / "rows.txt").read_text()
+
+
+@pytest.fixture
+def machines(tmp_path: Path, store_url: str) -> tuple[ArtifactStore, ArtifactStore]:
+    """Two machines with folders of their own, and one bucket."""
+    return _machine(tmp_path / "a", store_url), _machine(tmp_path / "b", store_url)
+
+
+def test_a_cold_cache_gets_an_artifact_by_its_key(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
+    """And the pointers with it; made once, it is made nowhere else."""
+    first, second = machines
+    assert second.get("corpus", _KEY) is None
+    assert second.pointed("corpus", "latest") is None
+    made, _ = _built(first)
+    taken = second.get("corpus", _KEY)
+
+    assert _rows(taken) == "hello\n"
+    assert taken is not None
+    assert taken.manifest == made.manifest
+    assert taken.changed() == ()
+    assert taken.path.is_relative_to(second.root)
+    assert second.pointed("corpus", "latest") == _KEY
+    assert _built(second, "never written") == (taken, True)
+    assert not list(second.root.glob("corpus/.draft-*"))
+    assert not (second.root / "corpus" / "latest").exists()
+
+
+def test_two_writers_of_one_key_agree(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
+    """Whoever comes first; the other one takes what is there instead of its own, which need not be the same."""
+    first, second = machines
+    barrier = threading.Barrier(2)
+    made: dict[str, Artifact] = {}
+
+    def build(store: ArtifactStore, text: str) -> None:
+        def write(folder: Path) -> dict[str, int]:
+            barrier.wait(20)  # both have seen that there is none
+            (folder / "deep").mkdir()
+            (folder / "deep" / "rows.txt").write_text(text)
+            return {}
+
+        made[text] = store.built("corpus", _INPUTS, write)[0]
+
+    threads = [threading.Thread(target=build, args=pair) for pair in ((first, "first\n"), (second, "second\n"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    texts = {_rows(made["first\n"]), _rows(made["second\n"])}
+
+    assert len(texts) == 1
+    assert made["first\n"].manifest == made["second\n"].manifest
+    assert made["first\n"].changed() == made["second\n"].changed() == ()
+    assert _rows(_machine(first.root.parent / "c", _url(first)).get("corpus", _KEY)) in texts
+
+
+def _url(store: ArtifactStore) -> str:
+    return store.documents.place("", "").rstrip("/")
+
+
+def test_a_path_that_another_machine_wrote_is_found_here(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
+    """By kind and key in it; what names none is left as it is."""
+    first, second = machines
+    path = _built(first)[0].path / "deep" / "rows.txt"
+    assert first.located(path) == path
+    path.rename(path.with_name("elsewhere"))  # each machine has a disk of its own
+
+    assert second.located(path) == second.root / "corpus" / _KEY / "deep" / "rows.txt"
+    assert second.located(path).read_text() == "hello\n"
+    for other in (Path("/srv/rows.txt"), Path("/srv/..", "0" * 64, "rows.txt"), Path("/srv/corpus", "0" * 64)):
+        assert second.located(other) == other
+
+
+def test_what_is_forced_takes_the_place_of_what_is_there(
+    machines: tuple[ArtifactStore, ArtifactStore], tmp_path: Path, store_url: str
+) -> None:
+    """For all machines: one that has the old one takes the new one when it is next asked to build."""
+    first, second = machines
+    _built(first, "old\n")
+    second.get("corpus", _KEY)
+    made, was_there = _built(first, "new\n", anew=True)
+
+    assert not was_there
+    assert _rows(made) == "new\n"
+    assert _rows(_machine(tmp_path / "c", store_url).get("corpus", _KEY)) == "new\n"
+    taken, was_there = _built(second, "never written")
+    assert was_there
+    assert _rows(taken) == "new\n"
+
+
+class _PowerFailure(BaseException):
+    """What ends a process between two requests."""
+
+
+def test_a_half_written_artifact_is_never_seen(
+    machines: tuple[ArtifactStore, ArtifactStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are there, its manifest is not; the next run of the same machine publishes what lies there."""
+    first, second = machines
+
+    def fail(*_: object) -> bool:
+        raise _PowerFailure
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Remote, "swap", fail)
+        with pytest.raises(_PowerFailure):
+            _built(first)
+    there = {item["path"].rpartition("/")[2] for batch in obstore.list(from_url(_url(first))) for item in batch}
+    assert _digest("hello") in there
+    assert MANIFEST not in there
+    assert second.get("corpus", _KEY) is None
+
+    assert _built(first, "never written")[1]
+    assert _rows(second.get("corpus", _KEY)) == "hello\n"
+
+
+@pytest.mark.parametrize("content", [b"tampered\n", None])
+def test_a_tampered_object_makes_the_artifact_absent(
+    machines: tuple[ArtifactStore, ArtifactStore], tmp_path: Path, store_url: str, content: bytes | None
+) -> None:
+    """Changed or gone: it is made anew, and then all have it."""
+    first, second = machines
+    _built(first)
+    place = f"corpus/{_KEY}/{_digest('hello')}"
+    if content is None:
+        obstore.delete(from_url(store_url), place)
+    else:
+        obstore.put(from_url(store_url), place, content)
+    assert second.get("corpus", _KEY) is None
+    assert list((second.root / "corpus").iterdir()) == []
+    made, was_there = _built(second)
+
+    assert not was_there
+    assert _rows(made) == "hello\n"
+    assert _rows(_machine(tmp_path / "c", store_url).get("corpus", _KEY)) == "hello\n"
+
+
+def test_a_damaged_copy_is_fetched_again(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
+    """The folder is a cache: nothing is made anew for it."""
+    first, second = machines
+    _built(first)
+    taken = second.get("corpus", _KEY)
+    assert taken is not None
+    (taken.path / "deep" / "rows.txt").write_text("spoilt\n")
+    again, was_there = _built(second, "never written")
+
+    assert was_there
+    assert _rows(again) == "hello\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"kind": "pairs"}, None),
+        ({"inputs": {"a": 2}}, None),
+        ({"outputs": {"../../../evil": {"sha256": hashlib.sha256(b"x").hexdigest()}}}, "evil"),
+        ({"outputs": {"/tmp/mens-evil": {"sha256": hashlib.sha256(b"x").hexdigest()}}}, "evil"),  # noqa: S108
+        ({"outputs": {"rows.txt": {"sha256": "00"}}}, None),
+        ({"outputs": {MANIFEST: {"sha256": hashlib.sha256(b"x").hexdigest()}}}, None),
+        ({"outputs": []}, None),
+        (None, None),
+    ],
+)
+def test_a_manifest_of_a_stranger_makes_no_artifact(
+    tmp_path: Path, store_url: str, change: dict[str, object] | None, where: str | None
+) -> None:
+    """Nothing is written outside of its folder, and nothing is taken without a digest; what is made takes its place."""
+    bucket, store = from_url(store_url), _machine(tmp_path / "deep" / "store", store_url)
+    manifest = {"kind": "corpus", "key": _KEY, "inputs": _INPUTS, "parents": [], "outputs": {}}
+    content = b"[" if change is None else json.dumps({**manifest, **change}).encode()
+    obstore.put(bucket, f"corpus/{_KEY}/{MANIFEST}", content)
+    obstore.put(bucket, f"corpus/{_KEY}/{hashlib.sha256(b'x').hexdigest()}", b"x")
+
+    assert store.get("corpus", _KEY) is None
+    assert where is None or not list(tmp_path.rglob(f"*{where}*"))
+    assert not Path("/tmp/mens-evil").exists()  # noqa: S108
+    assert _rows(_built(store)[0]) == "hello\n"
+    assert _rows(_machine(tmp_path / "b", store_url).get("corpus", _KEY)) == "hello\n"
+
+
+def test_one_that_is_published_and_damaged_meanwhile_gives_way(
+    machines: tuple[ArtifactStore, ArtifactStore], tmp_path: Path, store_url: str
+) -> None:
+    """The manifest of another writer names a file that is not there: what was made here takes its place."""
+    first, second = machines
+
+    def write(folder: Path) -> dict[str, int]:
+        _built(second, "theirs\n")
+        obstore.delete(from_url(store_url), f"corpus/{_KEY}/{_digest('theirs')}")
+        (folder / "deep").mkdir()
+        (folder / "deep" / "rows.txt").write_text("ours\n")
+        return {}
+
+    assert _rows(first.built("corpus", _INPUTS, write)[0]) == "ours\n"
+    assert _rows(_machine(tmp_path / "c", store_url).get("corpus", _KEY)) == "ours\n"
+
+
+def test_documents_change_by_compare_and_swap(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
+    """A change on top of what is no more is refused; lines that two machines add at once are both there."""
+    first, second = (store.documents for store in machines)
+    first.replace("promoted", "champion", b"", b"one")
+    with pytest.raises(RefusedError, match=r"/promoted/champion: changed meanwhile, perhaps on another machine\. Run"):
+        second.replace("promoted", "champion", b"", b"two")
+    assert second.read("promoted", "champion") == b"one"
+
+    def add(line: bytes) -> None:
+        for documents in (first, second):
+            documents.amend("promoted", "history.jsonl", lambda found: found + line)
+
+    threads = [threading.Thread(target=add, args=(b"%d\n" % number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    lines = first.read("promoted", "history.jsonl").split()
+    assert sorted(lines) == sorted([b"0", b"1", b"2", b"3"] * 2)
+
+
+def test_a_stale_version_is_not_written(store_url: str) -> None:
+    """The server itself refuses: one that is there, one that has changed, one that is gone."""
+    remote = Remote(store_url)
+    assert remote.swap("k/latest", b"one", None)
+    assert not remote.swap("k/latest", b"two", None)
+    seen = remote.read("k/latest")
+    assert remote.swap("k/latest", b"two", seen.version)
+    assert not remote.swap("k/latest", b"three", seen.version)
+    now = remote.read("k/latest")
+    assert now.content == b"two"
+    obstore.delete(from_url(store_url), "k/latest")
+    assert not remote.swap("k/latest", b"four", now.version)
+    assert remote.read("k/latest").content == b""
+
+
+def test_whoever_never_comes_first_gives_up(store_url: str, tmp_path: Path) -> None:
+    """And a request that was answered although its answer was lost is not done twice."""
+    store, remote = _machine(tmp_path, store_url), Remote(store_url)
+
+    def outrun(found: bytes) -> bytes:
+        assert remote.swap("k/lines", found + b"x", remote.read("k/lines").version)
+        return b"never"
+
+    with pytest.raises(ConfigurationError, match=r"k/lines: changed by others 50 times in a row\. Run the same again"):
+        store.documents.amend("k", "lines", outrun)
+
+    def lost(found: bytes) -> bytes:
+        assert remote.swap("k/other", found + b"x", remote.read("k/other").version)
+        return found + b"x"
+
+    store.documents.amend("k", "other", lost)
+    assert store.documents.read("k", "other") == b"x"
+
+
+def test_a_server_that_is_gone_says_so(
+    machines: tuple[ArtifactStore, ArtifactStore], monkeypatch: pytest.MonkeyPatch, store_url: str
+) -> None:
+    """One line, with what to do; what lies here can be read, and what is made meanwhile is not lost."""
+    made, _ = _built(machines[0])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{probe.getsockname()[1]}")
+    alone = _machine(machines[0].root, store_url)
+
+    assert alone.get("corpus", _KEY) == made
+    with pytest.raises(ConfigurationError, match="See that MENS_STORE_URL names a bucket that exists") as told:
+        _built(alone)
+    assert "\n" not in str(told.value)
+    assert str(told.value).startswith(f"{store_url}/corpus/{_KEY}/{MANIFEST}: Generic S3 error")
+
+
+class _NoBucket(BaseHTTPRequestHandler):
+    """What S3 itself answers where there is no such bucket; SeaweedFS makes one."""
+
+    def do_GET(self) -> None:
+        self.send_response(404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_bucket_that_is_not_there_says_so(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was made is not lost."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _NoBucket) as server:
+        monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        store = _machine(tmp_path, store_url)
+        with pytest.raises(ConfigurationError, match="names a bucket that exists"):
+            _built(store)
+        with pytest.raises(ConfigurationError, match=r"k/latest: Object at location .* names a bucket that exists"):
+            store.documents.amend("k", "latest", lambda _found: b"x")
+        assert not Remote(store_url).swap("k/latest", b"x", {"e_tag": "of one that is gone"})
+        server.shutdown()
+
+    assert _rows(ArtifactStore(tmp_path).get("corpus", _KEY)) == "hello\n"
+
+
+def test_credentials_that_are_not_known_say_so(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is made, and without the secret."""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
+    with pytest.raises(ConfigurationError, match="credentials of this process may read and write there") as told:
+        _built(_machine(tmp_path, store_url))
+    assert "another-secret" not in str(told.value)
+    assert not (tmp_path / "corpus").exists()
+
+
+def test_a_document_that_is_too_large_is_refused(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of ours is, so it is not read."""
+    monkeypatch.setattr("mens_pipeline.storage.remote._MOST_BYTES", 3)
+    obstore.put(from_url(store_url), "k/latest", b"four")
+
+    with pytest.raises(ConfigurationError, match=r"k/latest: larger than 3 bytes\."):
+        Remote(store_url).read("k/latest")
+
+
+def test_a_url_of_no_bucket_is_refused() -> None:
+    """With the words of the library."""
+    with pytest.raises(ConfigurationError, match=r"az://account/x: .*Account must be specified"):
+        Remote("az://account/x")
