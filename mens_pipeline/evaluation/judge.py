@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mens_pipeline.evaluation.execution import Execution
 from mens_pipeline.evaluation.requirements import names_of, unmet
-from mens_pipeline.evaluation.resolution import semantic_error
+from mens_pipeline.evaluation.resolution import first_semantic_error
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.inference.answer_code import has_placeholder, is_refusal, program_in
 from mens_pipeline.inference.generation import Answer
@@ -83,7 +83,7 @@ def judge(task: Task, answer: Answer) -> Judgement:
     parses = bool(found)
     names = _names_of(task.construct, module) if module is not None else frozenset()
     first = analysis.errors[0] if analysis.errors else None
-    meant = semantic_error(task, program) if parses else None
+    meant = first_semantic_error(task, program) if parses else None
     return Judgement(
         task=task.id,
         sample=answer.sample,

@@ -20,7 +20,7 @@ _IN_BACKTICKS: Final = re.compile(r"`[^`]*`")
 _WORD: Final = re.compile(r"[^\W\d]\w*")
 
 
-def semantic_error(task: Task, program: str) -> Diagnostic | None:
+def first_semantic_error(task: Task, program: str) -> Diagnostic | None:
     """Return the first error in names and types of an answer; None where nothing is known to be wrong.
 
     Args:

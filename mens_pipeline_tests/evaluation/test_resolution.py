@@ -6,7 +6,7 @@ import pytest
 
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.judge import Judgement, judge
-from mens_pipeline.evaluation.resolution import mentioned_names, semantic_error
+from mens_pipeline.evaluation.resolution import first_semantic_error, mentioned_names
 from mens_pipeline.evaluation.tasks import benchmark_tasks
 from mens_pipeline.language import Mode
 from mens_pipeline_tests.evaluation.benches import SHIPPED
@@ -99,5 +99,7 @@ def test_what_cannot_be_known_is_not_wrong() -> None:
     """A script is rejected together with what is given, if that cannot stand in a script."""
     given = "@pure fn twice(n: int) to int { return n * 2 }"
 
-    assert semantic_error(task(given=given, mode=Mode.SCRIPT), "print(missing)") is None
-    assert semantic_error(task(given=given.removeprefix("@pure "), mode=Mode.SCRIPT), "print(missing)") is not None
+    assert first_semantic_error(task(given=given, mode=Mode.SCRIPT), "print(missing)") is None
+    assert (
+        first_semantic_error(task(given=given.removeprefix("@pure "), mode=Mode.SCRIPT), "print(missing)") is not None
+    )

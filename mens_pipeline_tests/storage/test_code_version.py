@@ -42,12 +42,13 @@ _EDITS: Final[tuple[tuple[str, str, str, set[str]], ...]] = (
     ("training/sft.py", "IGNORED: Final = -100", "IGNORED: Final = -101", {"training"}),
     ("corpus/curate/mix.py", "{config.seed}:", "{config.seed};", {"mix"}),
     ("corpus/synthesis/tasks/loop_atoms.yaml", "level: 2", "level: 1", {"synthesis", "split"}),
-    # What a process of workers does, which is started by the name of its module.
+    # What a process of workers does, which is started by the name of its module. The names that programs know are those
+    # of the tables of the interpreter, so that whatever judges names rests on it too.
     (
         "language/interpreter/equality.py",
         "level: int = 0",
         "level: int = 1",
-        {"synthesis", "pairs", "split", "evaluation"},
+        {"synthesis", "pairs", "split", "evaluation", "merge"},
     ),
     # A name that nothing uses, and what keeps artifacts.
     ("training/qlora.py", "def lora_config", "_UNUSED = 1\n\n\ndef lora_config", set()),
