@@ -139,19 +139,18 @@ def encode_prompt(tokenizer: Tokenizer, system: str, request: str) -> tuple[int,
     return tuple(tokenizer.encode(text, add_special_tokens=False))
 
 
-def encode(tokenizer: Tokenizer, system: str, request: str | None, answer: str) -> Encoded:
+def encode(tokenizer: Tokenizer, system: str, request: str, answer: str) -> Encoded:
     """Encode a prompt and its completion as ids.
 
     Args:
         tokenizer: Of the base model.
         system: What the model is told before every request.
-        request: What is asked; None for a text that nobody asked for: then there is no conversation around it.
+        request: What is asked.
         answer: What the model shall say; line ends at its end are left out, the end of the turn follows.
     """
     text = escape(answer.rstrip("\n"), control_tokens(tokenizer)) + IM_END
     completion = tokenizer.encode(text, add_special_tokens=False)
-    prompt = () if request is None else encode_prompt(tokenizer, system, request)
-    return Encoded(prompt, tuple(completion))
+    return Encoded(encode_prompt(tokenizer, system, request), tuple(completion))
 
 
 def escape(text: str, control: tuple[str, ...] = ()) -> str:

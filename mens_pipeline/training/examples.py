@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from mens_pipeline.corpus.curate.raw_programs import RAW
 from mens_pipeline.corpus.curate.split import group_of
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.training.chat import Tokenizer, encode
@@ -199,9 +198,7 @@ def _example(pair: TrainingPair, recipe: Recipe, tokenizer: Tokenizer, system: s
         return NotShown.OTHER_CATEGORY
     if not recipe.min_difficulty <= pair.difficulty <= recipe.max_difficulty:
         return NotShown.OTHER_DIFFICULTY
-    request = None if pair.task_family == RAW else pair.prompt
-    encoded = encode(tokenizer, system, request, pair.response)
-    is_scored = recipe.prompt_code_weight > 0 and request is not None
+    encoded = encode(tokenizer, system, pair.prompt, pair.response)
     return Example(
         encoded.prompt,
         encoded.completion,
@@ -209,6 +206,6 @@ def _example(pair: TrainingPair, recipe: Recipe, tokenizer: Tokenizer, system: s
         pair.category,
         row_weight(pair, recipe),
         kind_of(pair),
-        code_tokens(tokenizer, system, pair, encoded) if is_scored else (0, 0),
+        code_tokens(tokenizer, system, pair, encoded) if recipe.prompt_code_weight > 0 else (0, 0),
         recipe.prompt_code_weight,
     )

@@ -20,7 +20,6 @@ from statistics import mean, stdev
 from typing import Any, Final
 
 from mens_pipeline.corpus.curate import heldout_split, mixed_train_set
-from mens_pipeline.corpus.curate.raw_programs import raw_rows
 from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.evaluation.benchmark import load_benchmark
@@ -41,14 +40,14 @@ _FAMILY_TASKS: Final = 24
 Rows = list[TrainingPair]
 
 
-def _without(*kinds: str) -> Callable[[Rows, Rows], Rows]:
-    return lambda rows, _split: [row for row in rows if row.task_family not in kinds]
+def _without(*kinds: str) -> Callable[[Rows], Rows]:
+    return lambda rows: [row for row in rows if row.task_family not in kinds]
 
 
-def _templates(most: int) -> Callable[[Rows, Rows], Rows]:
+def _templates(most: int) -> Callable[[Rows], Rows]:
     """The workspace and so many rows of templates, mutations and repairs: synthetic rows that state no behaviour."""
 
-    def chosen(rows: Rows, _split: Rows) -> Rows:
+    def chosen(rows: Rows) -> Rows:
         synthetic = [row for row in rows if row.task_family in _SYNTHETIC - {"task"}]
         Random(most).shuffle(synthetic)  # noqa: S311 - a reproducible order, no secret
         return [row for row in rows if row.task_family not in _SYNTHETIC] + synthetic[:most]
@@ -56,18 +55,13 @@ def _templates(most: int) -> Callable[[Rows, Rows], Rows]:
     return chosen
 
 
-def _with_raw(rows: Rows, split: Rows) -> Rows:
-    return rows + raw_rows(split)
-
-
-_ARMS: Final[dict[str, Callable[[Rows, Rows], Rows]]] = {
+_ARMS: Final[dict[str, Callable[[Rows], Rows]]] = {
     "all": _without(),
     "no-synthetic": _without(*_SYNTHETIC),
     "synthetic-400": _templates(400),
     "no-tasks": _without("task"),
     "no-templates": _without("template"),
     "no-mutations": _without("mutation", "repair"),
-    "raw": _with_raw,
 }
 
 
@@ -154,9 +148,7 @@ def _measured(options: Namespace) -> dict[str, Any]:
     split, train = (store.get(kind, store.pointed(kind, "latest") or "") for kind in kinds)
     if split is None or train is None:
         sys.exit(f"{options.store}: no train set. Make one with `mens run --no-train`.")
-    rows = _ARMS[options.arm[0]](
-        list(read_pairs(train.path / mixed_train_set.TRAIN)), list(read_pairs(split.path / "pairs.jsonl"))
-    )
+    rows = _ARMS[options.arm[0]](list(read_pairs(train.path / mixed_train_set.TRAIN)))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_jsonl(folder / "train.jsonl", rows)

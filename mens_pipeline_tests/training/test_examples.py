@@ -126,15 +126,6 @@ def test_rows_of_no_file_always_train(pairs: list[TrainingPair]) -> None:
     assert len(_made(pairs, validation_split_ratio=0.49).train) == len(pairs)
 
 
-def test_every_token_of_a_raw_program_is_learnt() -> None:
-    """Its prompt is not shown, and no conversation stands around it."""
-    raw, asked = _made([_pair(task_family="raw"), _pair()]).train
-
-    assert raw.prompt == ()
-    assert raw.completion == asked.completion
-    assert (raw.kind, asked.kind) == ("raw", "vox_codegen")
-
-
 def test_the_account_counts_rows_and_tokens() -> None:
     """Every reason has its number, also none; lengths are those of rows that train."""
     examples = _made(

@@ -8,15 +8,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from random import Random
-from typing import Any, Final
+from typing import Any
 
 from mens_pipeline.corpus.curate.mix_config import MixConfig, MixSource
-from mens_pipeline.corpus.curate.raw_programs import raw_rows
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import RefusedError
-
-_RAW_PROGRAMS: Final = "raw_programs"
-"""How the report calls what comes from no file, but from the pairs of the others."""
 
 
 class MixDrop(StrEnum):
@@ -153,26 +149,8 @@ def mix_sources(config: MixConfig, rows: Mapping[str, SourceRows]) -> Mix:
         repeated = _repeated(source, round(total * share), config)
         source.emitted = len(repeated)
         emitted += repeated
-    if config.raw_programs:
-        mixed.append(_raw(emitted, giving))
-        emitted += mixed[-1].distinct
     _random(config, "order").shuffle(emitted)
     return Mix(emitted, mixed)
-
-
-def _raw(emitted: Sequence[TrainingPair], giving: Sequence[MixedSource]) -> MixedSource:
-    """Collect the programs behind the pairs, each piece once, and scale the shares of the sources to what is left."""
-    rows = raw_rows(pair for source in giving for pair in source.distinct)
-    share = len(rows) / (len(emitted) + len(rows))
-    for source in giving:
-        source.requested_share *= 1 - share
-    return MixedSource(
-        MixSource(path=_RAW_PROGRAMS, optional=True),
-        num_rows=len(rows),
-        distinct=rows,
-        emitted=len(rows),
-        requested_share=share,
-    )
 
 
 def _selected(source: MixSource, rows: SourceRows, config: MixConfig, seen: set[bytes]) -> MixedSource:

@@ -56,10 +56,6 @@ class MixConfig(BaseModel):
     )
     include_lanes: tuple[Lane, ...] = Field(default=(), description="Lanes that train; none means vox_codegen alone.")
     exclude_lanes: tuple[Lane, ...] = Field(default=(), description="Lanes that do not, whatever is included.")
-    raw_programs: bool = Field(
-        default=False,
-        description="Whether the programs behind the pairs come in once more without a request, as rows of kind `raw`.",
-    )
     max_repeats: float = Field(default=2.0, ge=1, le=100, description="How often a row may be used.")
     seed: int = Field(default=0, ge=0, description="Decides samples, repeats and order.")
 

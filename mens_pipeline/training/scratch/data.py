@@ -7,7 +7,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mens_pipeline.corpus.curate.raw_programs import RAW
 from mens_pipeline.corpus.curate.split import group_of
 from mens_pipeline.corpus.curate.validate import Quarantined, read_row
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
@@ -187,8 +186,7 @@ class JsonlDataLoader:
         )
 
     def _encoded(self, pair: TrainingPair) -> Encoded:
-        request = None if pair.task_family == RAW else pair.prompt
-        encoded = encode_chat(_Ids(), self._system_prompt, request, pair.response)
+        encoded = encode_chat(_Ids(), self._system_prompt, pair.prompt, pair.response)
         return Encoded(encoded.prompt, (*encoded.completion, EOS))
 
 
