@@ -5,7 +5,6 @@ some the request shows or names; some of it only the reference relies on. Of the
 may mean anything.
 """
 
-import re
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -13,11 +12,10 @@ from typing import Final
 from mens_pipeline.evaluation.execution import completed
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.language import Code, Diagnostic, Mode, Position, Severity, analyze
+from mens_pipeline.language.requests import mentioned_names
 from mens_pipeline.language.semantics import semantic_diagnostics
 
 _UNDECLARED: Final = frozenset((Code.UNKNOWN_NAME, Code.UNKNOWN_TYPE, Code.UNKNOWN_VARIANT))
-_IN_BACKTICKS: Final = re.compile(r"`[^`]*`")
-_WORD: Final = re.compile(r"[^\W\d]\w*")
 
 
 def semantic_error(task: Task, program: str) -> Diagnostic | None:
@@ -42,22 +40,6 @@ def _assumed(prompt: str, reference: str, given: str, mode: Mode, asked: frozens
     mentioned = frozenset(mentioned_names(prompt)) - asked
     left = _errors(reference, given, mode, mentioned)
     return mentioned | {name for error, name in left if error.code in _UNDECLARED}
-
-
-def mentioned_names(prompt: str) -> set[str]:
-    """Return the words of a request that may be names of code that exists.
-
-    Args:
-        prompt: The request.
-
-    Returns:
-        The words in backticks, all behind the first blank line, where code is shown, and any that prose does not have:
-        with capitals, digits or underscores.
-    """
-    sentence, _, shown = prompt.partition("\n\n")
-    code = " ".join([*_IN_BACKTICKS.findall(prompt), shown])
-    words = {word for word in _WORD.findall(sentence) if not (word.isalpha() and word.islower())}
-    return words | set(_WORD.findall(code))
 
 
 def _errors(program: str, given: str, mode: Mode, assumed: frozenset[str]) -> list[tuple[Diagnostic, str]]:

@@ -58,9 +58,19 @@ def resolves(source: str, mode: Mode = Mode.SOURCE) -> bool:
         mode: How to read it.
     """
     module = analyze(source, mode).module
-    if module is None:
-        return False
-    return all(found.severity is not Severity.ERROR for found in semantic_diagnostics(module, source))
+    return module is not None and first_error(module, source) is None
+
+
+def first_error(module: Module, source: str, assumed: frozenset[str] = frozenset()) -> Diagnostic | None:
+    """Return the first mistake in names and types of a program; None where none is known.
+
+    Args:
+        module: Its syntax.
+        source: The text that it was parsed from.
+        assumed: Names that are declared where the program goes.
+    """
+    found = semantic_diagnostics(module, source, assumed)
+    return next((one for one in found if one.severity is Severity.ERROR), None)
 
 
 def semantic_records(found: Sequence[Diagnostic]) -> list[dict[str, Any]]:

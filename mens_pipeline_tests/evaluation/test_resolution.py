@@ -6,7 +6,7 @@ import pytest
 
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.judge import Judgement, judge
-from mens_pipeline.evaluation.resolution import mentioned_names, semantic_error
+from mens_pipeline.evaluation.resolution import semantic_error
 from mens_pipeline.evaluation.tasks import benchmark_tasks
 from mens_pipeline.language import Mode
 from mens_pipeline_tests.evaluation.benches import SHIPPED
@@ -62,11 +62,6 @@ def test_what_is_given_is_known(program: str, error: str | None) -> None:
 def test_what_the_request_mentions_is_there(prompt: str, *, resolves: bool) -> None:
     """A word of prose is no mention of code."""
     assert _judged("fn add() to int { return helper() }", prompt=prompt).resolves is resolves
-
-
-def test_words_that_prose_does_not_have_are_names() -> None:
-    """Whether or not they stand in backticks."""
-    assert mentioned_names("Use sum_of and Point2 with p2, then stop.") == {"Use", "sum_of", "Point2", "p2"}
 
 
 def test_what_is_asked_for_is_not_there_yet() -> None:
