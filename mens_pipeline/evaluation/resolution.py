@@ -27,8 +27,7 @@ def semantic_error(task: Task, program: str) -> Diagnostic | None:
     """
     asked = frozenset(name for name in (task.name, *(need.name for need in task.requires)) if name is not None)
     assumed = _assumed(task.prompt, task.reference, task.given, task.mode, asked)
-    errors = _errors(program, task.given, task.mode, assumed)
-    return errors[0][0] if errors else None
+    return next((error for error, _ in errors_beside(task.given, program, task.mode, assumed)), None)
 
 
 @lru_cache(maxsize=1024)
@@ -38,12 +37,19 @@ def _assumed(prompt: str, reference: str, given: str, mode: Mode, asked: frozens
     What the answer is asked to declare is not there yet, though the request has its name.
     """
     mentioned = frozenset(mentioned_names(prompt)) - asked
-    left = _errors(reference, given, mode, mentioned)
+    left = errors_beside(given, reference, mode, mentioned)
     return mentioned | {name for error, name in left if error.code in _UNDECLARED}
 
 
-def _errors(program: str, given: str, mode: Mode, assumed: frozenset[str]) -> list[tuple[Diagnostic, str]]:
-    """Return the errors of a program with the text at the place of each; those of what is given are not its own."""
+def errors_beside(given: str, program: str, mode: Mode, assumed: frozenset[str]) -> list[tuple[Diagnostic, str]]:
+    """Return the errors in names and types of a program, each with the text at its place.
+
+    Args:
+        given: Accepted declarations that are there; their own errors are not those of the program. Empty for none.
+        program: What the front end accepts.
+        mode: How it is read.
+        assumed: Names that are there as well.
+    """
     text = completed(program, given, mode)
     module = analyze(text, mode).module
     if module is None:  # what is given cannot stand in a script: nothing is known
