@@ -139,6 +139,9 @@ def validate(  # noqa: PLR0913 - one parameter an option
     say(f"kept {share_text(counts.kept, counts.seen)}, recheck {'on' if recheck else 'off'}")
     for reason, count in counts.rejected.items():
         say(f"{count:>6}  {reason}")
+    for warning, count in counts.warned.items():
+        if count:
+            say(f"{count:>6}  kept, but {warning}")
 
 
 @app.command()

@@ -61,7 +61,8 @@ def generate_data(  # noqa: PLR0913 - one parameter an option
     say("construct         before  made")
     for name, share in account["constructs"].items():
         say(f"{name:<16} {share['before']:>7}  {share_text(share['count'], limit)}")
-    if account["failing_tests"]:
-        num_failing = sum(account["failing_tests"].values())
-        say(f"{num_failing} more were not kept: a test of their own does not pass", err=True)
+    drops = {"failing_tests": "a test of their own does not pass", "semantic_errors": "an error in names or types"}
+    for reason, told in drops.items():
+        if account[reason]:
+            say(f"{sum(account[reason].values())} more were not kept: {told}", err=True)
     say(f"{account['num_pairs']} pairs in {output}")

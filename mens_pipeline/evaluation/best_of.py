@@ -61,6 +61,7 @@ def _scores(scores: Scores) -> BestOfScores:
     return BestOfScores(
         num_tasks=scores.num_tasks,
         parse_rate=scores.parse_rate,
+        resolve_rate=scores.resolve_rate,
         pass_rate=scores.pass_at_1,
         test_rate=scores.test_rate,
     )

@@ -5,7 +5,6 @@ some the request shows or names; some of it only the reference relies on. Of the
 may mean anything.
 """
 
-import re
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -13,11 +12,10 @@ from typing import Final
 from mens_pipeline.evaluation.execution import completed
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.language import Code, Diagnostic, Mode, Position, Severity, analyze
+from mens_pipeline.language.requests import mentioned_names
 from mens_pipeline.language.semantics import semantic_diagnostics
 
 _UNDECLARED: Final = frozenset((Code.UNKNOWN_NAME, Code.UNKNOWN_TYPE, Code.UNKNOWN_VARIANT))
-_IN_BACKTICKS: Final = re.compile(r"`[^`]*`")
-_WORD: Final = re.compile(r"[^\W\d]\w*")
 
 
 def first_semantic_error(task: Task, program: str) -> Diagnostic | None:
@@ -29,8 +27,7 @@ def first_semantic_error(task: Task, program: str) -> Diagnostic | None:
     """
     asked = frozenset(name for name in (task.name, *(need.name for need in task.requires)) if name is not None)
     assumed = _assumed(task.prompt, task.reference, task.given, task.mode, asked)
-    errors = _errors(program, task.given, task.mode, assumed)
-    return errors[0][0] if errors else None
+    return next((error for error, _ in errors_beside(task.given, program, task.mode, assumed)), None)
 
 
 @lru_cache(maxsize=1024)
@@ -40,28 +37,19 @@ def _assumed(prompt: str, reference: str, given: str, mode: Mode, asked: frozens
     What the answer is asked to declare is not there yet, though the request has its name.
     """
     mentioned = frozenset(mentioned_names(prompt)) - asked
-    left = _errors(reference, given, mode, mentioned)
+    left = errors_beside(given, reference, mode, mentioned)
     return mentioned | {name for error, name in left if error.code in _UNDECLARED}
 
 
-def mentioned_names(prompt: str) -> set[str]:
-    """Return the words of a request that may be names of code that exists.
+def errors_beside(given: str, program: str, mode: Mode, assumed: frozenset[str]) -> list[tuple[Diagnostic, str]]:
+    """Return the errors in names and types of a program, each with the text at its place.
 
     Args:
-        prompt: The request.
-
-    Returns:
-        The words in backticks, all behind the first blank line, where code is shown, and any that prose does not have:
-        with capitals, digits or underscores.
+        given: Accepted declarations that are there; their own errors are not those of the program. Empty for none.
+        program: What the front end accepts.
+        mode: How it is read.
+        assumed: Names that are there as well.
     """
-    sentence, _, shown = prompt.partition("\n\n")
-    code = " ".join([*_IN_BACKTICKS.findall(prompt), shown])
-    words = {word for word in _WORD.findall(sentence) if not (word.isalpha() and word.islower())}
-    return words | set(_WORD.findall(code))
-
-
-def _errors(program: str, given: str, mode: Mode, assumed: frozenset[str]) -> list[tuple[Diagnostic, str]]:
-    """Return the errors of a program with the text at the place of each; those of what is given are not its own."""
     text = completed(program, given, mode)
     module = analyze(text, mode).module
     if module is None:  # what is given cannot stand in a script: nothing is known

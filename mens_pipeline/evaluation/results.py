@@ -103,12 +103,13 @@ class BestOfScores(_Document):
 
     num_tasks: int = Field(ge=0)
     parse_rate: Rate
+    resolve_rate: Rate = Field(description="It parses, and nothing is known to be wrong with its names and types.")
     pass_rate: Rate = Field(description="Best-of-n: the chosen answer passes. Never to be called pass@1.")
     test_rate: Rate = Field(description="All hidden tests pass; over tasks that have any.")
 
 
 class BestOf(_Document):
-    """Of several answers to each request the one chosen by parser, stated examples, outputs and likelihood.
+    """Of several answers to each request the one chosen by parser, names, stated examples, outputs and likelihood.
 
     The answers are those that are served; hidden tests have no part in the choice.
     """
@@ -117,7 +118,7 @@ class BestOf(_Document):
     overall: BestOfScores
     suites: dict[str, BestOfScores]
     steps: dict[str, int] = Field(
-        description="`parser`, `examples`, `outputs`, `likelihood` -> requests whose answer was chosen by it."
+        description="`parser`, `names`, `examples`, `outputs`, `likelihood` -> requests whose answer was chosen by it."
     )
     chosen: dict[str, int] = Field(description="Request -> the sample that was chosen.")
     pass_difference: Paired = Field(description="The first sample first, the chosen one second.")

@@ -1,8 +1,8 @@
 """One of several answers to a request, chosen by what the request itself says; hidden tests have no part in it.
 
-Each step keeps the best of those that are left: answers that the front end accepts; those that pass most of the
-examples that the request states; those whose function returns what most others return for drawn arguments; the one that
-the model holds likeliest. Whether names resolve would be a step between the first two.
+Each step keeps the best of those that are left: answers that the front end accepts; those without an error in names
+and types; those that pass most of the examples that the request states; those whose function returns what most others
+return for drawn arguments; the one that the model holds likeliest.
 
 Source: CodeT (Chen et al. 2022) for the examples; MBR-EXEC (Shi et al. 2022) for the vote of the outputs.
 """
@@ -22,11 +22,13 @@ from typing import Final, Self
 from mens_pipeline.corpus.behaviour.wording import example_tests, shown_code, stated_examples
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.evaluation.execution import FEATURES, completed
+from mens_pipeline.evaluation.resolution import errors_beside
 from mens_pipeline.inference.answer_code import is_program, program_in
 from mens_pipeline.language import Mode, analyze
 from mens_pipeline.language.interpreter import Limits, ProgramStatus, Sandbox
 from mens_pipeline.language.interpreter.hidden_tests import with_given
 from mens_pipeline.language.outline import name_of
+from mens_pipeline.language.requests import mentioned_names
 
 LIMITS: Final = Limits(
     max_steps=200_000, max_size=100_000, max_allocation=1_000_000, test_seconds=1.0, program_seconds=3.0
@@ -58,6 +60,7 @@ class Step(StrEnum):
     """What a choice was made by: the first step after which one answer, or copies of it, was left."""
 
     PARSER = "parser"
+    NAMES = "names"
     EXAMPLES = "examples"
     OUTPUTS = "outputs"
     LIKELIHOOD = "likelihood"
@@ -119,8 +122,13 @@ class Selector:
         left = _best(range(len(texts)), lambda place: is_program(texts[place], mode))
         if _is_one(left, programs):
             return Choice(self._likeliest(left, candidates), Step.PARSER)
-        if mode is Mode.SOURCE and is_program(texts[left[0]], mode):
-            given = shown_code(prompt)
+        if not is_program(texts[left[0]], mode):
+            return Choice(self._likeliest(left, candidates), Step.LIKELIHOOD)
+        given, mentioned = shown_code(prompt), frozenset(mentioned_names(prompt))
+        left = _best(left, lambda place: not errors_beside(given, programs[place], mode, mentioned))
+        if _is_one(left, programs):
+            return Choice(self._likeliest(left, candidates), Step.NAMES)
+        if mode is Mode.SOURCE:
             whole = {place: completed(programs[place], given, mode) for place in left}
             steps = ((Step.EXAMPLES, self._passed_examples), (Step.OUTPUTS, self._agreement))
             for step, measure in steps:

@@ -3,9 +3,12 @@
 The most likely token is tried; if the text with it is dead, the next one. So the result is that of a mask over the
 whole vocabulary, while hardly more than one token is ever looked at. Towards the limit a token also has to leave room
 for what closes the program, so that every answer ends as one; and no token ends the third statement in a row that is
-the same, since small models repeat themselves until they are cut.
+the same, since small models repeat themselves until they are cut. Where it is asked for, a value of known type is only
+asked for members that it has.
 """
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.language import Mode, tokenize
 from mens_pipeline.language.completion import complete
+from mens_pipeline.language.members import members_after
 from mens_pipeline.language.viability import Viability, ViableText, has_tokens
 
 if TYPE_CHECKING:
@@ -26,6 +30,8 @@ _MOST_TRIES: Final = 256
 """Tokens that are tried at most; then the shortest way to the end of a program is taken."""
 _MOST_SEARCHES: Final = 16
 """Tokens for which the way to the end is looked for at most, where each would take more room than is left."""
+_MOST_MISNAMED: Final = 128
+"""Tokens that are refused for their names alone at most; then the most likely of them is taken after all."""
 _REPLACEMENT: Final = "\ufffd"
 """What a tokenizer gives for a character of which bytes are missing."""
 _LETTER: Final = "\u00e9"
@@ -39,6 +45,9 @@ _MOST_ALIKE: Final = 2
 _MOST_ELEMENTS: Final = 8
 _LONGEST_TURN: Final = 3
 """Entries that are repeated in turn."""
+_ENDS_WITH_MEMBER: Final = re.compile(r"\.\w*$")
+_LONGEST_NAME: Final = 80
+"""Characters of a member behind its dot that are looked for at most."""
 _FENCE: Final = "```"
 """What stands between two of them would be taken for the program."""
 
@@ -96,10 +105,30 @@ def _ends_alike(entries: list[list[str]], length: int, times: int) -> bool:
     return len(last) == length * times and last == turn * times and all(len(entry) > 1 for entry in turn)
 
 
+def _accesses(text: str, num_read: int) -> Iterator[tuple[int, str, bool]]:
+    """Yield the accesses to members that go on behind what was read before.
+
+    Args:
+        text: What a program ends with.
+        num_read: Characters that were looked at before.
+
+    Returns:
+        Of each the end of its dot, the name behind that as far as it stands there, and whether the name has ended.
+    """
+    pieces = tokenize(text)
+    for before, dot, name in zip((None, *pieces), pieces, (*pieces[1:], None), strict=False):
+        word, end = (name.text, name.end) if name is not None else ("", dot.end)
+        is_number = before is not None and before.kind == "INT"  # it may become `1.5`
+        if dot.text == "." and end >= num_read and not is_number and (word.isidentifier() or not word):
+            yield dot.end, word, end < len(text)
+
+
 class Constraint:
     """The program that one answer is becoming."""
 
-    def __init__(self, tokenizer: Any, stop: frozenset[int], mode: Mode, max_new_tokens: int) -> None:
+    def __init__(
+        self, tokenizer: Any, stop: frozenset[int], mode: Mode, max_new_tokens: int, *, names: bool = False
+    ) -> None:
         """Begin with the empty program.
 
         Args:
@@ -107,6 +136,7 @@ class Constraint:
             stop: The tokens that end the answer.
             mode: How it is read.
             max_new_tokens: Tokens of the answer at most, the one that ends it included.
+            names: Whether members that a value has not are refused.
         """
         self._tokenizer = tokenizer
         self._stop = stop
@@ -120,6 +150,8 @@ class Constraint:
         self._closing: list[int] | None = None
         self._is_whole = True
         self._num_searches = 0
+        self._has_names = names
+        self._members: tuple[str, frozenset[str] | None] = "", None
         self.is_forced = False
 
     def choose(self, scores: "torch.Tensor", sampler: Sampler) -> int:
@@ -135,12 +167,17 @@ class Constraint:
 
     def _drawn(self, scores: "torch.Tensor", sampler: Sampler) -> int:
         refused: list[int] = []
+        misnamed: list[int] = []
         self._num_searches = 0
-        while len(refused) < _MOST_TRIES and self._num_searches < _MOST_SEARCHES:
+        while len(refused) < _MOST_TRIES and self._num_searches < _MOST_SEARCHES and len(misnamed) < _MOST_MISNAMED:
             token = sampler.choose(scores, refused)
             if self._may_follow(token):
-                return token
+                if self._may_name(token):
+                    return token
+                misnamed.append(token)
             refused.append(token)
+        if misnamed and self._may_follow(misnamed[0]):
+            return misnamed[0]
         self.is_forced = True
         self._closing = self._closing_of(self._viable.unsettled)
         return self._forced()
@@ -165,6 +202,30 @@ class Constraint:
         if not _ENDS_ENTRY.isdisjoint(piece) and repeats_itself(self._text + piece):
             return False
         return self._left > self._room_from or self._leaves_room(piece)
+
+    def _may_name(self, token: int) -> bool:
+        """Check whether each member that a token names, or begins to name, is one that the value before its dot has.
+
+        So a dot behind which nothing can stand is refused as well.
+        """
+        if not self._has_names or token in self._stop:
+            return True
+        piece = self._decoded(token).removeprefix(self._read).rstrip(_REPLACEMENT)
+        if "." not in piece and not _ENDS_WITH_MEMBER.search(self._text[-_LONGEST_NAME:]):
+            return True
+        text, read = self._text + piece, len(self._viable.unsettled)
+        tail = self._viable.unsettled + piece
+        for end, word, is_whole in _accesses(tail, read):
+            known = self._members_after(text[: end - len(tail) or None], tail[:end])
+            if known is not None and not (word in known if is_whole else any(one.startswith(word) for one in known)):
+                return False
+        return True
+
+    def _members_after(self, text: str, unsettled: str) -> frozenset[str] | None:
+        """Return the members of the value before the dot with which a text ends; what was asked last is remembered."""
+        if self._members[0] != text:
+            self._members = text, members_after(text, self._mode, unsettled)
+        return self._members[1]
 
     def _leaves_room(self, piece: str) -> bool:
         """Check whether the program can be closed behind a piece, and set how many tokens may follow unchecked."""

@@ -45,7 +45,9 @@ def generate(job: GenerationJob, listen: Callable[[dict[str, Any]], None]) -> No
         ]
         if is_constrained:
             for row, (request, _) in zip(rows, requests, strict=True):
-                row.constraint = Constraint(tokenizer, vocabulary.stop, request.mode, decoding.max_new_tokens)
+                row.constraint = Constraint(
+                    tokenizer, vocabulary.stop, request.mode, decoding.max_new_tokens, names=decoding.names
+                )
         if decoding.num_samples > 1:
             for row in rows:
                 row.log_probability = 0.0

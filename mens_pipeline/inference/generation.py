@@ -37,6 +37,10 @@ class Decoding(BaseModel):
     top_p: float = Field(default=0.95, gt=0, le=1, description="Share of probability that is sampled from.")
     seed: int = Field(default=1337, ge=0, description="Start of sampling.")
     syntax: Syntax = Field(default=Syntax.FREE, description="Whether the parser steers what is written.")
+    names: bool = Field(
+        default=False,
+        description="Whether, where the parser steers, a value of known type is only asked for members that it has.",
+    )
     batch_tokens: int = Field(
         default=12_288, ge=256, description="Positions held at once; more on a GPU with room for them."
     )

@@ -1,5 +1,6 @@
 """What one would ask for to be given a declaration: its construct, its name and its shape in plain words."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -46,6 +47,35 @@ _NOUNS: Final[dict[str, str]] = {
     "mcp_resource": "an MCP resource",
 }
 """Construct -> the noun that a person would use for it."""
+
+
+_IN_BACKTICKS: Final = re.compile(r"`[^`]*`")
+_WORD: Final = re.compile(r"[^\W\d]\w*")
+
+
+def mentioned_names(prompt: str) -> set[str]:
+    """Return the words of a request that may be names of code that exists.
+
+    Args:
+        prompt: The request.
+
+    Returns:
+        The words in backticks, all behind the first blank line, where code is shown, and any that prose does not have:
+        with capitals, digits or underscores.
+    """
+    sentence, _, shown = prompt.partition("\n\n")
+    code = " ".join([*_IN_BACKTICKS.findall(prompt), shown])
+    words = {word for word in _WORD.findall(sentence) if not (word.isalpha() and word.islower())}
+    return words | words_of_code(code)
+
+
+def words_of_code(text: str) -> set[str]:
+    """Return the words of a text that names may be made of, keywords and words of comments among them.
+
+    Args:
+        text: Code.
+    """
+    return set(_WORD.findall(text))
 
 
 def noun_of(construct: str) -> str:

@@ -39,15 +39,21 @@ def semantic_diagnostics(module: Module, source: str, assumed: frozenset[str] = 
     Returns:
         The findings in source order, at most a hundred; errors are mistakes, warnings are doubtful.
     """
-    with collector_paused(), DEEP_STACK.parse():
-        try:
-            return _diagnostics(module, source, assumed)
-        except RecursionError:
-            DEEP_STACK.deepen()
-        try:
-            return _diagnostics(module, source, assumed)
-        except RecursionError:
-            return _too_deep(source)
+    return _findings(module, source, assumed).diagnostics()
+
+
+def members_at(module: Module, source: str, offset: int) -> frozenset[str] | None:
+    """Return the members of a value that is asked for one that it has not.
+
+    Args:
+        module: The syntax of the program.
+        source: The text that it was parsed from.
+        offset: Characters before the name of the member.
+
+    Returns:
+        The fields, or where the name is called the methods; None where the value may have any, or has this one.
+    """
+    return _findings(module, source, frozenset()).choices.get(offset)
 
 
 def resolves(source: str, mode: Mode = Mode.SOURCE) -> bool:
@@ -58,9 +64,19 @@ def resolves(source: str, mode: Mode = Mode.SOURCE) -> bool:
         mode: How to read it.
     """
     module = analyze(source, mode).module
-    if module is None:
-        return False
-    return all(found.severity is not Severity.ERROR for found in semantic_diagnostics(module, source))
+    return module is not None and first_error(module, source) is None
+
+
+def first_error(module: Module, source: str, assumed: frozenset[str] = frozenset()) -> Diagnostic | None:
+    """Return the first mistake in names and types of a program; None where none is known.
+
+    Args:
+        module: Its syntax.
+        source: The text that it was parsed from.
+        assumed: Names that are declared where the program goes.
+    """
+    found = semantic_diagnostics(module, source, assumed)
+    return next((one for one in found if one.severity is Severity.ERROR), None)
 
 
 def semantic_records(found: Sequence[Diagnostic]) -> list[dict[str, Any]]:
@@ -76,15 +92,27 @@ def semantic_records(found: Sequence[Diagnostic]) -> list[dict[str, Any]]:
     return [{"severity": str(one.severity), **record} for one, record in records]
 
 
-def _diagnostics(module: Module, source: str, assumed: frozenset[str]) -> tuple[Diagnostic, ...]:
+def _findings(module: Module, source: str, assumed: frozenset[str]) -> Findings:
+    with collector_paused(), DEEP_STACK.parse():
+        try:
+            return _checked(module, source, assumed)
+        except RecursionError:
+            DEEP_STACK.deepen()
+        try:
+            return _checked(module, source, assumed)
+        except RecursionError:
+            return _too_deep(source)
+
+
+def _checked(module: Module, source: str, assumed: frozenset[str]) -> Findings:
     findings = Findings(source)
     names, resolution = resolve(module, findings, assumed)
     check(module, names, resolution, findings)
-    return findings.diagnostics()
+    return findings
 
 
-def _too_deep(source: str) -> tuple[Diagnostic, ...]:
+def _too_deep(source: str) -> Findings:
     findings = Findings(source)
     message = "nested too deeply for names and types to be checked"
     findings.add(Code.NESTING_LIMIT, Place(0, 0), message, "Split it into functions.", Severity.WARNING)
-    return findings.diagnostics()
+    return findings

@@ -53,6 +53,8 @@ _FLAGS: Final = {
     "temperature": "temperature (--temperature)",
     "top_p": "top_p",
     "seed": "seed (--seed-base)",
+    "syntax": "syntax (--decoding)",
+    "names": "names",
 }
 """Field of `Decoding` -> what people call it, with the option of `mens eval-local`."""
 
@@ -270,9 +272,16 @@ def _answered_otherwise(gate: Artifact, present: Decoding) -> Iterator[str]:
         return
     unimportant = {"batch_tokens"}
     then, now = results.decoding.model_dump(exclude=unimportant), present.model_dump(exclude=unimportant)
-    changes = [f"{_FLAGS[name]} was {then[name]:g}, it is {now[name]:g}" for name in now if then[name] != now[name]]
+    changes = [
+        f"{_FLAGS[name]} was {_told(then[name])}, it is {_told(now[name])}" for name in now if then[name] != now[name]
+    ]
     if changes:
         yield f"It answered in another way than config/evaluation.yaml says: {', '.join(changes)}; evaluate again."
+
+
+def _told(value: float | str) -> str:
+    """Return a setting of `Decoding` as people write it."""
+    return str(value) if isinstance(value, bool | str) else f"{value:g}"
 
 
 def _base_sha256(manifest: Path) -> str:

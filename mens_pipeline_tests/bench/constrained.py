@@ -141,7 +141,7 @@ def draw(model: Any, tokenizer: Any, system_prompt: str, asked: Sequence[Task], 
                 task.id,
                 sample,
                 tuple(encode_prompt(tokenizer, system_prompt, task.prompt)),
-                constraint=Constraint(tokenizer, vocabulary.stop, task.mode, budget),
+                constraint=Constraint(tokenizer, vocabulary.stop, task.mode, budget, names=decoding.names),
             )
             for (_, sample), task in tasks.items()
         ]

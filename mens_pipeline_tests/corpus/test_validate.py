@@ -16,7 +16,7 @@ from mens_pipeline.corpus.curate.validate import (
 from mens_pipeline.corpus.extract.programs import extract_vox
 from mens_pipeline.corpus.extract.source_file import SourceFile
 from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord
-from mens_pipeline.corpus.schema.reject_reasons import RejectReason
+from mens_pipeline.corpus.schema.reject_reasons import RejectReason, WarnReason
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import Mode
 from mens_pipeline.storage.files import MAX_LINE_BYTES
@@ -153,7 +153,36 @@ def test_without_recheck_only_the_compiler_is_skipped() -> None:
             "source_cap": 0,
             "template_cap": 0,
         },
+        "warned": {"semantic_error": 0},
     }
+
+
+@pytest.mark.parametrize(
+    ("changes", "warned"),
+    [
+        ({"response": "fn f() { missing() }"}, 1),
+        ({"response": "fn f() { missing() }", "prompt": "Call `missing`."}, 0),
+        ({"response": "fn f() { missing() }", "tests": "fn missing() { }\n@test fn t() { f() }\n"}, 0),
+        ({"response": "What is `missing`?", "response_mode": "prose_only"}, 0),
+        ({"response": "fn f(n: int) { match n { _ => 1 2 => 3 } }"}, 0),
+    ],
+    ids=["unknown", "in the request", "in the tests", "prose", "a doubt"],
+)
+def test_a_row_with_an_error_in_names_or_types_is_kept_and_counted(changes: dict[str, str], warned: int) -> None:
+    """Beside what its request shows; sums are as without it."""
+    kept, quarantined, report = _validate({**_PAIR, **changes})
+
+    assert (len(kept), quarantined, report.adds_up()) == (1, [], True)
+    assert report.as_json()["warned"] == {"semantic_error": warned}
+
+
+def test_a_record_is_judged_with_all_it_needs() -> None:
+    """Its text holds that; what is not kept has no warning."""
+    found = extract_vox(SourceFile("a.vox", b"fn f() to int { return g() }\nfn g() to int { return true }\n"))
+    assert isinstance(found, tuple)
+    _, refused, report = _validate(*(json.loads(record.model_dump_json()) for record in (*found, *found)))
+
+    assert report.warned[WarnReason.SEMANTIC_ERROR] == report.kept == len(refused) == len(found)
 
 
 def test_a_report_that_does_not_add_up_says_so() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.judge import Judgement, judge
-from mens_pipeline.evaluation.resolution import first_semantic_error, mentioned_names
+from mens_pipeline.evaluation.resolution import first_semantic_error
 from mens_pipeline.evaluation.tasks import benchmark_tasks
 from mens_pipeline.language import Mode
 from mens_pipeline_tests.evaluation.benches import SHIPPED
@@ -64,11 +64,6 @@ def test_what_the_request_mentions_is_there(prompt: str, *, resolves: bool) -> N
     assert _judged("fn add() to int { return helper() }", prompt=prompt).resolves is resolves
 
 
-def test_words_that_prose_does_not_have_are_names() -> None:
-    """Whether or not they stand in backticks."""
-    assert mentioned_names("Use sum_of and Point2 with p2, then stop.") == {"Use", "sum_of", "Point2", "p2"}
-
-
 def test_what_is_asked_for_is_not_there_yet() -> None:
     """Neither the name of the request nor what a benchmark requires: a call of it needs its declaration."""
     prompt = "Write `add` and `minus`; `plus` is there."
@@ -100,6 +95,5 @@ def test_what_cannot_be_known_is_not_wrong() -> None:
     given = "@pure fn twice(n: int) to int { return n * 2 }"
 
     assert first_semantic_error(task(given=given, mode=Mode.SCRIPT), "print(missing)") is None
-    assert (
-        first_semantic_error(task(given=given.removeprefix("@pure "), mode=Mode.SCRIPT), "print(missing)") is not None
-    )
+    impure = task(given=given.removeprefix("@pure "), mode=Mode.SCRIPT)
+    assert first_semantic_error(impure, "print(missing)") is not None

@@ -42,6 +42,18 @@ def test_what_is_no_program_is_not_chosen(selector: Selector) -> None:
     assert _chosen(selector, _PROMPT, _BROKEN, "fn (") == Choice(0, Step.LIKELIHOOD)
 
 
+def test_names_and_types_decide_before_examples(selector: Selector) -> None:
+    """An error in them is a mistake, whatever the examples reach; what the request shows or mentions is known."""
+    unknown = "fn add(a: int, b: int) to int { if a > 100 { return total } return a + b }"
+    type_ = "type Sum {\n    of: Missing\n}\n"
+
+    assert _chosen(selector, _STATED, unknown, _LESS) == Choice(1, Step.NAMES)
+    assert _chosen(selector, f"{_STATED} Use `total`.", unknown, _LESS) == Choice(0, Step.EXAMPLES)
+    assert _chosen(selector, f"{_STATED}\n\nlet total = 1\n", unknown, _LESS) == Choice(0, Step.EXAMPLES)
+    assert _chosen(selector, _STATED, _BROKEN, unknown, unknown + "\n\n" + type_).step is Step.LIKELIHOOD
+    assert _chosen(selector, "Write it.", "state n: int = m", "state n: int = 0", mode=Mode.UI) == Choice(1, Step.NAMES)
+
+
 def test_the_examples_of_the_request_are_run(selector: Selector) -> None:
     """One that passes more of them wins over the majority."""
     assert _chosen(selector, _STATED, _LESS, _LESS, _ADD, _MORE) == Choice(2, Step.EXAMPLES)

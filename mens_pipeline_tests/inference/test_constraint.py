@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
+from mens_pipeline.inference import constraint as constraints
 from mens_pipeline.inference.answer_code import is_program
 from mens_pipeline.inference.constraint import Constraint, repeats_itself
 from mens_pipeline.inference.decode import Row, Vocabulary, decode
 from mens_pipeline.inference.generate import generate
 from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, GenerationJob, Request, as_served
 from mens_pipeline.inference.sampling import Sampler, Syntax
-from mens_pipeline.language import Mode, analyze
+from mens_pipeline.language import Mode, analyze, mode_of
 from mens_pipeline.language.viability import Viability, viable
+from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline_tests.language.examples import golden_programs
 
@@ -267,3 +269,100 @@ def test_the_end_of_the_turn_waits_for_a_program(tokenizer: Any) -> None:
 
     assert constraint.choose(scores, Sampler(0.0, 1.0, "")) == end
     assert not constraint.is_forced
+
+
+def _written(constraint: Constraint, tokenizer: Any, text: str) -> str:
+    """What comes of a model that would write a text, and nothing else."""
+    import torch
+
+    scores, ids = torch.zeros(len(tokenizer)), []
+    for token in tokenizer.encode(text, add_special_tokens=False):
+        scores.zero_()
+        scores[token] = 1.0
+        ids.append(constraint.choose(scores, Sampler(0.0, 1.0, "")))
+        if ids[-1] != token:
+            break
+    return str(tokenizer.decode(ids))
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("fn f(s: str) to int { return s.lend() }", "fn f(s: str) to int { return s.len"),
+        ("fn f(s: str) to int { return s.le() }", "fn f(s: str) to int { return s.le"),
+        ("type P { x: int }\nfn f(p: P) { p.y", "type P { x: int }\nfn f(p: P) { p."),
+        ("type S = | A | B\nfn f(s: S) { s.a", "type S = | A | B\nfn f(s: S) { s"),
+    ],
+    ids=["other word", "half a word", "field", "nothing"],
+)
+def test_a_member_that_a_value_has_not_is_refused_where_it_goes_wrong(tokenizer: Any, text: str, written: str) -> None:
+    """At the character that no member has there; without the option all of it may be written."""
+    stop = frozenset({tokenizer.eos_token_id})
+    free = Constraint(tokenizer, stop, Mode.SOURCE, 10_000)
+    held = Constraint(tokenizer, stop, Mode.SOURCE, 10_000, names=True)
+
+    assert _written(free, tokenizer, text) == text
+    assert _written(held, tokenizer, text)[:-1] == written
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fn f(s: str) to int { return s.len() }",
+        "fn f() to float { return 1.5 }",
+        "fn f(s: str) to bool { return s.trim().starts_with(s) }",
+        'fn f() { print("a.b. c") } // d.e. f',
+        "fn f(p: P) to int { return p.y }\ntype P { y: int }",
+        "import ledger.rounding",
+    ],
+    ids=["method", "number", "chain", "text", "type to come", "import"],
+)
+def test_what_may_be_right_is_written(tokenizer: Any, text: str) -> None:
+    """Whatever stands before the dot."""
+    stop = frozenset({tokenizer.eos_token_id})
+
+    assert _written(Constraint(tokenizer, stop, Mode.SOURCE, 10_000, names=True), tokenizer, text) == text
+
+
+def test_names_give_way_where_a_model_wants_none_of_them(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It writes what it would rather write, not the shortest way to an end."""
+    import torch
+
+    monkeypatch.setattr(constraints, "_MOST_MISNAMED", 26)
+    stop = frozenset({tokenizer.eos_token_id})
+    constraint = Constraint(tokenizer, stop, Mode.SOURCE, 10_000, names=True)
+    _written(constraint, tokenizer, "type P { q: int }\nfn f(p: P) { p.")
+    scores = torch.zeros(len(tokenizer))
+    for rank, letter in enumerate("ZABCDEFGHIJKLMNOPQRSTUVWXYq"):
+        scores[tokenizer.encode(letter, add_special_tokens=False)[0]] = 100.0 - rank
+
+    assert tokenizer.decode([constraint.choose(scores, Sampler(0.0, 1.0, ""))]) == "Z"
+    assert not constraint.is_forced
+
+
+def _right_programs() -> dict[str, str]:
+    paths = (PROJECT_ROOT / "data" / "heldout_bench").rglob("*.vox*")
+    references = {path.name: path.read_text("utf-8") for path in sorted(paths) if path.parent.name == "solutions"}
+    return {**golden_programs(), **references}
+
+
+def _not_written(tokenizer: Any, programs: dict[str, str]) -> list[str]:
+    stop = frozenset({tokenizer.eos_token_id})
+    return [
+        name
+        for name, source in programs.items()
+        if _written(Constraint(tokenizer, stop, mode_of(name), 100_000, names=True), tokenizer, source) != source
+    ]
+
+
+def test_short_right_programs_are_written_token_by_token(tokenizer: Any) -> None:
+    """With names held to; the slow test takes all."""
+    programs = {name: source for name, source in _right_programs().items() if len(source) < 500}
+
+    assert _not_written(tokenizer, dict(sorted(programs.items())[::8])) == []
+
+
+@pytest.mark.slow
+def test_all_right_programs_are_written_token_by_token(tokenizer: Any) -> None:
+    """Golden programs and references, but for the one that repeats itself."""
+    assert _not_written(tokenizer, _right_programs()) == ["app/loading_reef_gallery.vox"]

@@ -3,7 +3,7 @@
 import pytest
 
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, declaration_spans
-from mens_pipeline.language.requests import noun_of, shape_of
+from mens_pipeline.language.requests import mentioned_names, noun_of, shape_of
 
 _SHAPES = [
     ("import a.b, c", "with the paths `a.b`, `c`"),
@@ -69,3 +69,18 @@ def test_a_shape_fits_on_a_line() -> None:
 
     assert module is not None
     assert all("\n" not in shape_of(span.declaration, source) for span in declaration_spans(source, module))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "names"),
+    [
+        ("Use sum_of and Point2 with p2, then stop.", {"Use", "sum_of", "Point2", "p2"}),
+        ("write it with `area` and ```\nlet n = 1\n```", {"area", "let", "n"}),
+        ("write a helper.\n\nfn half(x: int)", {"fn", "half", "x", "int"}),
+        ("write it, please.", set()),
+    ],
+    ids=["no words of prose", "backticks", "behind a blank line", "prose"],
+)
+def test_names_that_a_request_mentions(prompt: str, names: set[str]) -> None:
+    """Those of code that it shows, and whatever prose does not have."""
+    assert mentioned_names(prompt) == names

@@ -51,11 +51,13 @@ def test_a_synthetic_corpus_with_fewer_rows_is_refused(tmp_path: Path, missing: 
 
 def test_a_lost_row_is_refused(tmp_path: Path) -> None:
     """Three were seen, two are told of."""
-    validation = {"records.jsonl": {"seen": 3, "kept": 1, "rejected": {"schema": 1}}}
+    counts = {"seen": 3, "kept": 1, "rejected": {"schema": 1}, "warned": {"semantic_error": 1}}
+    validation = {"records.jsonl": counts}
     result = _result(rows_accounted_for(*store_with(tmp_path, PAIRS, {"validation": validation})))
 
     assert not result.passed
     assert result.metadata["unaccounted/records.jsonl"].value == 1
+    assert result.metadata["semantic_error/records.jsonl"].value == 1
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import WEIGHTS
+from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.benchmark_gate import PAGE
 from mens_pipeline.promotion.history import champion_key, history_of
@@ -39,8 +40,12 @@ from mens_pipeline_tests.evaluation.runs import (
             PRESENT.decoding.model_copy(update={"temperature": 0.3, "seed": 7, "num_samples": 2}),
             r"num_samples \(--samples\) was 2, it is 1, temperature \(--temperature\) was 0.3, it is 0, seed .* was 7,",
         ),
+        (
+            PRESENT.decoding.model_copy(update={"syntax": Syntax.CONSTRAINED, "names": not PRESENT.decoding.names}),
+            r"syntax \(--decoding\) was constrained, it is fallback, names was \w+, it is \w+",
+        ),
     ],
-    ids=["shorter", "drawn"],
+    ids=["shorter", "drawn", "steered"],
 )
 def test_another_way_of_answering_is_another_exam(
     run: Path, store: ArtifactStore, decoding: Decoding, message: str

@@ -9,11 +9,12 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic_core import from_json
 
 from mens_pipeline.corpus.curate.repetition import Repetition
+from mens_pipeline.corpus.curate.resolution import semantic_problem
 from mens_pipeline.corpus.schema.records import ExtractedRecord
-from mens_pipeline.corpus.schema.reject_reasons import RejectReason
+from mens_pipeline.corpus.schema.reject_reasons import RejectReason, WarnReason
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.language import Mode, analyze, mode_of
+from mens_pipeline.language import Analysis, Mode, analyze, mode_of
 from mens_pipeline.language.interpreter.hidden_tests import hidden_module
 from mens_pipeline.storage.files import MAX_LINE_BYTES
 from mens_pipeline.storage.validation import errors_in
@@ -32,12 +33,13 @@ class Quarantined(BaseModel):
 
 @dataclass
 class ValidationReport:
-    """Counts that must add up: seen is kept plus rejected."""
+    """Counts that must add up: seen is kept plus rejected. Of those that are kept some have a warning."""
 
     recheck: bool
     seen: int = 0
     kept: int = 0
     rejected: Counter[RejectReason] = field(default_factory=Counter)
+    warned: Counter[WarnReason] = field(default_factory=Counter)
 
     def adds_up(self) -> bool:
         """Whether nothing disappeared."""
@@ -46,7 +48,14 @@ class ValidationReport:
     def as_json(self) -> dict[str, Any]:
         """Return the counts in JSON types."""
         rejected = {str(reason): self.rejected[reason] for reason in RejectReason}
-        return {"recheck": self.recheck, "seen": self.seen, "kept": self.kept, "rejected": rejected}
+        warned = {str(reason): self.warned[reason] for reason in WarnReason}
+        return {
+            "recheck": self.recheck,
+            "seen": self.seen,
+            "kept": self.kept,
+            "rejected": rejected,
+            "warned": warned,
+        }
 
 
 def validate_rows(
@@ -68,7 +77,7 @@ def validate_rows(
         if not line.strip():
             continue
         report.seen += 1
-        row = _validated(line, number, repetition, recheck=report.recheck)
+        row = _validated(line, number, repetition, report)
         if isinstance(row, Quarantined):
             report.rejected[row.reason] += 1
             quarantine(row)
@@ -113,14 +122,18 @@ def read_rows(lines: Iterable[bytes]) -> Iterator[ExtractedRecord | TrainingPair
 
 
 def _validated(
-    line: bytes, number: int, repetition: Repetition, *, recheck: bool
+    line: bytes, number: int, repetition: Repetition, report: ValidationReport
 ) -> ExtractedRecord | TrainingPair | Quarantined:
     row = read_row(line, number)
     if isinstance(row, Quarantined):
         return row
-    problem = _compiler_problem(row) if recheck else None
+    code = judged_code(row) if report.recheck else None
+    analysis = analyze(*code) if code is not None else None
+    problem = _compiler_problem(row, analysis) if analysis is not None else None
     objection = (RejectReason.COMPILER_REJECTED, problem) if problem else repetition.objection(row, f"line {number}")
     if objection is None:
+        if code is not None and analysis is not None and analysis.module is not None:
+            report.warned[WarnReason.SEMANTIC_ERROR] += semantic_problem(row, code[0], analysis.module) is not None
         return row
     return Quarantined(line=number, reason=objection[0], detail=objection[1], record=from_json(line))
 
@@ -140,12 +153,8 @@ def judged_code(row: ExtractedRecord | TrainingPair) -> tuple[str, Mode] | None:
     return code, mode_of(row.source.path) if row.source is not None else Mode.SOURCE
 
 
-def _compiler_problem(row: ExtractedRecord | TrainingPair) -> str | None:
-    """Return why the front end rejects the code or tests of a row; None for prose and for accepted code."""
-    code = judged_code(row)
-    if code is None:
-        return None
-    analysis = analyze(*code)
+def _compiler_problem(row: ExtractedRecord | TrainingPair, analysis: Analysis) -> str | None:
+    """Return why the front end rejects the code or tests of a row; None for accepted code."""
     if analysis.module is None:
         first = analysis.errors[0]
         return f"line {first.start.line}: {first.code}: {first.message}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from mens_pipeline.corpus.curate.resolution import semantic_problem
 from mens_pipeline.corpus.curate.validate import judged_code
 from mens_pipeline.corpus.evolution.budget import Plan
 from mens_pipeline.corpus.evolution.examine import (
@@ -288,6 +289,9 @@ class _Work:
             seed=self._plan.seed,
             is_tested=tested,
         )
+        problem = semantic_problem(row, candidate.program, module)
+        if problem is not None:
+            return EvolutionDrop.SEMANTIC_ERROR, problem
         return self._judges.neighbours.refusal(row, module) or row
 
     def _drop(self, attempt: _Attempt, refusal: Refusal, instruction: str, answer: str = "") -> None:

@@ -42,6 +42,8 @@ class EvolutionDrop(StrEnum):
     """The request names what it wants, and the answer declares nothing of that name."""
     WITHOUT_GOAL = "without_goal"
     """What the operator asked for is not in the answer."""
+    SEMANTIC_ERROR = "semantic_error"
+    """In its names or types."""
     SAME_AS_PARENT = "same_as_parent"
     """Only names, literals and comments differ."""
     REPEATED = "repeated"

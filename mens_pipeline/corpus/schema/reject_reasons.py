@@ -1,4 +1,4 @@
-"""Why a row is not kept."""
+"""Why a row is not kept, and what is said of one that is."""
 
 from enum import StrEnum
 
@@ -19,3 +19,10 @@ class RejectReason(StrEnum):
     """Its source file has given as many rows as one may give."""
     TEMPLATE_CAP = "template_cap"
     """Its template has given as many rows as one may give."""
+
+
+class WarnReason(StrEnum):
+    """What is wrong with a row that is kept all the same."""
+
+    SEMANTIC_ERROR = "semantic_error"
+    """Its code has an error in names or types."""

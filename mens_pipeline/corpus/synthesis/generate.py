@@ -4,9 +4,11 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from random import Random
 from typing import Final, TypeVar
 
+from mens_pipeline.corpus.curate.resolution import semantic_problem
 from mens_pipeline.corpus.schema.records import ExtractedRecord, Lane, Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.corpus.synthesis.families import FAMILIES
@@ -17,6 +19,7 @@ from mens_pipeline.corpus.synthesis.sample import Family, Sample
 from mens_pipeline.corpus.synthesis.tasks.draw import TASK, draw_tasks
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, difficulty, mode_of
+from mens_pipeline.language.ast.declarations import Module
 from mens_pipeline.language.interpreter import Features, ProgramStatus, run_tests
 
 Choice = TypeVar("Choice")
@@ -30,6 +33,15 @@ _FEATURES: Final = Features(check_contracts=True, database=True)
 
 _RATING: Final = 4
 _MOST_TRIES: Final = 100
+
+
+class SynthesisDrop(StrEnum):
+    """Why a program is not kept."""
+
+    FAILING_TESTS = "failing_tests"
+    """A test of its own does not pass."""
+    SEMANTIC_ERROR = "semantic_errors"
+    """In its names or types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +78,7 @@ def generate(  # noqa: PLR0913 - what a generation depends on
     coverage: Mapping[str, int],
     *,
     bases: Sequence[Base] = (),
-    failed: Callable[[str], None] | None = None,
+    dropped: Callable[[SynthesisDrop, str], None] | None = None,
     workers: int = 1,
 ) -> Iterator[TrainingPair]:
     """Synthetic pairs; the same arguments, however many workers, give the same pairs on every machine.
@@ -77,7 +89,7 @@ def generate(  # noqa: PLR0913 - what a generation depends on
         shares: Kind -> its share; together 1. A kind that has nothing new gives way to templates.
         coverage: Construct -> examples there are already; of templates, those of the scarcest construct come first.
         bases: Programs of the workspace to change, beside programs made from templates.
-        failed: Takes the template of each program that is not kept because a test of its own does not pass.
+        dropped: Takes each program that is not kept: why, and what made it.
         workers: Processes that run tasks.
 
     Returns:
@@ -87,25 +99,29 @@ def generate(  # noqa: PLR0913 - what a generation depends on
     Raises:
         RefusedError: There are not as many different ones.
     """
-    maker = _Maker(seed, coverage, bases, failed or (lambda _template: None))
+    maker = _Maker(seed, coverage, bases, dropped or (lambda _reason, _template: None))
     tasks = draw_tasks(seed, workers=workers)
     made: Counter[str] = Counter()
     for number in range(limit):
         kind = max(KINDS, key=lambda name: shares[name] * (number + 1) - made[name])
         made[kind] += 1
-        yield next(tasks) if kind == TASK else maker.next_pair(kind, limit)
+        yield maker.next_task(tasks) if kind == TASK else maker.next_pair(kind, limit)
 
 
 class _Maker:
     """The state of a generation: what was made, and what is still scarce."""
 
     def __init__(
-        self, seed: int, coverage: Mapping[str, int], bases: Sequence[Base], failed: Callable[[str], None]
+        self,
+        seed: int,
+        coverage: Mapping[str, int],
+        bases: Sequence[Base],
+        dropped: Callable[[SynthesisDrop, str], None],
     ) -> None:
         self.random = Random(seed)  # noqa: S311 - a reproducible draw, no secret
         self.counts = Counter({name: coverage.get(name, 0) for name in CONSTRUCTS})
         self.bases = bases
-        self.failed = failed
+        self.dropped = dropped
         self.seen: set[bytes] = set()
         self.turns: Counter[str] = Counter()
         self.families = {kind: _families(kind) for kind in ("template", "combination")}
@@ -172,10 +188,10 @@ class _Maker:
         assert module is not None, f"{sample.template}: rejected: {sample.response!r}"  # noqa: S101 - our own impossibility
         report = run_tests(sample.response, features=_FEATURES, mode=sample.mode)
         if report.status is not ProgramStatus.NO_TESTS and not report.passed:
-            self.failed(sample.template)
+            self.dropped(SynthesisDrop.FAILING_TESTS, sample.template)
             return None
         source = _template_source(sample) if origin is None else origin.model_copy(update={"kind": SourceKind.DERIVED})
-        return TrainingPair(
+        pair = TrainingPair(
             prompt=sample.prompt,
             response=sample.response,
             category=sample.construct,
@@ -185,6 +201,22 @@ class _Maker:
             template=sample.template,
             source=source,
         )
+        return pair if self._resolves(pair, module) else None
+
+    def next_task(self, tasks: Iterator[TrainingPair]) -> TrainingPair:
+        """Take the next task whose names and types hold."""
+        while True:
+            pair = next(tasks)
+            module = analyze(pair.response).module
+            assert module is not None, f"{pair.template}: rejected: {pair.response!r}"  # noqa: S101 - it was run
+            if self._resolves(pair, module):
+                return pair
+
+    def _resolves(self, pair: TrainingPair, module: Module) -> bool:
+        problem = semantic_problem(pair, pair.response, module)
+        if problem is not None:
+            self.dropped(SynthesisDrop.SEMANTIC_ERROR, str(pair.template))
+        return problem is None
 
 
 def _families(kind: str) -> dict[str, tuple[Family, ...]]:

@@ -12,7 +12,7 @@ from mens_pipeline.corpus.extract.extracted_corpus import RECORDS
 from mens_pipeline.corpus.schema.reading import read_records
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.corpus.synthesis.generate import bases_of, generate
+from mens_pipeline.corpus.synthesis.generate import SynthesisDrop, bases_of, generate
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.storage.jsonl import open_rows, write_jsonl, write_text
 from mens_pipeline.storage.stage import Stage
@@ -28,14 +28,14 @@ class SynthesisAccount:
         kinds: Template, combination, mutation, repair.
         templates: What made them.
         constructs: What they teach.
-        failing: What made programs that were not kept, because a test of their own did not pass.
+        dropped: Why programs were not kept, and what made them.
     """
 
     num_pairs: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     templates: Counter[str] = field(default_factory=Counter)
     constructs: Counter[str] = field(default_factory=Counter)
-    failing: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[tuple[SynthesisDrop, str]] = field(default_factory=Counter)
 
     def add(self, pair: TrainingPair) -> TrainingPair:
         """Count a pair and pass it on.
@@ -49,13 +49,22 @@ class SynthesisAccount:
         self.constructs[pair.category] += 1
         return pair
 
-    def fail(self, template: str) -> None:
+    def drop(self, reason: SynthesisDrop, template: str) -> None:
         """Count a program that was not kept.
 
         Args:
+            reason: Why.
             template: What made it.
         """
-        self.failing[template] += 1
+        self.dropped[reason, template] += 1
+
+    def dropped_for(self, reason: SynthesisDrop) -> dict[str, int]:
+        """Return what made the programs that were not kept for a reason, with their number.
+
+        Args:
+            reason: The reason.
+        """
+        return {template: count for (why, template), count in sorted(self.dropped.items()) if why is reason}
 
     def as_json(self, coverage: Mapping[str, int]) -> dict[str, Any]:
         """Return the counts and shares in JSON types.
@@ -65,7 +74,7 @@ class SynthesisAccount:
         """
         return {
             "num_pairs": self.num_pairs,
-            "failing_tests": dict(sorted(self.failing.items())),
+            **{str(reason): self.dropped_for(reason) for reason in SynthesisDrop},
             "kinds": self._shares(sorted(self.kinds), self.kinds),
             "templates": self._shares(sorted(self.templates), self.templates),
             "constructs": {
@@ -158,7 +167,7 @@ def write_synthetic(
     account = SynthesisAccount()
     shares = policy.shares.model_dump()
     bases = bases_of(records)
-    made = generate(policy.limit, policy.seed, shares, coverage, bases=bases, failed=account.fail, workers=workers)
+    made = generate(policy.limit, policy.seed, shares, coverage, bases=bases, dropped=account.drop, workers=workers)
 
     def counted() -> Iterator[TrainingPair]:
         for pair in made:

@@ -29,6 +29,8 @@ class Findings:
             source: The text of the program.
         """
         self._source = source
+        self.choices: dict[int, frozenset[str]] = {}
+        """Where a member is named that a value has not -> the members that it has."""
         self._found: dict[tuple[int, Code], tuple[Place, str, str | None, Severity]] = {}
 
     @property

@@ -203,4 +203,5 @@ class Checker:
             known: Those that would be right.
         """
         if not self.findings.is_full:
+            self.findings.choices[place.start] = frozenset(known)
             self.findings.add(code, place, message, did_you_mean(name, cast("Any", known)))

@@ -88,6 +88,7 @@ def _field(checker: Checker, node: FieldAccess, owner: Type) -> Type:
     place = checker.findings.member(node.object, node, node.field)
     if fields is None:
         message = f"`{text_of(owner)}` has no fields, so no `.{node.field}`"
+        checker.findings.choices[place.start] = frozenset()
         checker.report(Code.UNKNOWN_FIELD, place, message, _instead(checker, owner))
         return UNKNOWN
     if node.field not in fields:

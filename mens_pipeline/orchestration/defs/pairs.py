@@ -50,12 +50,12 @@ def validated_pairs(
 
 @dg.asset_check(asset=validated_pairs, blocking=True)
 def rows_accounted_for(validated_pairs: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Every row of every file is kept or quarantined with a reason."""
+    """Every row of every file is kept or quarantined with a reason; those kept with a semantic error are counted."""
     validation = store.artifact(validated_pairs).manifest["validation"]
     missing = {name: v["seen"] - v["kept"] - sum(v["rejected"].values()) for name, v in validation.items()}
-    return dg.AssetCheckResult(
-        passed=not any(missing.values()), metadata={f"unaccounted/{name}": count for name, count in missing.items()}
-    )
+    warned = {f"{reason}/{name}": n for name, v in validation.items() for reason, n in v["warned"].items()}
+    unaccounted = {f"unaccounted/{name}": count for name, count in missing.items()}
+    return dg.AssetCheckResult(passed=not any(missing.values()), metadata={**unaccounted, **warned})
 
 
 def _rows(validation: dict[str, Any]) -> list[dg.TableRecord]:
@@ -66,6 +66,7 @@ def _rows(validation: dict[str, Any]) -> list[dg.TableRecord]:
                 "kept": share_text(v["kept"], v["seen"]),
                 "rejected": ", ".join(f"{count} {reason}" for reason, count in v["rejected"].items() if count)
                 or "none",
+                "warned": ", ".join(f"{count} {reason}" for reason, count in v["warned"].items() if count) or "none",
             }
         )
         for name, v in validation.items()

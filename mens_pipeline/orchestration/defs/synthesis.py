@@ -6,6 +6,7 @@ import dagster as dg
 
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.schema.shares import share_text
+from mens_pipeline.corpus.synthesis.generate import SynthesisDrop
 from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS, REPORT, STAGE, build_synthetic_corpus
 from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.owners import OWNERS
@@ -35,7 +36,7 @@ def synthetic_corpus(extracted_corpus: ArtifactRef, store: ArtifactStoreResource
             "pairs": dg.MetadataValue.path(synthetic.path / PAIRS),
             "report": dg.MetadataValue.path(synthetic.path / REPORT),
             **{f"kind/{kind}": share_text(c["count"], report["num_pairs"]) for kind, c in report["kinds"].items()},
-            "failing_tests": sum(report["failing_tests"].values()),
+            **{str(reason): sum(report[reason].values()) for reason in SynthesisDrop},
             "constructs": dg.MetadataValue.table(_rows(report["constructs"], report["num_pairs"])),
             "chart": dg.MetadataValue.md(bar_chart("synthetic pairs by construct", constructs)),
         },

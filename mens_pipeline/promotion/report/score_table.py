@@ -271,7 +271,9 @@ def _best_of_row(results: EvalResults, best_of: BestOf, suite: Suite | None) -> 
     cell = Cell(scores.pass_rate.short, scores.pass_rate)
     cells = tuple(cell if model is served else Cell("\u2013") for model in models_of(results).values())
     label = f"{'Benchmark b' if suite is not None else 'B'}est-of-{best_of.n}"
-    meaning = f"Of {best_of.n} answers the one chosen by parser, the examples of the request, outputs and likelihood."
+    meaning = (
+        f"Of {best_of.n} answers the one chosen by parser, names, the examples of the request, outputs, likelihood."
+    )
     yield ScoreRow(label, meaning, cells, "", "", Tone.OPEN)
 
 

@@ -215,11 +215,18 @@ def test_tests_that_fail_and_rows_near_to_others_are_dropped(tmp_path: Path) -> 
     def unnamed(request: Request) -> str:
         return good(request if is_rewriting(request) else Request(request.key, request.system, "`g0123456789ab`"))
 
+    def unknown(request: Request) -> str:
+        return good(request).replace("text: str", "text: Quux")
+
+    untyped = evolved(_SEEDS[:1], Scripted(unknown), tmp_path / "d")
     failed = evolved(_SEEDS[:1], Scripted(failing), tmp_path / "a")
     near = evolved(_SEEDS[:2], Scripted(unnamed), tmp_path / "b")
     (row,) = evolved(_SEEDS[:1], Scripted(good), tmp_path / "c").kept
     protected = evolved(_SEEDS[:1], Scripted(good), tmp_path / "c", protected=[row])
 
     assert [attempt.reason for attempt in failed.dropped] == [EvolutionDrop.TESTS_FAILED]
+    assert [attempt.reason for attempt in untyped.dropped] == [EvolutionDrop.SEMANTIC_ERROR]
+    assert untyped.dropped[0].detail.endswith("unknown-type: no type is called `Quux`")
+    assert untyped.adds_up()
     assert [attempt.reason for attempt in near.dropped] == [EvolutionDrop.WITHOUT_NAME] * 2
     assert [attempt.reason for attempt in protected.dropped] == [EvolutionDrop.HELDOUT_PROMPT]

@@ -8,9 +8,10 @@ import pytest
 
 from mens_pipeline.corpus.curate.pipeline_config import KindShares, SynthesizePolicy
 from mens_pipeline.corpus.extract.workspace import extract_workspace
+from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.corpus.schema.records import ExtractedRecord, SourceKind
 from mens_pipeline.corpus.synthesis import generate as module
-from mens_pipeline.corpus.synthesis.generate import KINDS, bases_of, generate
+from mens_pipeline.corpus.synthesis.generate import KINDS, SynthesisDrop, bases_of, generate
 from mens_pipeline.corpus.synthesis.mutations import MUTATIONS
 from mens_pipeline.corpus.synthesis.repairs import BREAKAGES
 from mens_pipeline.corpus.synthesis.sample import Family, Sample
@@ -59,7 +60,7 @@ def test_programs_with_tests_are_kept_when_they_pass(records: list[ExtractedReco
         ExtractedRecord.model_validate_json(line) for outcome in extract_workspace(tmp_path) for line in outcome.lines
     ]
     account = SynthesisAccount()
-    pairs = list(generate(600, 0, _SHARES, {}, bases=bases_of([*records, *failing * 40]), failed=account.fail))
+    pairs = list(generate(600, 0, _SHARES, {}, bases=bases_of([*records, *failing * 40]), dropped=account.drop))
     features = Features(check_contracts=True, database=True)
     reports = [
         run_tests(pair.response, features=features, mode=mode_of(pair.source.path)) for pair in pairs if pair.source
@@ -68,8 +69,37 @@ def test_programs_with_tests_are_kept_when_they_pass(records: list[ExtractedReco
     assert len(reports) == len(pairs) == 600
     assert sum(report.passed for report in reports) > 50
     assert {report.error_class for report in reports} == {None}
-    assert account.failing
-    assert set(account.failing) <= {f"mutation/{name}" for name in MUTATIONS} | {f"repair/{name}" for name in BREAKAGES}
+    made_of = account.dropped_for(SynthesisDrop.FAILING_TESTS)
+    assert made_of
+    assert set(made_of) <= {f"mutation/{name}" for name in MUTATIONS} | {f"repair/{name}" for name in BREAKAGES}
+
+
+def test_programs_with_errors_in_names_or_types_are_dropped(tmp_path: Path) -> None:
+    """What their author left is counted by what made them of it, and others take their place."""
+    (tmp_path / "wrong.vox").write_text("fn twice(n: int) to str { return n * 2 }\n", encoding="utf-8")
+    wrong = [
+        ExtractedRecord.model_validate_json(line) for outcome in extract_workspace(tmp_path) for line in outcome.lines
+    ]
+    report = write_synthetic(tmp_path / "made.jsonl", wrong, _policy(limit=100, seed=0))
+    made = list(read_pairs(tmp_path / "made.jsonl"))
+
+    assert report["semantic_errors"]
+    assert set(report["semantic_errors"]) <= {
+        *(f"mutation/{n}" for n in MUTATIONS),
+        *(f"repair/{n}" for n in BREAKAGES),
+    }
+    assert len([pair for pair in made if "n * 2" not in pair.response]) == report["num_pairs"] == 100
+
+
+def test_tasks_with_errors_in_names_or_types_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take the next one."""
+    good, other = list(generate(2, 0, {**dict.fromkeys(KINDS, 0.0), "task": 1.0}, {}))
+    wrong = good.model_copy(update={"response": "fn f() { missing() }\n", "template": "task/wrong"})
+    monkeypatch.setattr(module, "draw_tasks", lambda _seed, workers: iter((wrong, other)))  # noqa: ARG005 - by its name
+    account = SynthesisAccount()
+
+    assert list(generate(1, 0, {**dict.fromkeys(KINDS, 0.0), "task": 1.0}, {}, dropped=account.drop)) == [other]
+    assert account.dropped_for(SynthesisDrop.SEMANTIC_ERROR) == {"task/wrong": 1}
 
 
 @pytest.mark.seed_row(1)
