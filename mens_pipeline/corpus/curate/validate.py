@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic_core import from_json
 
 from mens_pipeline.corpus.curate.repetition import Repetition
+from mens_pipeline.corpus.schema.categories import unknown_category
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.corpus.schema.reject_reasons import RejectReason
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
@@ -118,11 +119,19 @@ def _validated(
     row = read_row(line, number)
     if isinstance(row, Quarantined):
         return row
-    problem = _compiler_problem(row) if recheck else None
-    objection = (RejectReason.COMPILER_REJECTED, problem) if problem else repetition.objection(row, f"line {number}")
+    objection = _objection(row, recheck=recheck) or repetition.objection(row, f"line {number}")
     if objection is None:
         return row
     return Quarantined(line=number, reason=objection[0], detail=objection[1], record=from_json(line))
+
+
+def _objection(row: ExtractedRecord | TrainingPair, *, recheck: bool) -> tuple[RejectReason, str] | None:
+    """Return why a row is not kept whatever the others are."""
+    unknown = unknown_category(row.category)
+    if unknown is not None:
+        return RejectReason.UNKNOWN_CATEGORY, unknown
+    problem = _compiler_problem(row) if recheck else None
+    return None if problem is None else (RejectReason.COMPILER_REJECTED, problem)
 
 
 def judged_code(row: ExtractedRecord | TrainingPair) -> tuple[str, Mode] | None:
