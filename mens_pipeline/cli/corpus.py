@@ -47,7 +47,7 @@ def extract(
     from mens_pipeline.corpus.extract.source_roots import find_source_roots  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.extract.workspace import extract_workspace  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.jsonl import write_lines, write_text  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.jsonl import write_digest, write_lines, write_text  # noqa: PLC0415 - likewise
 
     tally = Tally()
     drops: list[Drop] = []
@@ -70,7 +70,8 @@ def extract(
     for reason, count in carried.left.most_common():
         say(f"{count} records of other folders of {workspace} leave {output}: {reason}", err=True)
     assert tally.adds_up(), "something was neither kept nor dropped"  # noqa: S101 - our own impossibility
-    counts = {**account(tally, written), "other_folders": carried.account()}
+    digest = write_digest(output)
+    counts = {**account(tally, written), "other_folders": carried.account(), "output_sha256": digest}
     if report is not None:
         details = [drop_fields(drop) for drop in drops]
         write_text(report, json.dumps({**counts, "drops": details}, indent=2) + "\n")
@@ -96,7 +97,8 @@ def validate(  # noqa: PLR0913 - one parameter an option
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where the good rows go.")],
     recheck: Annotated[bool, typer.Option(help="Judge all code by the front end again.")] = True,
     quarantine: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where the other rows go, with their reasons.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Where the other rows go [default: OUT.quarantine.jsonl beside the output]."),
     ] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the counts go, as JSON.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON document.")] = False,
@@ -104,7 +106,8 @@ def validate(  # noqa: PLR0913 - one parameter an option
     """Keep the rows that are as they should be: schema, rating, size, accepted code, nothing repeated.
 
     `config/pipeline.yaml` says from which likeness on a row repeats an earlier one, and how many rows one source file
-    or one template may give. With VOX_MENS_TRAIN_JSONL_STRICT=1 the first row that is not kept ends the command, and
+    or one template may give. The other rows go beside the output with their reasons,
+    and so does its digest. With VOX_MENS_TRAIN_JSONL_STRICT=1 the first row that is not kept ends the command, and
     nothing is written.
 
     Exit code 0: the good rows are written. 1: strict, and a row is not kept. 2: the command was misused.
@@ -113,7 +116,7 @@ def validate(  # noqa: PLR0913 - one parameter an option
     from mens_pipeline.corpus.curate.repetition import Repetition  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.curate.validate import Quarantined, ValidationReport, validate_rows  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import PIPELINE_CONFIG, load_settings  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.jsonl import open_rows, write_jsonl, write_text  # noqa: PLC0415 - pydantic can wait
+    from mens_pipeline.storage.jsonl import open_rows, write_digest, write_jsonl, write_text  # noqa: PLC0415 - pydantic can wait
 
     repetition = Repetition(load_pipeline_config(PIPELINE_CONFIG).validate_)
     is_strict = load_settings().strict_jsonl
@@ -129,12 +132,13 @@ def validate(  # noqa: PLR0913 - one parameter an option
     with open_rows(rows) as lines:
         write_jsonl(output, validate_rows(lines, counts, refuse, repetition))
     assert counts.adds_up(), "a row was neither kept nor rejected"  # noqa: S101 - our own impossibility
-    if quarantine is not None:
-        write_jsonl(quarantine, refused)
+    beside = quarantine or output.with_suffix(f".quarantine{output.suffix}")
+    write_jsonl(beside, refused)
+    document = {**counts.as_json(), "quarantine": str(beside), "output_sha256": write_digest(output)}
     if report is not None:
-        write_text(report, json.dumps(counts.as_json(), indent=2) + "\n")
+        write_text(report, json.dumps(document, indent=2) + "\n")
     if as_json:
-        typer.echo(json.dumps(counts.as_json(), indent=2))
+        typer.echo(json.dumps(document, indent=2))
         return
     say(f"kept {share_text(counts.kept, counts.seen)}, recheck {'on' if recheck else 'off'}")
     for reason, count in counts.rejected.items():
@@ -142,6 +146,8 @@ def validate(  # noqa: PLR0913 - one parameter an option
     for warning, count in counts.warned.items():
         if count:
             say(f"{count:>6}  kept, but {warning}")
+    if refused:
+        say(f"{len(refused)} rows with their reasons in {beside}")
 
 
 @app.command()
@@ -184,10 +190,12 @@ def pairs(
 def evaluate(
     rows: Annotated[Path, typer.Argument(metavar="IN", help="Records or pairs, as JSON lines.")],
     *,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where the figures go, as JSON.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="Where the figures go, as JSON.")
+    ] = Path("data_evaluation.json"),
     print_summary: Annotated[bool, typer.Option("--print-summary", help="Print the figures as well.")] = False,
 ) -> None:
-    """Measure training data: parse rate by lane, and coverage of the constructs that the parser can produce.
+    """Measure training data: parse rate by lane, and coverage by lane of the constructs that the parser can produce.
 
     These are figures of the data, not of what a model writes.
 
@@ -197,13 +205,13 @@ def evaluate(
     from mens_pipeline.storage.jsonl import open_rows, write_text  # noqa: PLC0415 - likewise
 
     with open_rows(rows) as lines:
-        figures = evaluate_data(lines).as_json()
-    write_text(output, json.dumps(figures, indent=2) + "\n")
+        figures = evaluate_data(lines).document()
+    write_text(output, figures.model_dump_json(indent=2, by_alias=True) + "\n")
     if print_summary:
-        say(f"measured: {figures['measured']}")
-        say(f"parse rate {share_text(figures['num_parsed'], figures['num_code_rows'])}")
-        for lane, counts in figures["lanes"].items():
-            say(f"  {lane} {share_text(counts['num_parsed'], counts['num_code_rows'])}")
-        say(f"coverage {share_text(figures['construct_coverage'], figures['construct_total'])}")
-        say(f"missing {', '.join(figures['missing_constructs']) or 'none'}")
-        say(f"prose rows {figures['num_prose_rows']}, unreadable rows {figures['num_unreadable_rows']}")
+        say(f"measured: {figures.measured}")
+        for name, counts in {"parse rate": figures, **figures.lanes}.items():
+            indent = "" if counts is figures else "  "
+            coverage = share_text(len(counts.constructs), figures.construct_total)
+            say(f"{indent}{name} {share_text(counts.num_parsed, counts.num_code_rows)}, coverage {coverage}")
+        say(f"missing {', '.join(figures.missing_constructs) or 'none'}")
+        say(f"prose rows {figures.num_prose_rows}, unreadable rows {figures.num_unreadable_rows}")

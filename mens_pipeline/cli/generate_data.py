@@ -1,6 +1,7 @@
 """`mens generate-data`: synthetic pairs."""
 
 import json
+import time
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -9,8 +10,8 @@ import typer
 from mens_pipeline.cli.terminal import say
 from mens_pipeline.corpus.schema.shares import share_text
 
-_REPORTED: Final = 500
-"""Pairs after which progress is reported."""
+_EVERY_SECONDS: Final = 5.0
+"""Between two lines about how far it is."""
 
 
 def generate_data(  # noqa: PLR0913 - one parameter an option
@@ -45,9 +46,17 @@ def generate_data(  # noqa: PLR0913 - one parameter an option
             records = list(read_records(lines, corpus))
     policy = load_pipeline_config(PIPELINE_CONFIG).synthesize.model_copy(update={"limit": limit, "seed": seed})
 
+    begun = shown = time.monotonic()
+
     def progress(number: int) -> None:
-        if number % _REPORTED == 0:
-            say(f"{number} of {limit} pairs", err=True)
+        nonlocal shown
+        now = time.monotonic()
+        if now - shown >= _EVERY_SECONDS:
+            shown, rate = now, number / (now - begun)
+            say(
+                f"{number} of {limit} pairs, {rate:.0f} a second, {(limit - number) / rate / 60:.1f} min to go",
+                err=True,
+            )
 
     account = write_synthetic(output, records, policy, workers=load_settings().num_workers, progress=progress)
     text = json.dumps(account, indent=2)

@@ -18,17 +18,23 @@ from mens_pipeline.language.visible_text import visible_text
 Figures = Mapping[str, Mapping[str, Any]]
 """Asset -> its metadata, plain values only."""
 
+_AUTO: Final = "auto"
+_LEAST_MORE: Final = 10
+"""Minutes for which a refused run goes on at least, where more training helps."""
+
+_MINUTES: Final = {"s": 1 / 60, "m": 1.0, "h": 60.0}
 _FIGURES: Final = ("parse rate", "resolve rate", "hidden tests")
 """Figures of a suite that become metadata entries, such as `heldout: parse rate`."""
 
 
-def summary_of(figures: Figures, *, is_good: bool, command: str) -> Iterator[str]:
+def summary_of(figures: Figures, *, is_good: bool, command: str, options: str = "") -> Iterator[str]:
     """Pairs, training, scores, verdict, champion, what was reused, and what to type next.
 
     Args:
         figures: Of the assets that were materialised.
         is_good: Whether the run came to what it was started for.
         command: How `mens` is called here.
+        options: Of this run, as they were typed, with a space before each.
     """
     train_set, adapter = figures.get("mixed_train_set", {}), figures.get("qlora_adapter", {})
     results, gate, champion = (figures.get(name, {}) for name in ("eval_results", "benchmark_gate", "promoted_adapter"))
@@ -50,13 +56,14 @@ def summary_of(figures: Figures, *, is_good: bool, command: str) -> Iterator[str
         if not gate["passed"]:
             # Written for Markdown, which a terminal does not read.
             yield from (f"            {line}" for line in unescape(str(gate["reasons"])).splitlines())
+            yield f"cause       {gate['likely_cause']}"
         yield f"report      {gate['report']}"
     if champion:
         yield f"champion    {champion['champion']}{'' if champion['changed'] else ', as before'}"
     reused = [values["reused"] for values in figures.values() if "reused" in values]
     if any(reused):
         yield f"reused      {sum(reused)}/{len(reused)} stages"
-    yield f"next        {_next(figures, command, is_good=is_good)}"
+    yield f"next        {_next(figures, command, options, is_good=is_good)}"
 
 
 def called_as() -> str:
@@ -73,14 +80,31 @@ def _reused(figures: Mapping[str, Any]) -> str:
 
 def _updates(adapter: Mapping[str, Any]) -> str:
     done, planned, minutes = adapter["num_updates"], adapter["num_planned_updates"], adapter["train/seconds"] / 60
+    after = f" after {adapter['num_updates_before']} earlier ones" if adapter["num_updates_before"] else ""
     if done < planned:
-        return f"{done} of {planned} steps in {minutes:.1f} min, as many as fit into the budget"
-    return f"{done} steps in {minutes:.1f} min"
+        return f"{done} of {planned} steps in {minutes:.1f} min{after}, as many as fit into the budget"
+    return f"{done} steps in {minutes:.1f} min{after}"
 
 
-def _next(figures: Figures, command: str, *, is_good: bool) -> str:
-    if not is_good and figures.get("benchmark_gate", {}).get("passed") is False:
-        return f"open the report; other data or another recipe make another adapter: {command} run --preset NAME"
+def _helping(gate: Mapping[str, Any], adapter: Mapping[str, Any], command: str, options: str) -> str:
+    """Return the one command that helps against a refusal, with what it does."""
+    from mens_pipeline.promotion.cause import Remedy  # noqa: PLC0415 - only a refusal needs it
+
+    if gate["remedy"] == Remedy.MORE:
+        minutes = max(_LEAST_MORE, round(adapter.get("train/seconds", 0.0) / 60))
+        return f"the same run goes on for {minutes} min with: {command} run{options} --more {minutes}m"
+    if gate["remedy"] == Remedy.PRESET:
+        return f"a recipe that takes longer rows: {command} run --preset auto"
+    if gate["remedy"] == Remedy.DATA:
+        larger = f"a larger workspace: {command} run --source-root DIR"
+        return f"{larger}; for its first model: VOX_EVAL_POLICY=bootstrap {command} run{options}"
+    return f"change what the cause names, then: {command} run{options}"
+
+
+def _next(figures: Figures, command: str, options: str, *, is_good: bool) -> str:
+    gate = figures.get("benchmark_gate", {})
+    if not is_good and gate.get("passed") is False:
+        return _helping(gate, figures.get("qlora_adapter", {}), command, options)
     if not is_good and "benchmark_gate" in figures and "promoted_adapter" not in figures:
         return "see above why an adapter that passed was not promoted"
     if not is_good:
@@ -102,15 +126,20 @@ def run(  # noqa: PLR0913 - one parameter an option
     ] = None,
     preset: Annotated[
         str, typer.Option(metavar="NAME", help="A recipe of config/presets.yaml; `auto` picks by the GPU's memory.")
-    ] = "auto",
+    ] = _AUTO,
     domain: Annotated[str | None, typer.Option(metavar="NAME", help="Which rows; config/domains.yaml.")] = None,
     force_train: Annotated[bool, typer.Option("--force-train", help="Train although nothing has changed.")] = False,
+    more: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TIME", help="Go on after the end of the same run: 10m, 1h. Again for another time."),
+    ] = None,
     with_training: Annotated[bool, typer.Option("--train/--no-train", help="Whether to go on to the adapter.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON document.")] = False,
 ) -> None:
     """Run every asset and every check once, with progress on stderr and a summary at the end.
 
-    What has not changed is not made again: a second run trains nothing.
+    What has not changed is not made again: a second run trains nothing. With --more the adapter of the same preset and
+    data trains further from where it stands, with a schedule that comes up and down again.
 
     Exit code 0: the adapter is promoted, or with --no-train every check passed. 1: the gate or a check refused, or a
     step failed. 2: the command was misused. 130: interrupted; run the same command to go on.
@@ -131,7 +160,8 @@ def run(  # noqa: PLR0913 - one parameter an option
     if with_training:
         resolve_choices(settings, Compute().resolve(), preset=preset, domain=domain, overrides={})
     _show_progress(PROGRESS_LOGGER)
-    training = {"preset": preset, "force_train": force_train, **({"domain": domain} if domain else {})}
+    chosen = {"preset": preset, **({"domain": domain} if domain else {})}
+    training = {**chosen, "force_train": force_train, "more_minutes": [_minutes(text) for text in more or ()]}
     outcome: GraphOutcome = (
         run_graph(defs(), settings, "whole_graph", training)
         if with_training
@@ -148,11 +178,21 @@ def run(  # noqa: PLR0913 - one parameter an option
             say(f"{'passed ' if check.passed else 'FAILED ' if check.blocks else 'warning'}  {check.name}")
             for key, value in check.figures.items() if not check.passed else ():
                 say(f"         {key}: {value}")
-        for line in summary_of(outcome.figures, is_good=is_good, command=called_as()):
+        options = "".join(f" --{name} {value}" for name, value in chosen.items() if value != _AUTO)
+        options += "".join(f" --more {text}" for text in more or ())
+        for line in summary_of(outcome.figures, is_good=is_good, command=called_as(), options=options):
             say(line)
         verdict = "promoted" if outcome.is_promoted else "passed" if is_good else "refused"
         say(f"{verdict} in {outcome.seconds:.1f} s, run {outcome.run_id}")
     raise typer.Exit(0 if is_good else REFUSED)
+
+
+def _minutes(text: str) -> float:
+    """Minutes that a text such as `90s`, `10m` or `1h` says."""
+    number, factor = text[:-1], _MINUTES.get(text[-1:])
+    if factor is None or not number.replace(".", "", 1).isdigit() or float(number) == 0:
+        raise typer.BadParameter(f"--more {text}: no time. Write one such as 90s, 10m or 1h.")
+    return float(number) * factor
 
 
 class _Line(logging.Formatter):

@@ -29,6 +29,10 @@ def serve(  # noqa: PLR0913 - one parameter an option
     model: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="A merged model: safetensors, tokenizer, chat template.")
     ] = None,
+    candidate: Annotated[
+        bool,
+        typer.Option("--candidate", help="The adapter that was judged last, promoted or not; every answer says so."),
+    ] = False,
     host: Annotated[str, typer.Option(help="Where to listen; others than local ones need a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any that is free.")] = 8080,
     token_env: Annotated[str, typer.Option(metavar="NAME", help="The variable that holds the token.")] = _TOKEN,
@@ -58,14 +62,18 @@ def serve(  # noqa: PLR0913 - one parameter an option
     the request states, what most answers return, and how likely the model holds it. Requests for several answers or a
     temperature of 0 are answered without a choice.
 
+    With --candidate every answer has the header X-Mens-Candidate with what the gate said, and /health says it.
+
     Exit code 0: ended by a signal, after the answers in the making. 1: the model cannot be served. 2: the command was
     misused.
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise ConfigurationError(f'{", ".join(missing)}: not installed. Run: pip install -e ".[serve,train]"')
-    if run_dir is not None and model is not None:
-        raise ConfigurationError("--run-dir and --model: one model is served. Name one of them.")
+    named = {"--run-dir": run_dir is not None, "--model": model is not None, "--candidate": candidate}
+    if sum(named.values()) > 1:
+        given = " and ".join(flag for flag, is_given in named.items() if is_given)
+        raise ConfigurationError(f"{given}: one model is served. Name one of them.")
 
     if best_of > max_concurrent:
         message = f"--best-of {best_of}: more than the {max_concurrent} answers that are written at once."
@@ -85,7 +93,7 @@ def serve(  # noqa: PLR0913 - one parameter an option
     go_offline()
     chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
     tell(f"device {chosen.kind}: {chosen.name}")
-    served = _served(run_dir, model, store, chosen)
+    served = _served(run_dir, model, store, chosen, is_candidate=candidate)
     tell(f"loading {served.name}, {served.fingerprint}, from {served.judged.adapter_path or served.judged.base_path}")
     limits = Limits(max_concurrent, max_request_bytes, timeout, max_new_tokens)
     with _holding(chosen, settings.cache_root, port):
@@ -101,11 +109,18 @@ def _holding(device: "Device", cache: Path, port: int) -> AbstractContextManager
     return exclusive(cache / f"{device.kind}.lock", 0, f"mens serve, port {port}")
 
 
-def _served(run_dir: Path | None, folder: Path | None, store: "ArtifactStore", device: "Device") -> "ServedModel":
-    from mens_pipeline.delivery.serving.served_model import champion_model, merged_model, run_model  # noqa: PLC0415
+def _served(
+    run_dir: Path | None, folder: Path | None, store: "ArtifactStore", device: "Device", *, is_candidate: bool
+) -> "ServedModel":
+    from mens_pipeline.delivery.serving.served_model import (  # noqa: PLC0415 - only a real run needs these
+        candidate_model,
+        champion_model,
+        merged_model,
+        run_model,
+    )
 
     if folder is not None:
         return merged_model(folder, device)
     if run_dir is not None:
         return run_model(run_dir, device)
-    return champion_model(store, device)
+    return candidate_model(store, device) if is_candidate else champion_model(store, device)

@@ -1,6 +1,7 @@
 """`mens train`: QLoRA from a train set to an adapter."""
 
 import json
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -75,7 +76,9 @@ def train(  # noqa: PLR0913 - one parameter an option
     resume: Annotated[Resume, typer.Option(help="`never` deletes what the folder of the run holds.")] = Resume.AUTO,
     force_restart: Annotated[bool, typer.Option("--force-restart", help="The same as --resume never.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Look at everything, train nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON document.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the manifest as one JSON document; of a dry run, what was looked at.")
+    ] = False,
     provider: Annotated[str | None, typer.Option(hidden=True)] = None,
     native: Annotated[bool, typer.Option("--native", hidden=True)] = False,
     qlora_allow_partial_proxy_stack: Annotated[bool, typer.Option(hidden=True)] = False,
@@ -96,29 +99,29 @@ def train(  # noqa: PLR0913 - one parameter an option
     if qlora_allow_partial_proxy_stack or qlora_lm_head_only or qlora_proxy_max_layers is not None:
         raise RefusedError(_PARTIAL)
     flags = {
-        "devices": devices,
-        "model_name_or_path": model,
-        "model_revision": revision,
-        "lora_r": rank,
-        "lora_alpha": alpha,
-        "target_modules": target_modules,
-        "max_length": seq_len,
-        "per_device_train_batch_size": batch_size,
-        "gradient_accumulation_steps": grad_accum,
-        "num_train_epochs": epochs,
-        "max_steps": max_steps,
-        "max_minutes": max_minutes,
-        "learning_rate": lr,
-        "warmup_steps": warmup,
-        "seed": seed,
-        "min_rating": min_rating,
-        "curriculum": curriculum,
-        "trajectory_weighting": trajectory_weighting,
-        "validation_split_ratio": validation_split_ratio,
-        "save_steps": checkpoint_every,
-        **_fields(settings or []),
+        "--devices": ("devices", devices),
+        "--model": ("model_name_or_path", model),
+        "--revision": ("model_revision", revision),
+        "--rank": ("lora_r", rank),
+        "--alpha": ("lora_alpha", alpha),
+        "--target-modules": ("target_modules", target_modules),
+        "--seq-len": ("max_length", seq_len),
+        "--batch-size": ("per_device_train_batch_size", batch_size),
+        "--grad-accum": ("gradient_accumulation_steps", grad_accum),
+        "--epochs": ("num_train_epochs", epochs),
+        "--max-steps": ("max_steps", max_steps),
+        "--max-minutes": ("max_minutes", max_minutes),
+        "--lr": ("learning_rate", lr),
+        "--warmup": ("warmup_steps", warmup),
+        "--seed": ("seed", seed),
+        "--min-rating": ("min_rating", min_rating),
+        "--curriculum": ("curriculum", curriculum),
+        "--trajectory-weighting": ("trajectory_weighting", trajectory_weighting),
+        "--validation-split-ratio": ("validation_split_ratio", validation_split_ratio),
+        "--checkpoint-every": ("save_steps", checkpoint_every),
+        **{f"--set {field}": (field, value) for field, value in _fields(settings or []).items()},
     }
-    given = {field: value for field, value in flags.items() if value is not None}
+    given = {flag: pair for flag, pair in flags.items() if pair[1] is not None}
     run, resolved = _prepare(
         data_dir,
         output_dir,
@@ -130,7 +133,7 @@ def train(  # noqa: PLR0913 - one parameter an option
         is_trial=dry_run,
     )
     if dry_run:
-        typer.echo(json.dumps(run.preflight, indent=2))
+        say(json.dumps(run.preflight, indent=2) if as_json else "\n".join(_table(run.preflight)))
         return
     manifest = _train(run, resolved)
     say(json.dumps(manifest, indent=2) if as_json else _summary(manifest, run.job.run_dir))
@@ -170,7 +173,7 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
     preset: str,
     domain: str | None,
     choice: DeviceChoice,
-    flags: dict[str, Any],
+    flags: dict[str, tuple[str, Any]],
     *,
     is_new: bool,
     is_trial: bool,
@@ -198,7 +201,8 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
         preset=preset,
         domain=domain,
         environment=recipe_variables(),
-        flags=flags,
+        flags=dict(flags.values()),
+        flag_names={field: flag for flag, (field, _) in flags.items()},
         vram_gb=device.preset_gb,
     )
     min_rows = load_gate_policy(GATE_POLICY).min_pairs
@@ -223,10 +227,24 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
     kinds = run.preflight["kinds"]
     tell(f"all {run.preflight['num_steps']} steps show: {told_kinds(kinds)}")
     if too_long := told_too_long(kinds):
-        tell(f"longer than {resolved.recipe.max_length} tokens: {too_long}")
+        tell(f"longer than max_length, {resolved.recipe.max_length} tokens (--seq-len): {too_long}")
     for note in run.preflight["notes"]:
         tell(f"warning: {note}")
     return run, resolved
+
+
+def _table(preflight: dict[str, Any]) -> Iterator[str]:
+    """Yield what a dry run found: data by kind, steps, memory, and each value of the recipe with where it came from."""
+    data, memory, device = (preflight[name] for name in ("data", "memory_mb", "device"))
+    yield f"{'device':<28} {device['kind']}, {device['name']}"
+    yield f"{'base model':<28} {preflight['base_model']['name']}"
+    yield f"{'rows that train':<28} {data['num_train']} of {data['num_rows']}"
+    yield from (f"{'  ' + reason:<28} {count}" for reason, count in data["not_shown"].items() if count)
+    yield f"{'tokens':<28} {data['num_tokens']}, {data['num_supervised_tokens']} of them carry the loss"
+    yield f"{'steps':<28} {preflight['num_steps']} of {preflight['num_micro_batches']} micro-batches"
+    yield f"{'memory':<28} about {memory['total']:.0f} MB"
+    for field, value in preflight["recipe"].items():
+        yield f"{field:<28} {json.dumps(value)}  ({preflight['recipe_origins'][field]})"
 
 
 def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
+from mens_pipeline.corpus.curate.data_evaluation import DataEvaluationDocument
 from mens_pipeline.delivery.gguf_model import GgufReport
 from mens_pipeline.delivery.handoff import ServingHandoff
 from mens_pipeline.delivery.merge_documents import MergeManifest, MergeReport
@@ -15,6 +16,7 @@ from mens_pipeline.promotion.override import Override
 from mens_pipeline.promotion.receipt import GateFailed, Receipt
 
 DOCUMENTS: Final[dict[str, type[BaseModel]]] = {
+    "data_evaluation": DataEvaluationDocument,
     "eval_results": EvalResults,
     "eval_local_report": LocalReport,
     "benchmark_passatk": PassAtK,

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
 from mens_pipeline.storage.files import MAX_LINE_BYTES, bounded_lines, is_full, placed_lines
+from mens_pipeline.storage.store import digest_of
 from mens_pipeline.storage.validation import errors_in
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -68,6 +69,23 @@ def write_text(path: Path, text: str) -> None:
     """
     with _replacing(path) as target:
         target.write(text)
+
+
+def write_digest(path: Path) -> str:
+    """Write the digest of a file beside it, as `sha256sum -c` reads it, and return it.
+
+    Args:
+        path: The file, whole; its digest goes to the same name with `.sha256`.
+
+    Returns:
+        SHA-256, hexadecimal.
+
+    Raises:
+        ConfigurationError: The folder cannot be written, or is full.
+    """
+    digest = digest_of(path)
+    write_text(path.with_name(f"{path.name}.sha256"), f"{digest}  {path.name}\n")
+    return digest
 
 
 @contextmanager

@@ -112,7 +112,7 @@ def find_base_model(
     if name == DEFAULT_CPU_MODEL:
         return _of_wheel(name, cache, tried, say)
     advice = "Name a folder with the model, or download it where the Hub can be reached."
-    raise RefusedError(f"base model {name}: {'; '.join(tried)}. {advice}")
+    raise RefusedError(f"base model {name}: {'; '.join(dict.fromkeys(tried))}. {advice}")
 
 
 def described(name: str, revision: str | None, path: Path, origin: str, licence: str | None) -> BaseModel:
@@ -267,10 +267,22 @@ def _of_hub(
             tried.append(f"{origin}: no {', no '.join(missing)} in {path}")
         except LocalEntryNotFoundError as error:
             # On this machine the library only says that it has looked nowhere else.
-            tried.append(f"{origin}: not there" if is_local else f"{origin}: {_first_line(error)}")
-        except (HfHubHTTPError, HFValidationError, HTTPError, OSError) as error:
+            tried.append(f"{origin}: not there" if is_local else f"{origin}: {_unreached(error)}")
+        except (HfHubHTTPError, HFValidationError) as error:
+            tried.append(f"{origin}: {_first_line(error)}")
+        except (HTTPError, ConnectionError, TimeoutError) as error:
+            tried.append(f"{origin}: {_unreached(error)}")
+        except OSError as error:
             tried.append(f"{origin}: {_first_line(error)}")
     return None
+
+
+def _unreached(error: BaseException) -> str:
+    """Say that the Hub cannot be reached, by what the system said of the connection; in one line."""
+    innermost = error
+    while (cause := innermost.__cause__ or innermost.__context__) is not None:
+        innermost = cause
+    return f"cannot be reached ({' '.join(str(innermost).split())[:_LONGEST_WORDS] or type(innermost).__name__})"
 
 
 def _first_line(error: Exception) -> str:

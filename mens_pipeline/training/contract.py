@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.training.base_model import BaseModel
+from mens_pipeline.training.job import Continued
 from mens_pipeline.training.recipe import Recipe
 
 LIBRARIES: Final = ("torch", "transformers", "peft", "trl", "bitsandbytes", "accelerate", "datasets")
@@ -22,8 +23,13 @@ _NOT_OF_THE_RUN: Final = frozenset(("devices", "model_name_or_path", "model_revi
 """Fields that do not change the adapter, or are told better by the hash of the base."""
 
 
-def contract_of(
-    recipe: Recipe, train_sha256: str, base: BaseModel, computed_on: tuple[str, str], system: str
+def contract_of(  # noqa: PLR0913, PLR0917 - all that decides a run
+    recipe: Recipe,
+    train_sha256: str,
+    base: BaseModel,
+    computed_on: tuple[str, str],
+    system: str,
+    continues: Continued | None = None,
 ) -> dict[str, Any]:
     """All that decides what a run gives, in JSON types.
 
@@ -33,6 +39,7 @@ def contract_of(
         base: The base model.
         computed_on: The device, `cuda`, `mps` or `cpu`, and what it computes in, `float32` or `bfloat16`.
         system: What the model is told before every request.
+        continues: The run that this one goes on from, if any.
     """
     fields = recipe.model_dump(mode="json", exclude=set(_NOT_OF_THE_RUN))
     return {
@@ -44,6 +51,7 @@ def contract_of(
         "system_prompt": system,
         "trainer": STAGE.code_version,
         "libraries": library_versions(),
+        **({"continues": continues.decisive()} if continues is not None else {}),
         **({"devices": recipe.devices} if _is_split_felt(recipe) else {}),
     }
 

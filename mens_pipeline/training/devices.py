@@ -12,6 +12,8 @@ class DeviceChoice(StrEnum):
     CUDA = "cuda"
     CPU = "cpu"
     MPS = "mps"
+    METAL = "metal"
+    """Another name of `mps`."""
     BEST = "best"
 
 
@@ -51,6 +53,8 @@ def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
     Raises:
         RefusedError: It is not there, or the environment forbids it.
     """
+    if choice is DeviceChoice.METAL:
+        choice = DeviceChoice.MPS
     if force_cpu and choice not in {DeviceChoice.CPU, DeviceChoice.BEST}:
         raise RefusedError(f"device {choice}: VOX_BACKEND=cpu allows the CPU alone. Unset it, or ask for cpu.")
     if choice is DeviceChoice.CPU or force_cpu:

@@ -39,6 +39,26 @@ class ExitCode(IntEnum):
     """Asked to stop; a checkpoint is written."""
 
 
+class Continued(BaseModel):
+    """Where a run stands that goes on after its end."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    adapter: Path = Field(description="The weights that it ended with.")
+    adapter_sha256: str = Field(description="Of these weights, hexadecimal.")
+    num_batches: int = Field(ge=0, description="Micro-batches that were shown.")
+    num_steps: int = Field(ge=0, description="Updates that were made.")
+    seconds: float = Field(ge=0, description="Of training.")
+
+    def decisive(self) -> dict[str, Any]:
+        """Return what decides how the run goes on, in JSON types."""
+        return self.model_dump(mode="json", include={"adapter_sha256", "num_batches"})
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it without the place of the file, in JSON types."""
+        return self.model_dump(mode="json", exclude={"adapter"})
+
+
 class TrainingJob(BaseModel):
     """One run, fully decided."""
 
@@ -54,6 +74,7 @@ class TrainingJob(BaseModel):
     run_dir: Path = Field(description="Where everything of the run goes.")
     system_prompt: str = Field(description="What the model is told before every request.")
     contract_digest: str = Field(description="What the run is, as a hash.")
+    continues: Continued | None = Field(default=None, description="The run that this one goes on from, if any.")
     lock_path: Path = Field(description="Held while the device is in use.")
     lock_seconds: float = Field(default=120.0, ge=0, description="How long another holder may take to end.")
 

@@ -17,7 +17,7 @@ from mens_pipeline.training.tokenizer_file import template_in
 
 MANIFEST: Final = "training_manifest.json"
 CARD: Final = "README.md"
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 METHOD: Final = "qlora"
 
 
@@ -47,6 +47,7 @@ def training_manifest(
         "recipe_origins": resolved.origins,
         "preset": resolved.preset,
         "domain": resolved.domain,
+        "continues": run.job.continues.as_json() if run.job.continues is not None else None,
         "contract_digest": run.job.contract_digest,
         "train_file": str(run.job.train_path),
         "train_sha256": run.contract["train_sha256"],

@@ -4,13 +4,15 @@ A run that knows its whole order can be taken up at any step and go on as if it 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count, islice
 from random import Random
 from typing import Protocol
 
+from mens_pipeline.training.job import Continued
 from mens_pipeline.training.recipe import Recipe
-from mens_pipeline.training.token_shares import Dealer, Dealt, draw
+from mens_pipeline.training.token_shares import MOST_PASSES, Dealer, Dealt, draw
 
 
 class Planned(Dealt, Protocol):
@@ -59,29 +61,60 @@ def step_tokens(batches: Sequence[Sequence[int]], lengths: Sequence[int], accumu
     return [sum(padded[start : start + accumulated]) for start in range(0, len(padded), accumulated)]
 
 
-def plan_run(examples: Sequence[Planned], recipe: Recipe) -> Plan:
+def plan_run(examples: Sequence[Planned], recipe: Recipe, continues: Continued | None = None) -> Plan:
     """Lay down the order of a run; the same arguments give the same order on every machine.
 
     Args:
         examples: The rows that train.
         recipe: Sizes of micro-batches, epochs, shares of kinds and categories, curriculum, seed.
+        continues: The run that this one goes on from, if any.
     """
+    if continues is not None:
+        return plan_further(examples, recipe, continues.num_batches)
+    plan = _plan(islice(_epochs(examples, recipe), recipe.num_train_epochs), recipe)
+    return plan if recipe.max_steps is None else plan.first(recipe.max_steps, recipe.gradient_accumulation_steps)
+
+
+def plan_further(examples: Sequence[Planned], recipe: Recipe, num_shown: int) -> Plan:
+    """Lay down how a run goes on that has come to its end: its order as if it had never stopped.
+
+    `max_steps` was for the run that ended; this one is ended by its time, or after `MOST_PASSES` times its epochs.
+
+    Args:
+        examples: The rows that train, the same ones.
+        recipe: Of the run.
+        num_shown: Micro-batches that were shown.
+    """
+    epochs: list[tuple[list[tuple[int, ...]], int]] = []
+    for batches, skipped in _epochs(examples, recipe):
+        rest, num_shown = batches[num_shown:], max(0, num_shown - len(batches))
+        if not num_shown:
+            epochs.append((rest, skipped))
+        if len(epochs) == MOST_PASSES * recipe.num_train_epochs:
+            break
+    return _plan(epochs, recipe)
+
+
+def _plan(epochs: Iterable[tuple[list[tuple[int, ...]], int]], recipe: Recipe) -> Plan:
+    shown, skipped = zip(*epochs, strict=True)
+    batches = tuple(batch for epoch in shown for batch in epoch)
+    return Plan(batches, -(-len(batches) // recipe.gradient_accumulation_steps), skipped)
+
+
+def _epochs(examples: Sequence[Planned], recipe: Recipe) -> Iterator[tuple[list[tuple[int, ...]], int]]:
+    """Yield the micro-batches of epoch after epoch without end, and how many rows the curriculum leaves out of each."""
     weights = _row_weights(examples, recipe)
     dealer = Dealer(examples, weights, recipe.token_shares, recipe.seed)
-    batches: list[tuple[int, ...]] = []
-    skipped = []
-    for epoch in range(recipe.num_train_epochs):
+    for epoch in count():
         random = Random(f"{recipe.seed}:{epoch}")  # noqa: S311 - a reproducible order, no secret
         rows = [row for row, example in enumerate(examples) if example.difficulty <= hardest_of(epoch, recipe)]
-        skipped.append(len(examples) - len(rows))
-        if recipe.token_shares:
-            for window in dealer.windows(rows, easy_first=recipe.curriculum):
-                batches += _batches(window, examples, recipe, random)
-        else:
-            batches += _batches(draw(rows, weights, random), examples, recipe, random)
-    accumulated = recipe.gradient_accumulation_steps
-    plan = Plan(tuple(batches), -(-len(batches) // accumulated), tuple(skipped))
-    return plan if recipe.max_steps is None else plan.first(recipe.max_steps, accumulated)
+        drawn = (
+            dealer.windows(rows, easy_first=recipe.curriculum)
+            if recipe.token_shares
+            else iter((draw(rows, weights, random),))
+        )
+        batches = [batch for window in drawn for batch in _batches(window, examples, recipe, random)]
+        yield batches, len(examples) - len(rows)
 
 
 def hardest_of(epoch: int, recipe: Recipe) -> int:

@@ -18,7 +18,7 @@ from mens_pipeline.training.chat import IM_END, IM_START
 from mens_pipeline.training.contract import contract_of
 from mens_pipeline.training.devices import Device, refuse_missing_devices
 from mens_pipeline.training.examples import make_examples
-from mens_pipeline.training.job import JOB, TrainingJob, result_of
+from mens_pipeline.training.job import JOB, Continued, TrainingJob, result_of
 from mens_pipeline.training.launch import own_environment
 from mens_pipeline.training.plan import plan_run
 from mens_pipeline.training.preflight import (
@@ -149,6 +149,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     cache: Path,
     min_rows: int,
     say: Callable[[str], None] = lambda _line: None,
+    continues: Continued | None = None,
     is_new: bool = False,
     is_trial: bool = False,
 ) -> PreparedRun:
@@ -162,6 +163,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         cache: Where converted base models and locks are kept.
         min_rows: Rows without which training does not begin.
         say: Takes a line about what is done, for a person.
+        continues: The run that this one goes on from, with the same rows; None to begin.
         is_new: Whether a run that the folder holds gives way, once everything else is as it must be.
         is_trial: Whether to look only: nothing is written, and nothing gives way.
 
@@ -179,7 +181,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     check_logits(base, device.kind)
     examples = make_examples(read_pairs(train_path), recipe, tokenizer, SYSTEM_PROMPT)
     check_examples(examples, markers[1][0], min_rows)
-    plan = plan_run(examples.train, recipe)
+    plan = plan_run(examples.train, recipe, continues)
     num_shown = len(examples.train) - min(plan.num_skipped)
     if num_shown < min_rows:
         advice = "Raise curriculum_max_difficulty, or extract more data."
@@ -190,7 +192,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     configuration, found_kernels = configuration_of(base.path), kernels_found()
     layer = layer_bytes(configuration, has_kernels=found_kernels["flash_linear_attention"])
     memory = estimate_memory(base, recipe, largest, (device.kind, dtype), layer)
-    contract = contract_of(recipe, digest_of(train_path), base, (device.kind, dtype), SYSTEM_PROMPT)
+    contract = contract_of(recipe, digest_of(train_path), base, (device.kind, dtype), SYSTEM_PROMPT, continues)
     digest = key_of(contract)
     run_dir = folder if isinstance(folder, Path) else folder(digest)
     refuse_links(run_dir)
@@ -216,6 +218,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         run_dir=run_dir.resolve(),
         system_prompt=SYSTEM_PROMPT,
         contract_digest=digest,
+        continues=continues,
         lock_path=(cache / f"{device.kind}.lock").resolve(),
     )
     if is_trial:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -40,7 +41,7 @@ class ResolvedRecipe:
 
     Attributes:
         recipe: The recipe.
-        origins: Field -> `flag`, `environment`, `preset NAME`, `domain NAME` or `default`.
+        origins: Field -> `flag` or the flag itself, `environment`, `preset NAME`, `domain NAME` or `default`.
         preset: The preset, if one was used.
         domain: The domain, if one was used.
     """
@@ -105,6 +106,7 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
     environment: Mapping[str, str],
     flags: Mapping[str, Any],
     vram_gb: float | None = None,
+    flag_names: Mapping[str, str] = MappingProxyType({}),
 ) -> ResolvedRecipe:
     """Build a recipe from all sources: flag before environment before preset before domain before default.
 
@@ -116,6 +118,7 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
         environment: Field -> text, of the MENS_TRAIN_* variables.
         flags: Field -> value, of what the user typed.
         vram_gb: Gigabytes of the GPU, for `auto`.
+        flag_names: Field -> what the user typed for it, where that is known: `--rank`.
 
     Raises:
         ConfigurationError: A name is unknown, or values do not hold together; all mistakes are named.
@@ -133,6 +136,7 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
     for origin, layer in layers:
         values |= layer
         origins |= dict.fromkeys(layer, origin)
+    origins |= {field: flag_names[field] for field in flags if field in flag_names}
     mistakes = [f"{mistake} ({origins.get(_field_of(mistake), 'recipe')})" for mistake in mistakes_of(values)]
     if mistakes:
         raise ConfigurationError(f"recipe: {'; '.join(mistakes)}. Correct these values.")

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.storage.store import digest_of
+from mens_pipeline.training.job import Continued
 from mens_pipeline.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -104,6 +106,29 @@ def keep_adapter_in_float32(model: "PeftModel") -> None:
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.to(torch.float32)
+
+
+def take_over(model: "PeftModel", before: Continued) -> None:
+    """Give a new adapter the values of the one that training goes on from; the optimizer begins anew.
+
+    Args:
+        model: A model with an adapter that nobody trained yet; changed in place.
+        before: Where the run stands.
+
+    Raises:
+        RefusedError: The adapter is another one than the run ended with, or does not fit the model.
+    """
+    from peft import set_peft_model_state_dict
+    from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
+
+    if digest_of(before.adapter) != before.adapter_sha256:
+        raise RefusedError(f"{before.adapter}: changed since it was trained. Restore it, or train it anew.")
+    values: dict[str, Any] = load_file(before.adapter)
+    num_trained = sum(parameter.requires_grad for parameter in model.parameters())
+    unknown = set_peft_model_state_dict(model, values).unexpected_keys
+    if unknown or len(values) != num_trained:
+        found = f"{len(values)} matrices, the recipe has {num_trained}"
+        raise RefusedError(f"{before.adapter}: {found}. Go on with the recipe that it was trained with.")
 
 
 def footprint(model: "PeftModel") -> Footprint:

@@ -68,7 +68,8 @@ def build_qlora_adapter(  # noqa: PLR0913, PLR0917 - what an adapter is made of 
             shutil.copy2(run_dir / name, folder / name)
         return {"training": manifest}
 
-    parents = store.holding(run.job.train_path)
+    continues = run.job.continues
+    parents = store.holding(run.job.train_path, *((continues.adapter,) if continues is not None else ()))
     adapter, reused = STAGE.build(store, parents, {"contract": run.contract}, write, force=anew)
     shutil.rmtree(run_dir, ignore_errors=True)
     return adapter, reused

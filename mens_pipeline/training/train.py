@@ -17,11 +17,18 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.chat import IM_END, opening_for, template_behind
 from mens_pipeline.training.cpu_kernels import fuse_adapters, use_causal_products
 from mens_pipeline.training.examples import Example, make_examples
-from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, TrainingJob, newest_checkpoint, write_result
+from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, Continued, TrainingJob, newest_checkpoint, write_result
 from mens_pipeline.training.launch import own_environment
 from mens_pipeline.training.plan import Plan, plan_run, step_tokens
 from mens_pipeline.training.progress import Progress, StopRequest
-from mens_pipeline.training.qlora import Footprint, footprint, keep_adapter_in_float32, load_base, lora_config
+from mens_pipeline.training.qlora import (
+    Footprint,
+    footprint,
+    keep_adapter_in_float32,
+    load_base,
+    lora_config,
+    take_over,
+)
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.schedule import Schedule
 from mens_pipeline.training.sft import PlannedTrainer, collate
@@ -61,7 +68,7 @@ def train(
     torch.set_flush_denormal(True)
     tokenizer = tokenizer_of(job.base_path)
     examples = make_examples(read_pairs(job.train_path), recipe, tokenizer, job.system_prompt)
-    target = plan_of(examples.train, recipe)
+    target = plan_of(examples.train, recipe, job.continues)
     checkpoint = newest_checkpoint(job.run_dir)
     schedule = Schedule(target.num_steps, recipe.warmup_steps, recipe.lr_scheduler_type)
     accumulated = recipe.gradient_accumulation_steps
@@ -89,6 +96,7 @@ def train(
         **_about(job, target, trainer),
         **_changes(before, after),
         "num_steps": trainer.state.global_step,
+        "num_batches": len(shown.batches),
         "plan": steps.account(),
         "validation_loss": validation,
         "seconds": progress.seconds,
@@ -111,17 +119,18 @@ def tokenizer_of(path: Path) -> Any:
     return tokenizer
 
 
-def plan_of(examples: list[Example], recipe: Recipe) -> Plan:
+def plan_of(examples: list[Example], recipe: Recipe, continues: Continued | None = None) -> Plan:
     """Plan the order of a run.
 
     Args:
         examples: The rows that train.
         recipe: The recipe.
+        continues: The run that this one goes on from, if any.
 
     Raises:
         RefusedError: There is no row to train on.
     """
-    plan = plan_run(examples, recipe)
+    plan = plan_run(examples, recipe, continues)
     if not plan.batches:
         raise RefusedError("no row trains. Look at `not_shown` in training-preflight.json, and widen the recipe.")
     return plan
@@ -185,6 +194,8 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
     trainer.steps = progress.steps
     trainer.lora_plus_ratio = recipe.lora_plus_ratio
     keep_adapter_in_float32(trainer.model)
+    if job.continues is not None:
+        take_over(trainer.model, job.continues)
     if job.device == "cpu":
         if recipe.lora_dropout == 0:
             fuse_adapters(trainer.model, dtype)

@@ -1,5 +1,6 @@
 """`mens corpus`."""
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -95,9 +96,41 @@ def test_validate_prints_and_writes_its_account(tmp_path: Path) -> None:
     text = _invoke("validate", rows, "-o", tmp_path / "o.jsonl", *outputs)
     document = json.loads(_invoke("validate", rows, "-o", tmp_path / "o.jsonl", "--json").stdout)
 
-    assert text.stdout == "kept 1/2 (50.0 %), recheck on\n     1  compiler_rejected\n"
-    assert json.loads((tmp_path / "r.json").read_text()) == document
+    told = f"1 rows with their reasons in {tmp_path / 'q.jsonl'}"
+    assert text.stdout == f"kept 1/2 (50.0 %), recheck on\n     1  compiler_rejected\n{told}\n"
+    written = json.loads((tmp_path / "r.json").read_text())
+    assert written == {**document, "quarantine": str(tmp_path / "q.jsonl")}
     assert json.loads((tmp_path / "q.jsonl").read_text())["line"] == 2
+
+
+@pytest.mark.seed_row(4, 35)
+def test_what_is_not_kept_lies_beside_what_is(tmp_path: Path) -> None:
+    """Unasked, with its reasons, and empty where nothing is left out; the digest is one that `sha256sum -c` takes."""
+    rows, output = tmp_path / "rows.jsonl", tmp_path / "o.jsonl"
+    good, bad = '{"prompt": "p", "response": "fn f() { }"}\n', '{"prompt": "p", "response": "fn ("}\n'
+    rows.write_text(good + bad)
+    first = json.loads(_invoke("validate", rows, "-o", output, "--json").stdout)
+    quarantined = (tmp_path / "o.quarantine.jsonl").read_text()
+    rows.write_text(good)
+    second = _invoke("validate", rows, "-o", output)
+
+    assert json.loads(quarantined)["reason"] == "compiler_rejected"
+    assert first["quarantine"] == str(tmp_path / "o.quarantine.jsonl")
+    assert first["output_sha256"] == hashlib.sha256(output.read_bytes()).hexdigest()
+    assert (tmp_path / "o.jsonl.sha256").read_text() == f"{first['output_sha256']}  o.jsonl\n"
+    assert second.stdout == "kept 1/1 (100.0 %), recheck on\n"
+    assert (tmp_path / "o.quarantine.jsonl").read_text() == ""
+
+
+@pytest.mark.seed_row(35)
+def test_records_have_a_digest_beside_them_and_in_the_report(workspace: Path, tmp_path: Path) -> None:
+    """What a rebuild from the same sources gives again."""
+    output = tmp_path / "validated.jsonl"
+    counts = json.loads(_invoke("extract", workspace, "-o", output, "--json").stdout)
+    again = json.loads(_invoke("extract", workspace, "-o", tmp_path / "again.jsonl", "--json").stdout)
+
+    assert counts["output_sha256"] == again["output_sha256"] == hashlib.sha256(output.read_bytes()).hexdigest()
+    assert (tmp_path / "validated.jsonl.sha256").read_text().startswith(counts["output_sha256"])
 
 
 def test_strict_mode_stops_at_the_first_bad_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,6 +193,7 @@ def test_eval_writes_and_prints_the_figures(tmp_path: Path) -> None:
 
     assert silent.stdout == ""
     assert loud.stdout.startswith(
-        "measured: data\nparse rate 1/2 (50.0 %)\n  vox_codegen 1/2 (50.0 %)\ncoverage 1/30 (3.3 %)\n"
+        "measured: data\nparse rate 1/2 (50.0 %), coverage 1/30 (3.3 %)\n"
+        "  vox_codegen 1/2 (50.0 %), coverage 1/30 (3.3 %)\n"
     )
     assert figures["vox_parse_rate"] == 0.5

@@ -1,6 +1,7 @@
 """`mens generate-data`."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -31,10 +32,11 @@ def test_it_writes_exactly_as_many_and_prints_the_shares(tmp_path: Path) -> None
 
 def test_long_runs_say_how_far_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On stderr, so that what is piped stays as it is."""
-    monkeypatch.setattr("mens_pipeline.cli.generate_data._REPORTED", 5)
+    monkeypatch.setattr("mens_pipeline.cli.generate_data._EVERY_SECONDS", 0)
     result = _invoke("generate-data", "--limit", "11", "-o", tmp_path / "s")
 
-    assert result.stderr == "5 of 11 pairs\n10 of 11 pairs\n"
+    assert len(result.stderr.splitlines()) == 11
+    assert re.fullmatch(r"11 of 11 pairs, \d+ a second, 0\.0 min to go", result.stderr.splitlines()[-1])
 
 
 def test_the_report_is_the_account(tmp_path: Path) -> None:

@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
-from mens_pipeline.cli.run import called_as, summary_of
+from mens_pipeline.cli.run import _minutes, called_as, summary_of
 from mens_pipeline.training.markdown import plain
 
 _TRAIN_SET = {"num_distinct": 2704, "reused": False}
 _ADAPTER = {
     "num_updates": 150,
     "num_planned_updates": 150,
+    "num_updates_before": 0,
     "train/seconds": 450.0,
     "first_loss": 1.4,
     "last_loss": 0.6,
@@ -31,6 +33,8 @@ _GATE = {
     "policy": "ci",
     "attempt": "second evaluation on this exam",
     "reused": False,
+    "likely_cause": "the time budget of 10 min ended training after 142 of 150 steps",
+    "remedy": "more",
     "reasons": f"- {plain('parse_rate: 0.1 < 0.6')}",
     "report": "r.html",
 }
@@ -39,7 +43,7 @@ _CHAMPION = {"champion": "folder", "changed": True}
 
 
 def _lines(*, is_good: bool = True, **figures: dict[str, Any]) -> str:
-    return "\n".join(summary_of(figures, is_good=is_good, command=".venv/bin/mens"))
+    return "\n".join(summary_of(figures, is_good=is_good, command=".venv/bin/mens", options=" --preset tiny"))
 
 
 def test_a_train_set_alone_leads_to_the_adapter() -> None:
@@ -67,12 +71,47 @@ def test_a_refusal_shows_reasons_and_report() -> None:
         "unknown_task hidden tests 2/24 (8.3 %)\n" in text
     )
     verdict = "refused, policy ci, second evaluation on this exam"
-    assert f"verdict     {verdict}\n            - parse_rate: 0.1 < 0.6\nreport      r.html" in text
-    assert text.endswith(
-        "reused      1/3 stages\n"
-        "next        open the report; other data or another recipe make another adapter: "
-        ".venv/bin/mens run --preset NAME"
+    assert (
+        f"verdict     {verdict}\n            - parse_rate: 0.1 < 0.6\ncause       the time budget of 10 min ended"
+        in text
     )
+    assert text.endswith(
+        "report      r.html\nreused      1/3 stages\n"
+        "next        the same run goes on for 10 min with: .venv/bin/mens run --preset tiny --more 10m"
+    )
+
+
+@pytest.mark.parametrize(
+    ("remedy", "advice"),
+    [
+        ("preset", "a recipe that takes longer rows: .venv/bin/mens run --preset auto"),
+        ("data", "a larger workspace: .venv/bin/mens run --source-root DIR; for its first model: VOX_EVAL_POLICY="),
+        ("setting", "change what the cause names, then: .venv/bin/mens run --preset tiny"),
+    ],
+)
+def test_a_refusal_names_one_command_that_helps(remedy: str, advice: str) -> None:
+    """By its cause."""
+    assert f"next        {advice}" in _lines(is_good=False, benchmark_gate={**_GATE, "remedy": remedy})
+
+
+def test_a_run_that_went_on_says_after_how_much() -> None:
+    """Its own steps and minutes, and what came before."""
+    text = _lines(qlora_adapter={**_ADAPTER, "num_updates_before": 300})
+
+    assert "150 steps in 7.5 min after 300 earlier ones, loss" in text
+
+
+@pytest.mark.parametrize(("text", "minutes"), [("90s", 1.5), ("10m", 10.0), ("1h", 60.0), ("1.5h", 90.0)])
+def test_a_time_is_read(text: str, minutes: float) -> None:
+    """As people write it."""
+    assert _minutes(text) == minutes
+
+
+@pytest.mark.parametrize("text", ["", "10", "m", "0m", "-1m", "1e3m", "ten minutes"])
+def test_what_is_no_time_is_misuse(text: str) -> None:
+    """The message says what one looks like."""
+    with pytest.raises(typer.BadParameter, match=r"no time\. Write one such as 90s, 10m or 1h"):
+        _minutes(text)
 
 
 def test_a_verdict_that_cannot_tell_says_so() -> None:

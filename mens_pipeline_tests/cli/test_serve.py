@@ -89,6 +89,7 @@ def test_a_short_token_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_model_is_served() -> None:
     """Not two."""
     assert "--run-dir and --model: one model is served" in _message("--run-dir", "a", "--model", "b")
+    assert "--model and --candidate: one model is served" in _message("--model", "a", "--candidate")
 
 
 def test_no_more_answers_are_chosen_from_than_are_written_at_once() -> None:
@@ -104,7 +105,10 @@ def test_no_champion_is_no_server(tmp_path: Path) -> None:
     """The message says what else may be served."""
     message = _message(MENS_STORE_ROOT=str(tmp_path))
 
-    assert "no adapter is promoted. Promote one with `mens promote`, or name a run with --run-dir" in message
+    assert (
+        "no adapter is promoted. Promote one with `mens promote`, serve the one that was judged last with --candidate"
+        in message
+    )
 
 
 def test_an_unknown_host_is_refused() -> None:

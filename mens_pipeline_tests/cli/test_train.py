@@ -1,10 +1,16 @@
 """`mens train`: what it says to the flags of earlier toolchains."""
 
+import json
+import re
+from pathlib import Path
+
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline_tests.training.runs import pairs
 
 
 @pytest.mark.parametrize(
@@ -28,3 +34,40 @@ def test_what_is_not_offered_names_what_is(options: tuple[str, ...], message: st
 
     assert isinstance(result.exception, RefusedError)
     assert message in str(result.exception)
+
+
+def _dry_run(base: Path, folder: Path, *options: str, number: int = 60) -> Result:
+    write_jsonl(folder / "train.jsonl", pairs(number))
+    options = ("--model", str(base), "--device", "cpu", "--preset", "tiny", "--seq-len", "200", *options)
+    arguments = ["train", "--dry-run", "--data-dir", str(folder), "--output-dir", str(folder / "run"), *options]
+    return CliRunner().invoke(app, arguments, env={"MENS_CACHE_ROOT": str(folder / "cache")})
+
+
+@pytest.mark.slow
+def test_a_dry_run_is_a_table_or_a_document(tiny_base: Path, tmp_path: Path) -> None:
+    """Rows, memory, and each value with where it came from; nothing is written."""
+    table, document = _dry_run(tiny_base, tmp_path), _dry_run(tiny_base, tmp_path, "--json")
+    preflight = json.loads(document.stdout)
+
+    assert "rows that train              57 of 60\n" in table.stdout
+    assert "max_length                   200  (--seq-len)\n" in table.stdout
+    assert "lora_r                       4  (preset tiny)\n" in table.stdout
+    assert preflight["recipe_origins"]["model_name_or_path"] == "--model"
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_mistake_names_the_flag_that_made_it(tiny_base: Path, tmp_path: Path) -> None:
+    """As it was typed; a field that was set by its name, too."""
+    result = _dry_run(tiny_base, tmp_path, "--rank", "0", "--set", "max_grad_norm=-1")
+
+    assert "lora_r: Input should be greater than or equal to 1 (--rank)" in str(result.exception)
+    assert "max_grad_norm: Input should be greater than 0 (--set max_grad_norm)" in str(result.exception)
+
+
+@pytest.mark.slow
+def test_rows_that_are_too_long_are_told_with_the_flag(tiny_base: Path, tmp_path: Path) -> None:
+    """How many, their share of the tokens, and what set the limit."""
+    result = _dry_run(tiny_base, tmp_path, "--seq-len", "133", number=160)
+
+    assert re.search(r"longer than max_length, 133 tokens \(--seq-len\): vox_codegen \d+ rows \(\d+ %", result.stderr)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mens_pipeline.corpus.curate.pipeline_config import WatchPolicy
 from mens_pipeline.corpus.extract import watch
 from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, VOX_SUFFIXES
 from mens_pipeline.corpus.extract.watch import Sighting, sight
@@ -112,3 +113,18 @@ def test_unpacking_old_files_is_touching_them(root: Path) -> None:
 def test_a_tree_settles(touched: float, *, settled: bool) -> None:
     """Thirty seconds without a touch; a clock that was wrong does not hold it up for ever."""
     assert Sighting("f", 1, touched).is_settled(now=100.0, seconds=30.0) is settled
+
+
+def test_paths_that_do_not_count_are_passed_over(root: Path) -> None:
+    """Neither their number nor their time counts."""
+    assert sight(root, VOX_SUFFIXES, 0, lambda path: path != "a.vox") == sight(root / "docs", VOX_SUFFIXES, 100)
+
+
+@pytest.mark.seed_row(71)
+@pytest.mark.parametrize(
+    ("path", "is_run"),
+    [("a.vox", True), ("x/a.vox", True), ("docs/src/x/p.md", True), ("docs/p.md", False), ("p.md", False)],
+)
+def test_patterns_say_which_paths_count(path: str, *, is_run: bool) -> None:
+    """Upstream's rule."""
+    assert WatchPolicy(paths=("*.vox", "docs/src/*")).counts(path) is is_run

@@ -97,11 +97,10 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
     assert sorted(schedule.name for schedule in repository.schedule_defs) == ["nightly", "weekly_maintenance"]
     assert sorted(sensor.name for sensor in repository.sensor_defs) == [
         "champion_changed",
-        "docs_sources_changed",
         "grammar_changed",
         "run_failed",
         "run_without_promotion",
-        "vox_sources_changed",
+        "sources_changed",
     ]
 
 

@@ -85,6 +85,31 @@ def test_a_train_set_becomes_an_adapter_once(tmp_path: Path) -> None:
     assert not list((root / KIND).glob(".work-*"))
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("_tiny_base")
+def test_an_adapter_is_trained_further(tmp_path: Path) -> None:
+    """The same run is reused and goes on; the same again is reused whole, and its lineage names what came before."""
+    root = tmp_path / "store"
+    artifact_in(root, MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
+    with open_instance(tmp_path / "home") as instance:
+        results = [
+            _materialise(root, instance),
+            _materialise(root, instance, more_minutes=[60.0]),
+            _materialise(root, instance, more_minutes=[60.0]),
+            _materialise(root, instance, more_minutes=[0.0]),
+        ]
+    made = [result.asset_materializations_for_node("qlora_adapter")[0].metadata for result in results[:3]]
+    store = ArtifactStore(root)
+    first, second = (store.holding(Path(str(entry["adapter"].value)))[0] for entry in made[:2])
+
+    assert [entry["reused"].value for entry in made] == [False, False, True]
+    steps = first.manifest["training"]["result"]["num_steps"]
+    assert [entry["num_updates_before"].value for entry in made] == [0, steps, steps]
+    assert {parent.key for parent in second.parents if parent.kind == KIND} == {first.key}
+    assert second.manifest["training"]["recipe_origins"]["max_minutes"] == "more"
+    assert not results[3].success
+
+
 @pytest.mark.seed_row(61)
 @pytest.mark.slow
 @pytest.mark.usefixtures("_tiny_base")

@@ -1,5 +1,6 @@
 """JSON lines on disk."""
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from mens_pipeline.storage.jsonl import (
     open_rows,
     read_models,
     row_at,
+    write_digest,
     write_jsonl,
     write_lines,
     write_text,
@@ -139,3 +141,13 @@ def test_a_line_of_another_kind_is_refused_with_its_place(tmp_path: Path, line: 
         list(read_pairs(path))
     with pytest.raises(RefusedError, match=r"rows\.jsonl:2: no extracted record \(.*\)\. Run `mens corpus validate`"):
         list(read_records([b"\n", line], path))
+
+
+def test_a_digest_lies_beside_its_file(tmp_path: Path) -> None:
+    """In the form of `sha256sum`, and returned."""
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"{}\n")
+    digest = write_digest(path)
+
+    assert digest == hashlib.sha256(b"{}\n").hexdigest()
+    assert (tmp_path / "rows.jsonl.sha256").read_text() == f"{digest}  rows.jsonl\n"

@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import json
+import re
 import socket
 import threading
 import zipfile
@@ -187,7 +188,9 @@ def test_half_a_model_in_the_cache_is_not_taken(no_hub: Path, tmp_path: Path) ->
     _cached(no_hub, "org/model", lambda folder: (write_folder(folder) / "model.safetensors").unlink())
     said: list[str] = []
 
-    with pytest.raises(RefusedError, match=r"cache: no \*\.safetensors in .*; cache: .*; hub: Local.*\. Name"):
+    with pytest.raises(
+        RefusedError, match=r"cache: no \*\.safetensors in .*; cache: .*; hub: cannot be reached \(.+\)\. Name"
+    ):
         find_base_model("org/model", None, tmp_path, said.append)
     assert said == ["asking the Hub for org/model"]
 
@@ -199,7 +202,7 @@ def test_a_model_that_cannot_be_had_is_refused_with_all_that_was_tried(tmp_path:
     """Cache and Hub, and what to do."""
     with pytest.raises(
         RefusedError,
-        match=r"^base model .*: cache: .+; cache: .+; hub: \w+ \(.+\)\. Name a folder",
+        match=r"^base model .*: cache: .+; hub: [\w ]+ \(.+\)\. Name a folder",
     ):
         find_base_model(name, None, tmp_path)
 
@@ -301,10 +304,22 @@ def rude_hub(no_hub: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield no_hub
 
 
+@pytest.mark.usefixtures("no_hub")
+def test_an_unreachable_hub_is_said_in_one_plain_line(tmp_path: Path) -> None:
+    """What the system says of the connection, and no name of a library's error."""
+    with pytest.raises(RefusedError) as caught:
+        find_base_model("org/model", None, tmp_path)
+
+    assert re.match(
+        r"base model org/model: cache: not there; hub: cannot be reached \([^()]*\)\. Name", str(caught.value)
+    )
+    assert "Error" not in str(caught.value)
+
+
 @pytest.mark.usefixtures("rude_hub")
 def test_a_hub_that_hangs_up_is_one_that_cannot_be_reached(tmp_path: Path) -> None:
     """A message, no traceback."""
-    with pytest.raises(RefusedError, match=r"cache: .+; hub: RemoteProtocolError \(Server disconnected.*\)\. Name"):
+    with pytest.raises(RefusedError, match=r"cache: .+; hub: cannot be reached \(Server disconnected.*\)\. Name"):
         find_base_model("org/model", None, tmp_path)
 
 

@@ -42,6 +42,16 @@ def test_the_environment_may_forbid_all_but_the_processor(choice: DeviceChoice) 
         resolve_device(choice, force_cpu=True)
 
 
+@pytest.mark.seed_row(17)
+def test_metal_is_the_name_of_apples_device() -> None:
+    """As upstream's pages call it."""
+    if _HAS["mps"]:
+        pytest.skip("this machine has mps")
+
+    with pytest.raises(RefusedError, match="device mps: this machine has none"):
+        resolve_device(DeviceChoice("metal"))
+
+
 @pytest.mark.parametrize("choice", [DeviceChoice.CPU, DeviceChoice.BEST])
 def test_the_processor_is_what_the_environment_allows(choice: DeviceChoice) -> None:
     """Asked for by name, or as the best there may be."""

@@ -47,7 +47,7 @@ def test_the_manifest_says_all_that_made_the_adapter(run: PreparedRun) -> None:
     """Recipe and where it came from, base, train set, versions, result."""
     manifest = _manifest(run)
 
-    assert (manifest["manifest_schema_version"], manifest["backend"], manifest["tokenizer"]) == (5, "qlora", "hf")
+    assert (manifest["manifest_schema_version"], manifest["backend"], manifest["tokenizer"]) == (6, "qlora", "hf")
     assert manifest["recipe"]["lora_r"] == 4
     assert (manifest["recipe_origins"]["lora_r"], manifest["recipe_origins"]["seed"]) == ("flag", "default")
     assert (manifest["preset"], manifest["domain"]) == (None, None)

@@ -5,12 +5,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mens_pipeline.training.examples import Example
-from mens_pipeline.training.plan import Plan, category_weights, hardest_of, plan_run
+from mens_pipeline.training.plan import Plan, category_weights, hardest_of, plan_further, plan_run
 from mens_pipeline.training.recipe import Recipe
+from mens_pipeline.training.token_shares import MOST_PASSES
 
 _ROWS = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 10)), max_size=40)
 _SIZES: dict[str, st.SearchStrategy[Any]] = {
@@ -206,3 +207,26 @@ def test_every_category_weighs_the_same_with_an_alpha_of_zero() -> None:
     weights = category_weights(["a"] * 8 + ["b"] * 2, 0.0)
 
     assert weights == pytest.approx({"a": 0.625, "b": 2.5})
+
+
+_KINDS = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 10), st.sampled_from("abc")), min_size=1, max_size=40)
+
+
+@given(_KINDS, _RECIPES | _CURRICULA, st.floats(0, 0.99), st.sampled_from([{}, {"a": 0.5, "b": 0.2}]))
+@_CHECKED
+def test_a_run_goes_on_with_the_rows_that_it_would_have_shown(
+    rows: list[tuple[int, int, str]], recipe: Recipe, part: float, shares: dict[str, float]
+) -> None:
+    """What was shown and what comes next are the beginning of one endless order."""
+    recipe = recipe.model_copy(update={"token_shares": shares})
+    examples = [Example((0,) * length, (), hard, "function", 1.0, kind) for length, hard, kind in rows]
+    whole = plan_run(examples, recipe)
+    num_shown = int(part * len(whole.batches))
+    assume(whole.batches)
+    rest = plan_further(examples, recipe.model_copy(update={"max_steps": 1}), num_shown)
+
+    assert (whole.batches[:num_shown] + rest.batches)[: len(whole.batches)] == whole.batches
+    assert len(rest.num_skipped) == MOST_PASSES * recipe.num_train_epochs
+    # Twice on, and once as far: the same rows.
+    twice = plan_further(examples, recipe, num_shown + 1)
+    assert twice.batches[: len(rest.batches) - 1] == rest.batches[1:]

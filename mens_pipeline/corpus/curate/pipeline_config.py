@@ -1,5 +1,6 @@
 """How the corpus is made: `config/pipeline.yaml`."""
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
@@ -75,6 +76,22 @@ class TelemetryPolicy(_Strict):
     limit: int = Field(default=5000, ge=1, le=1_000_000, description="Rows to read at most, the newest first.")
 
 
+class WatchPolicy(_Strict):
+    """Which files of the workspace start a run when they change."""
+
+    paths: tuple[str, ...] = Field(
+        min_length=1, description="Patterns of paths below the workspace; `*` stands for any characters, also for `/`."
+    )
+
+    def counts(self, path: str) -> bool:
+        """Whether a change of a file starts a run.
+
+        Args:
+            path: Below the workspace, with `/`.
+        """
+        return any(fnmatchcase(path, pattern) for pattern in self.paths)
+
+
 class PipelineConfig(_Strict):
     """How the corpus is made."""
 
@@ -82,6 +99,7 @@ class PipelineConfig(_Strict):
     synthesize: SynthesizePolicy = Field(description="What `generate-data` writes in the pipeline.")
     telemetry: TelemetryPolicy = Field(description="What is read when `MENS_TELEMETRY_URL` names a database.")
     split: SplitPolicy = Field(description="What judges the model.")
+    watch: WatchPolicy = Field(description="What starts a run when it changes.")
 
 
 def load_pipeline_config(path: Path) -> PipelineConfig:

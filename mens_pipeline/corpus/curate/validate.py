@@ -10,6 +10,7 @@ from pydantic_core import from_json
 
 from mens_pipeline.corpus.curate.repetition import Repetition
 from mens_pipeline.corpus.curate.resolution import semantic_problem
+from mens_pipeline.corpus.schema.categories import unknown_category
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.corpus.schema.reject_reasons import RejectReason, WarnReason
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
@@ -129,13 +130,21 @@ def _validated(
         return row
     code = judged_code(row) if report.recheck else None
     analysis = analyze(*code) if code is not None else None
-    problem = _compiler_problem(row, analysis) if analysis is not None else None
-    objection = (RejectReason.COMPILER_REJECTED, problem) if problem else repetition.objection(row, f"line {number}")
+    objection = _objection(row, analysis) or repetition.objection(row, f"line {number}")
     if objection is None:
         if code is not None and analysis is not None and analysis.module is not None:
             report.warned[WarnReason.SEMANTIC_ERROR] += semantic_problem(row, code[0], analysis.module) is not None
         return row
     return Quarantined(line=number, reason=objection[0], detail=objection[1], record=from_json(line))
+
+
+def _objection(row: ExtractedRecord | TrainingPair, analysis: Analysis | None) -> tuple[RejectReason, str] | None:
+    """Return why a row is not kept whatever the others are."""
+    unknown = unknown_category(row.category)
+    if unknown is not None:
+        return RejectReason.UNKNOWN_CATEGORY, unknown
+    problem = _compiler_problem(row, analysis) if analysis is not None else None
+    return None if problem is None else (RejectReason.COMPILER_REJECTED, problem)
 
 
 def judged_code(row: ExtractedRecord | TrainingPair) -> tuple[str, Mode] | None:

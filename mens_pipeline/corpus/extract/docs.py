@@ -11,7 +11,7 @@ from mens_pipeline.corpus.extract.code_record import code_record
 from mens_pipeline.corpus.extract.frontmatter import FrontmatterError, comment_header, jsonable, objection, weight_of
 from mens_pipeline.corpus.extract.includes import MAX_INCLUDED_BYTES, Allowance, IncludeError, resolve_includes
 from mens_pipeline.corpus.extract.metadata_comments import has_skip_marker, strip_metadata
-from mens_pipeline.corpus.extract.page import Block, Page, Section, parse_page
+from mens_pipeline.corpus.extract.page import Block, Page, Section, parse_page, refuse_lost_header
 from mens_pipeline.corpus.extract.source_file import SourceFile
 from mens_pipeline.corpus.schema.drops import Drop, DropReason, Unit
 from mens_pipeline.corpus.schema.records import (
@@ -66,6 +66,8 @@ def extract_docs(file: SourceFile, root: Path, may_include: Callable[[Path], boo
         return Drop(Unit.PAGE, file.path, 1, DropReason.TOO_LARGE, f"{num_lines} lines, more than {MAX_PAGE_LINES}")
     try:
         page = parse_page(text)
+        if not page.header:
+            refuse_lost_header(text)
         refusal = objection(page.header, must_opt_in=True)
         weight = weight_of(page.header)
     except FrontmatterError as error:

@@ -10,9 +10,11 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.front_matter import front_matter_plugin
 
-from mens_pipeline.corpus.extract.frontmatter import parse_header
+from mens_pipeline.corpus.extract.frontmatter import FrontmatterError, parse_header
 
 _INFO_WORD: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_RULE: Final = "---"
+_LOST_HEADER: Final = re.compile(r"\ufeff?\s*+---[ \t]*+\r?\n[A-Za-z_][\w-]*+:")
 _SKIPPING: Final = frozenset(("skip", "ignore"))
 
 
@@ -90,6 +92,22 @@ def parse_page(text: str) -> Page:
     bounds = [*headings, len(tokens)]
     sections = tuple(_section(tokens[start:end], lines) for start, end in pairwise(bounds) if tokens[start].tag != "h1")
     return Page(header, title, _blocks(tokens), sections)
+
+
+def refuse_lost_header(text: str) -> None:
+    """Nothing, unless a page that has no header begins with what was meant as one.
+
+    Args:
+        text: The page.
+
+    Raises:
+        FrontmatterError: It is never closed, or does not begin in the first line.
+    """
+    if _LOST_HEADER.match(text) is None:
+        return
+    if text.startswith(_RULE):
+        raise FrontmatterError("the header opened by `---` is never closed")
+    raise FrontmatterError("the header does not begin in the first line")
 
 
 @cache

@@ -1,6 +1,7 @@
 """What a tree of files looks like from outside: names, sizes and times, without opening one."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,13 +33,16 @@ class Sighting:
         return not now - seconds < self.touched <= now
 
 
-def sight(root: Path, suffixes: tuple[str, ...], most: int) -> Sighting:
+def sight(
+    root: Path, suffixes: tuple[str, ...], most: int, counts: Callable[[str], bool] = lambda _path: True
+) -> Sighting:
     """Look at a tree.
 
     Args:
         root: A folder.
         suffixes: Ends of the names that count.
         most: Files from which on it is given up.
+        counts: Whether a file counts, by its path below the root with `/`.
 
     Raises:
         RefusedError: There are more files than that.
@@ -46,10 +50,13 @@ def sight(root: Path, suffixes: tuple[str, ...], most: int) -> Sighting:
     digest = hashlib.sha256()
     touched, num_files = 0.0, 0
     for path in files_below(root, suffixes):
+        place = path.relative_to(root).as_posix()
+        if not counts(place):
+            continue
         num_files += 1
         if num_files > most:
             raise RefusedError(f"{root}: more than {most} files that end in {', '.join(suffixes)}.")
-        digest.update(path.relative_to(root).as_posix().encode("utf-8", "surrogateescape") + b"\0")
+        digest.update(place.encode("utf-8", "surrogateescape") + b"\0")
         try:
             status = path.lstat()
         except OSError as error:  # gone since it was listed

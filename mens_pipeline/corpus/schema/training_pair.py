@@ -1,9 +1,10 @@
 """The row that trains: a request and its answer."""
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
 
+from mens_pipeline.corpus.schema.categories import category_named
 from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane, Source, SourceKind
 
 SCHEMA_VERSION: Final = "vox_dogfood_v1"
@@ -37,7 +38,9 @@ class TrainingPair(BaseModel):
     response: str = Field(
         min_length=1, max_length=MAX_TEXT, validation_alias=AliasChoices("response", "output"), description="Answer."
     )
-    category: str = Field(default="general", min_length=1, description="Its construct, `documentation`, or a task.")
+    category: Annotated[str, AfterValidator(category_named)] = Field(
+        default="general", min_length=1, description="Its construct, `documentation`, or a task; see `categories`."
+    )
     rating: int = Field(default=3, ge=1, le=5, strict=True, description="5 is ground truth.")
     schema_version: Literal["vox_dogfood_v1"] = SCHEMA_VERSION
     lane: Lane = Lane.CODEGEN

@@ -80,6 +80,33 @@ class AccessLog:
             self._metrics.note(scope["path"], status, seconds)
 
 
+class CandidateNotice:
+    """Says on every answer that what is served was not promoted, in front of an application."""
+
+    def __init__(self, app: ASGIApp, verdict: str) -> None:
+        """Stand in front of an application.
+
+        Args:
+            app: The application.
+            verdict: What its gate said, in ASCII.
+        """
+        self._app = app
+        self._header = (CANDIDATE.lower().encode(), verdict.encode("ascii"))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and add the header to its answer."""
+
+        async def noting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), self._header]}
+            await send(message)
+
+        await self._app(scope, receive, noting)
+
+
+CANDIDATE: Final = "X-Mens-Candidate"
+"""The header that says what the gate said of a model that is served although it was not promoted."""
+
 _WARNING: Final = "X-Mens-Warning"
 _PATHS: Final = frozenset(
     {
@@ -129,6 +156,8 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
     app.add_middleware(Guard, access=access)
     metrics = Metrics(engine, _PATHS)
     app.add_middleware(AccessLog, say=say, metrics=metrics)
+    if served.candidate is not None:
+        app.add_middleware(CandidateNotice, verdict=served.candidate)
     app.add_exception_handler(RequestRefusedError, _refused)
     app.add_exception_handler(HTTPException, _not_found)
     asker = Asker(served, tokenizer, limits, defaults)
@@ -136,7 +165,7 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
     def answering(asked: Asked) -> Answering:
         return Answering(engine, limits, asked, selector)
 
-    _add_state(app, engine, metrics)
+    _add_state(app, engine, served, metrics)
     _add_playground(app, limits)
     _add_openai(app, served, asker, limits, answering)
     _add_ollama(app, served, asker, limits, answering)
@@ -158,15 +187,17 @@ class _Stream(StreamingResponse):
             self._answering.leave()
 
 
-def _add_state(app: FastAPI, engine: Engine, metrics: Metrics) -> None:
+def _add_state(app: FastAPI, engine: Engine, served: ServedModel, metrics: Metrics) -> None:
+    about = {} if served.candidate is None else {"candidate": served.candidate}
+
     @app.get("/health")
     async def health() -> JSONResponse:
         is_alive = engine.state is not State.ENDED
-        return JSONResponse({"status": "ok" if is_alive else "failed"}, 200 if is_alive else 503)
+        return JSONResponse({"status": "ok" if is_alive else "failed", **about}, 200 if is_alive else 503)
 
     @app.get("/ready")
     async def ready() -> JSONResponse:
-        return JSONResponse({"status": engine.state}, 200 if engine.state is State.READY else 503)
+        return JSONResponse({"status": engine.state, **about}, 200 if engine.state is State.READY else 503)
 
     @app.get(METRICS)
     async def figures() -> Response:

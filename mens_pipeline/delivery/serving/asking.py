@@ -98,6 +98,7 @@ class Asker:
         self._served = served
         self._tokenizer = tokenizer
         self._limits = limits
+        self._at_once = f"{limits.max_concurrent} written at once (--max-concurrent)"
 
     async def asked(self, wish: Wish) -> Asked:
         """Return what the model is asked: prompt ids, limits and sampling.
@@ -157,7 +158,7 @@ class Asker:
             return self._defaults.best_of if is_single else 1
         mistake = None
         if wish.best_of > self._limits.max_concurrent:
-            mistake = f"{wish.best_of} answers are more than the {self._limits.max_concurrent} written at once"
+            mistake = f"{wish.best_of} answers are more than the {self._at_once}"
         elif wish.best_of > 1 and wish.num_answers > 1:
             mistake = f"one answer is chosen, and n asks for {wish.num_answers}; leave one of them out"
         elif wish.best_of > 1 and wish.goes_on:
@@ -171,7 +172,7 @@ class Asker:
     def _check(self, wish: Wish) -> None:
         self.check_name(wish.model)
         if wish.num_answers > self._limits.max_concurrent:
-            message = f"n: {wish.num_answers} answers are more than the {self._limits.max_concurrent} written at once."
+            message = f"n: {wish.num_answers} answers are more than the {self._at_once}."
             raise RequestRefusedError(400, message, param="n", code="invalid_value")
         if wish.goes_on and wish.syntax not in {None, Syntax.FREE}:
             message = "decoding: the parser steers no answer that goes on from a text of yours. Leave it out."
@@ -190,8 +191,9 @@ class Asker:
 
     def _warnings(self, wish: Wish, room: int) -> Iterator[str]:
         """Yield what of a request is not done as it was asked for."""
+        limit = " (--max-new-tokens)" if room == self._limits.max_new_tokens else ""
         if wish.max_tokens is not None and wish.max_tokens > room:
-            yield f"{wish.token_field} {wish.max_tokens} is more than there is room for; it is {room}"
+            yield f"{wish.token_field} {wish.max_tokens} is more than there is room for; it is {room}{limit}"
         if wish.goes_on and self._defaults.syntax is not Syntax.FREE:
             yield "the parser steers no answer that goes on from a text of yours"
         if wish.ignored:

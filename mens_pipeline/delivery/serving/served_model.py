@@ -1,6 +1,6 @@
 """What is served: the champion, the adapter of a run, or a merged model; looked at before anything is loaded."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,9 @@ from mens_pipeline.inference.prepare import (
     manifest_of,
 )
 from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.promotion.benchmark_gate import KIND as GATE
+from mens_pipeline.promotion.benchmark_gate import receipt_in
+from mens_pipeline.promotion.gate import GateStatus
 from mens_pipeline.promotion.history import champion_of
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.base_model import configuration_of, described
@@ -24,12 +27,18 @@ from mens_pipeline.training.chat import IM_END, IM_START, opening_of, template_b
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.preflight import check_tokenizer
+from mens_pipeline.training.qlora_adapter import KIND as TRAINED
 from mens_pipeline.training.tokenizer_file import FileTokenizer, template_in
 
 ALIAS: Final = "mens"
 """The name that whatever is served answers to, so that clients need not follow the adapter of the night."""
 
 _SHOWN: Final = 12
+_SAID: Final = {
+    GateStatus.PASSED: "passed its gate",
+    GateStatus.FAILED: "refused by its gate",
+    GateStatus.UNDECIDED: "not promoted: its gate cannot tell yet",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,7 @@ class ServedModel:
         max_context: Tokens that it can hold, prompt and answer together.
         architecture: The class of the model.
         num_values: Of its weights.
+        candidate: What its gate said, of an adapter that is served although it was not promoted; every answer says it.
     """
 
     name: str
@@ -55,6 +65,7 @@ class ServedModel:
     max_context: int
     architecture: str
     num_values: int
+    candidate: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -79,12 +90,37 @@ def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
     """
     champion = champion_of(store)
     if champion is None:
-        advice = "Promote one with `mens promote`, or name a run with --run-dir or a merged model with --model."
+        advice = (
+            "Promote one with `mens promote`, serve the one that was judged last with --candidate, or name a run with "
+            "--run-dir or a merged model with --model."
+        )
         raise RefusedError(f"{store.root}: no adapter is promoted. {advice}")
     if adapter_digest(champion.path) != champion.manifest["inputs"]["adapter_sha256"]:
         advice = "Restore it, or promote another one."
         raise RefusedError(f"{champion.path / ADAPTER}: changed since it was promoted. {advice}")
     return run_model(champion.path, device)
+
+
+def candidate_model(store: ArtifactStore, device: Device) -> ServedModel:
+    """Return the adapter that was judged last, promoted or not, as a model to serve.
+
+    Args:
+        store: Where verdicts and adapters are kept.
+        device: What it runs on.
+
+    Raises:
+        RefusedError: None was judged, it is not as it was judged, or its base is gone.
+    """
+    gate = store.get(GATE, store.pointed(GATE, "latest") or "")
+    refs = [parent for parent in gate.parents if parent.kind == TRAINED] if gate is not None else []
+    adapter = store.get(refs[0].kind, refs[0].key) if refs else None
+    if gate is None or adapter is None:
+        raise RefusedError(f"{store.root}: no adapter was judged. Run `mens run`, or name a run with --run-dir.")
+    receipt = receipt_in(gate.path)
+    if receipt.subject is None or adapter_digest(adapter.path) != receipt.subject.adapter_sha256:
+        raise RefusedError(f"{adapter.path / ADAPTER}: is not what was judged. Run `mens run` again.")
+    verdict = f"{_SAID[receipt.status]}, policy {ascii(receipt.policy)[1:-1]}"
+    return replace(run_model(adapter.path, device), candidate=verdict)
 
 
 def run_model(run: Path, device: Device) -> ServedModel:

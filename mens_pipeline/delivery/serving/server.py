@@ -196,6 +196,8 @@ class ModelServer:
 
     def _changed(self, state: State) -> None:
         if state is State.READY:
+            if self._served.candidate is not None:
+                self._say(f"candidate: {self._served.candidate}; every answer says so")
             self._say(f"ready: {self._served.name} at {self.url}/v1")
         else:
             self.stop()

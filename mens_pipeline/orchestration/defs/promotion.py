@@ -12,12 +12,13 @@ from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.errors import MensError
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
-from mens_pipeline.inference.prepare import adapter_digest
+from mens_pipeline.inference.prepare import adapter_digest, manifest_of
 from mens_pipeline.orchestration.champion import champion_metadata
 from mens_pipeline.orchestration.choices import demanded
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.promotion.benchmark_gate import PAGE, STAGE, build_benchmark_gate, receipt_in
+from mens_pipeline.promotion.cause import cause_of
 from mens_pipeline.promotion.history import rival_of, withdrawn
 from mens_pipeline.promotion.policy import GateName, Thresholds
 from mens_pipeline.promotion.promote import promote
@@ -80,6 +81,7 @@ def benchmark_gate(
             "attempt": receipt.tried or "unknown",
             "policy": receipt.policy,
             "strict": receipt.strict,
+            **_cause(receipt, manifest_of(run)),
             "gates": dg.MetadataValue.table(_rows(receipt)),
             "report": dg.MetadataValue.path(gate.path / PAGE),
             "receipt": dg.MetadataValue.path(gate.path / RECEIPT),
@@ -174,6 +176,12 @@ def promoted_adapter(
         data_version=dg.DataVersion(promotion.champion.key),
         metadata=champion_metadata(promotion, store.open()),
     )
+
+
+def _cause(receipt: Receipt, manifest: dict[str, Any]) -> dict[str, str]:
+    """Return why the adapter was refused and what helps, if it was."""
+    cause = cause_of(receipt.gates, manifest)
+    return {} if cause is None else {"likely_cause": cause.text, "remedy": str(cause.remedy)}
 
 
 def _thresholds(config: GateConfig, settings: Settings) -> Thresholds:

@@ -6,6 +6,7 @@ from typing import Final
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.extract.extracted_corpus import KIND as CORPUS
 from mens_pipeline.corpus.extract.source_roots import FILE_NAME as ROOTS
 from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, VOX_SUFFIXES
@@ -17,7 +18,7 @@ from mens_pipeline.orchestration.defs.jobs import whole_graph
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.source_watch import SourceWatch
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
-from mens_pipeline.settings import load_settings
+from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.store import ArtifactStore
 
 
@@ -28,14 +29,17 @@ class Cursor(BaseModel):
 
     n: int = Field(ge=0, description="Goes up with every change; begins with the second of the first look.")
     fingerprint: str = Field(description="What was seen last.")
+    num_files: int = Field(default=0, ge=0, description="How many files there were then.")
+    gone: str = Field(default="", description="What was seen when files were gone; seen once more, it is a change.")
 
-    def moved(self, fingerprint: str) -> "Cursor":
+    def moved(self, fingerprint: str, num_files: int = 0) -> "Cursor":
         """Return the cursor after a change.
 
         Args:
             fingerprint: What is seen now.
+            num_files: How many files there are now.
         """
-        return Cursor(n=self.n + 1, fingerprint=fingerprint)
+        return Cursor(n=self.n + 1, fingerprint=fingerprint, num_files=num_files)
 
     def run_key(self, sensor: str) -> str:
         """Return the key that keeps Dagster from starting the same run twice.
@@ -64,6 +68,8 @@ def read_cursor(text: str | None) -> Cursor | None:
 
 
 _EVERY_SECONDS: Final = 60
+_SOURCES: Final = "sources_changed"
+_SUFFIXES: Final = (*VOX_SUFFIXES, ROOTS, *PAGE_SUFFIXES)
 _GRAMMAR: Final = "grammar_changed"
 
 
@@ -74,49 +80,53 @@ def sensors() -> dg.Definitions:
     status = dg.DefaultSensorStatus.RUNNING if is_production else dg.DefaultSensorStatus.STOPPED
     return dg.Definitions(
         sensors=[
-            _tree_sensor("vox_sources_changed", "programs", (*VOX_SUFFIXES, ROOTS), status),
-            _tree_sensor("docs_sources_changed", "pages", PAGE_SUFFIXES, status),
+            _sources_sensor(status),
             _grammar_sensor(status),
         ]
     )
 
 
-def _tree_sensor(
-    name: str, what: str, suffixes: tuple[str, ...], status: dg.DefaultSensorStatus
-) -> dg.SensorDefinition:
-    """Build a sensor of the files whose names end in one of the suffixes."""
+def _sources_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
+    """Build a sensor of programs and pages: one, so that a change of both starts one run."""
 
     @dg.sensor(
-        name=name,
+        name=_SOURCES,
         job=whole_graph,
         minimum_interval_seconds=_EVERY_SECONDS,
         default_status=status,
-        description=f"Runs the graph when {what} of the workspace were added, changed or removed.",
+        description="Runs the graph when programs or pages of the workspace were added, changed or removed.",
     )
     def changed(
         context: dg.SensorEvaluationContext, workspace: VoxWorkspace, source_watch: SourceWatch
     ) -> dg.SensorResult | dg.SkipReason:
+        counts = load_pipeline_config(PIPELINE_CONFIG).watch.counts
         try:
-            seen = sight(workspace.folder(), suffixes, source_watch.most_files)
+            seen = sight(workspace.folder(), _SUFFIXES, source_watch.most_files, counts)
         except RefusedError as error:
             advice = "Name a smaller MENS_SOURCE_ROOT; until then only the nightly run sees changes."
             return dg.SkipReason(f"not watched: {error} {advice}")
         now = time.time()  # after the look: what was touched meanwhile is not of a time to come
         before = read_cursor(context.cursor)
         if before is not None and before.fingerprint == seen.fingerprint:
-            return dg.SkipReason(f"no change: {seen.num_files} {what} are as they were")
+            return dg.SkipReason(f"no change: {seen.num_files} programs and pages are as they were")
         if not seen.is_settled(now, source_watch.settle_seconds):
             seconds = f"{source_watch.settle_seconds:g} s"
             return dg.SkipReason(
-                f"{what} are being written: one was touched in the last {seconds}, waiting for the rest"
+                f"sources are being written: one was touched in the last {seconds}, waiting for the rest"
             )
         if before is None:
             # Switching a sensor on means: from now on. It must not take the device at once; the nightly run comes too.
             return _remembered(
-                Cursor(n=int(now), fingerprint=seen.fingerprint),
-                f"first look: {seen.num_files} {what} recorded. The next change starts a run; for one now, launch it",
+                Cursor(n=int(now), fingerprint=seen.fingerprint, num_files=seen.num_files),
+                f"first look: {seen.num_files} programs and pages recorded. The next change starts a run; for one now, "
+                "launch it",
             )
-        return _run(name, before.moved(seen.fingerprint))
+        is_fewer = seen.num_files < before.num_files and source_watch.settle_seconds > 0
+        if is_fewer and before.gone != seen.fingerprint:
+            # Nothing that is left tells when a file went: half a checkout may be on its way.
+            waiting = before.model_copy(update={"gone": seen.fingerprint})
+            return _remembered(waiting, "files are gone; if the next look finds the same, it is a change")
+        return _run(_SOURCES, before.moved(seen.fingerprint, seen.num_files))
 
     return changed
 

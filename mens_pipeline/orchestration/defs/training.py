@@ -1,5 +1,6 @@
 """Base model and adapter, and the checks that training did what it should and nothing else."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY, artifact_commit, load_settings
 from mens_pipeline.storage.code_version import code_version
-from mens_pipeline.storage.store import ArtifactRef
+from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 from mens_pipeline.training.base_model import find_base_model
+from mens_pipeline.training.continued import continued, further
 from mens_pipeline.training.contract import STAGE
+from mens_pipeline.training.job import Continued
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.qlora_adapter import WEIGHTS, build_qlora_adapter, work_folder
@@ -36,6 +39,9 @@ class TrainConfig(dg.Config):
     domain: str | None = Field(default=None, description="Which rows; config/domains.yaml.")
     overrides: dict[str, str] = Field(default={}, description="Fields of the recipe.")
     devices: int | None = Field(default=None, description="GPUs that share each step; else what the preset says.")
+    more_minutes: list[float] = Field(
+        default=[], description="Minutes by which the same run goes on after its end, each with a schedule of its own."
+    )
     force_train: bool = Field(default=False, description="Train although nothing has changed.")
     native_train: bool = Field(default=True, description="There is one trainer; false is a refusal.")
 
@@ -105,17 +111,13 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
         advice = "Leave native_train out. Run: mens train --backend qlora --data-dir DIR --output-dir DIR --preset auto"
         message = f"native_train is false, and there is no other trainer than the QLoRA one of this project. {advice}"
         raise dg.Failure(message, allow_retries=False)
-    resolved, run = _prepared(config, compute, store, context, mixed_train_set)
-    settings = load_settings()
-    adapter, reused = build_qlora_adapter(
-        run,
-        resolved,
-        store.open(),
-        lambda r: trainer.run(context, r, num_processes=run.job.recipe.devices),
-        artifact_commit(settings),
-        settings.backend,
-        anew=config.force_train,
-    )
+    if any(minutes <= 0 for minutes in config.more_minutes):
+        raise dg.Failure(f"more_minutes is {config.more_minutes}. Write minutes above 0.", allow_retries=False)
+    prepare = partial(_prepared, config, compute, store, context, mixed_train_set)
+    build = partial(_built, config, store.open(), lambda r: trainer.run(context, r, num_processes=r.job.recipe.devices))
+    adapter, reused = build(*prepare())
+    for minutes in config.more_minutes:
+        adapter, reused = build(*prepare(minutes, continued(adapter.path)))
     return dg.MaterializeResult(
         value=adapter.ref(mixed_train_set),
         data_version=dg.DataVersion(adapter.manifest["outputs"][WEIGHTS]["sha256"]),
@@ -169,13 +171,28 @@ def _default_model(compute: Compute) -> str:
     return DEFAULT_CUDA_MODEL if compute.resolve().kind == "cuda" else DEFAULT_CPU_MODEL
 
 
-def _prepared(
+def _built(
+    config: TrainConfig,
+    store: ArtifactStore,
+    launch: Callable[[PreparedRun], int],
+    resolved: ResolvedRecipe,
+    run: PreparedRun,
+) -> tuple[Artifact, bool]:
+    settings = load_settings()
+    named, backend = artifact_commit(settings), settings.backend
+    return build_qlora_adapter(run, resolved, store, launch, named, backend, anew=config.force_train)
+
+
+def _prepared(  # noqa: PLR0913, PLR0917 - all that decides a run
     config: TrainConfig,
     compute: Compute,
     store: ArtifactStoreResource,
     context: dg.AssetExecutionContext,
     mixed: ArtifactRef,
+    minutes: float | None = None,
+    before: Continued | None = None,
 ) -> tuple[ResolvedRecipe, PreparedRun]:
+    """Prepare a run, or that it goes on after its end for some minutes."""
     device = compute.resolve()
     resolved = resolve_choices(
         load_settings(),
@@ -185,6 +202,8 @@ def _prepared(
         overrides=config.flags(),
         benchmark_min_pass_rate=config_of(context, "benchmark_gate").get("benchmark_min_pass_rate"),
     ).resolved
+    if minutes is not None:
+        resolved = further(resolved, minutes)
     run = prepare_run(
         resolved,
         store.artifact(mixed).path / TRAIN,
@@ -193,6 +212,7 @@ def _prepared(
         cache=load_settings().cache_root,
         min_rows=load_gate_policy(GATE_POLICY).min_pairs,
         say=context.log.info,
+        continues=before,
     )
     return resolved, run
 
@@ -212,6 +232,7 @@ def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
         "train/tokens_per_second": result["trained_tokens"] / result["seconds"],
         "num_updates": result["num_steps"],
         "num_planned_updates": result["planned_steps"],
+        "num_updates_before": (manifest.get("continues") or {}).get("num_steps", 0),
         "num_rows": result["num_train"],
         "shown": told_kinds(result["kinds"]),
         "kinds": dg.MetadataValue.table(_kind_rows(result["kinds"])),

@@ -63,18 +63,21 @@ class Running:
 
 @contextmanager
 def running(
-    folder: Path, limits: Limits, token: str | None = None, syntax: Syntax = Syntax.FREE, best_of: int = 1
+    folder: Path | ServedModel, limits: Limits, token: str | None = None, syntax: Syntax = Syntax.FREE, best_of: int = 1
 ) -> Iterator[Running]:
     """A server that is ready, and ends with the block.
 
     Args:
-        folder: A merged model, or a run.
+        folder: A merged model, a run, or what is to be served.
         limits: What it does at most.
         token: What it wants.
         syntax: Whether the parser steers answers by default.
         best_of: Answers of which one is chosen by default.
     """
-    served = run_model(folder, CPU) if (folder / MANIFEST).is_file() else merged_model(folder, CPU)
+    if isinstance(folder, ServedModel):
+        served = folder
+    else:
+        served = run_model(folder, CPU) if (folder / MANIFEST).is_file() else merged_model(folder, CPU)
     lines: list[str] = []
     access = Access(SecretStr(token) if token else None, LOCAL_NAMES)
     server = ModelServer(served, address_of("127.0.0.1", 0), access, limits, Defaults(syntax, best_of), lines.append)

@@ -95,7 +95,7 @@ def test_ollamas_shape_gets_the_choice_of_the_server(choosing: Running) -> None:
 @pytest.mark.parametrize(
     ("options", "found"),
     [
-        ({"best_of": 4}, "best_of: 4 answers are more than the 3 written at once."),
+        ({"best_of": 4}, "best_of: 4 answers are more than the 3 written at once (--max-concurrent)."),
         ({"best_of": 2, "n": 2}, "best_of: one answer is chosen, and n asks for 2; leave one of them out."),
         ({"best_of": 2, "temperature": 0}, "best_of: at a temperature of 0 all answers are the same; leave it out"),
     ],

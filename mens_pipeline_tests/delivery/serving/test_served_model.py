@@ -9,19 +9,25 @@ import pytest
 
 from mens_pipeline.delivery.chat_form import template_with
 from mens_pipeline.delivery.serving.engine import Limits
-from mens_pipeline.delivery.serving.served_model import champion_model, merged_model, run_model
+from mens_pipeline.delivery.serving.served_model import candidate_model, champion_model, merged_model, run_model
 from mens_pipeline.delivery.serving.server import load
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generate import generate
 from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, GenerationJob, Request
 from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest, judged_model
+from mens_pipeline.promotion.benchmark_gate import KIND as GATE
 from mens_pipeline.promotion.history import HistoryEvent, changing, record
-from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline.promotion.policy import GateName
+from mens_pipeline.promotion.receipt import write_receipt
+from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.chat import TEMPLATE
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.training.qlora_adapter import KIND as TRAINED
 from mens_pipeline_tests.delivery.serving.running import CPU, running
 from mens_pipeline_tests.delivery.serving.talkative import write_run
+from mens_pipeline_tests.evaluation.judged import SUBJECT
+from mens_pipeline_tests.promotion.verdicts import receipt_of, said
 
 # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
@@ -89,7 +95,9 @@ def test_a_run_says_what_it_is(run: Path) -> None:
 def test_the_champion_is_served(run: Path, tmp_path: Path) -> None:
     """From where it was promoted to; changed since, it is refused, and so is none at all."""
     store = ArtifactStore(tmp_path)
-    with pytest.raises(RefusedError, match=r"no adapter is promoted\. Promote one with `mens promote`, or name a run"):
+    with pytest.raises(
+        RefusedError, match=r"no adapter is promoted\. Promote one with `mens promote`, serve the one .* --candidate"
+    ):
         champion_model(store, CPU)
     digest = adapter_digest(run)
     inputs = {"adapter_sha256": digest}
@@ -232,3 +240,63 @@ def test_a_context_of_no_length_is_refused(copy: Path, length: object) -> None:
 
     with pytest.raises(RefusedError, match=r"does not say how long its context is"):
         merged_model(copy, CPU)
+
+
+def _judged(store: ArtifactStore, run: Path, **changes: Any) -> Artifact:
+    """A verdict on a copy of a run in a store, that failed."""
+
+    def copied(folder: Path) -> dict[str, Any]:
+        shutil.copytree(run, folder, dirs_exist_ok=True)
+        return {}
+
+    adapter = store.built(TRAINED, {}, copied)[0]
+    subject = SUBJECT.model_copy(update={"adapter_sha256": adapter_digest(run), **changes})
+    verdict = receipt_of(said(GateName.COVERAGE, passed=False), subject=subject, policy="café")
+
+    def written(folder: Path) -> dict[str, Any]:
+        write_receipt(folder, verdict, None)
+        return {}
+
+    return store.built(GATE, {}, written, [adapter])[0]
+
+
+def test_a_refused_candidate_says_so_on_every_answer(run: Path, tmp_path: Path) -> None:
+    """Whole, streamed, of either shape, refused, and of those who look after it; in the console as well."""
+    store = ArtifactStore(tmp_path)
+    _judged(store, run)
+    served = candidate_model(store, CPU)
+    verdict = "refused by its gate, policy caf\\xe9"
+    ask = {"model": "mens", "messages": [{"role": "user", "content": "x"}]}
+    with running(served, Limits(4, 20_000, 60.0, 8)) as server, server.http() as client:
+        answers = [
+            client.get("/health"),
+            client.get("/ready"),
+            client.get("/v1/models"),
+            client.get("/nothing"),
+            client.post("/v1/chat/completions", json=ask),
+            client.post("/v1/chat/completions", json={**ask, "stream": True}),
+            client.post("/api/chat", json=ask),
+            client.post("/api/chat", json={}),
+        ]
+        lines = list(server.lines)
+
+    assert [answer.headers["X-Mens-Candidate"] for answer in answers] == [verdict] * len(answers)
+    assert [answer.json()["candidate"] for answer in answers[:2]] == [verdict] * 2
+    assert answers[4].status_code == 200
+    assert f"candidate: {verdict}; every answer says so" in lines
+    assert run_model(run, CPU).candidate is None
+
+
+def test_a_candidate_is_what_was_judged(run: Path, tmp_path: Path) -> None:
+    """Without a verdict, without its adapter, and with another one there is none."""
+    store = ArtifactStore(tmp_path / "empty")
+    with pytest.raises(RefusedError, match=r"no adapter was judged\. Run `mens run`"):
+        candidate_model(store, CPU)
+
+    store = ArtifactStore(tmp_path / "other")
+    _judged(store, run, adapter_sha256="0" * 64)
+    with pytest.raises(RefusedError, match=r"is not what was judged\. Run `mens run` again"):
+        candidate_model(store, CPU)
+    shutil.rmtree(store.root / TRAINED)
+    with pytest.raises(RefusedError, match="no adapter was judged"):
+        candidate_model(store, CPU)

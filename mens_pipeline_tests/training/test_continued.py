@@ -1,0 +1,200 @@
+"""Runs that go on after their end."""
+
+import json
+import os
+import signal
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.settings import training_environment
+from mens_pipeline.training import launch
+from mens_pipeline.training.continued import continued, further
+from mens_pipeline.training.finish import finish_run
+from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, MODULE, RESULT, Continued, ExitCode
+from mens_pipeline.training.launch import run_child
+from mens_pipeline.training.prepare import PreparedRun, prepare_run
+from mens_pipeline.training.presets import ResolvedRecipe
+from mens_pipeline.training.qlora import footprint
+from mens_pipeline.training.telemetry_log import FILE, steps_of
+from mens_pipeline_tests.training.processes import training_children
+from mens_pipeline_tests.training.runs import prepared, resolved
+
+pytestmark = [pytest.mark.usefixtures("own_signals"), pytest.mark.filterwarnings("ignore")]
+_WEIGHTS = "adapter_model.safetensors"
+_FIELDS: dict[str, Any] = {"max_steps": 2, "warmup_steps": 2, "lr_scheduler_type": "linear", "save_steps": 1000}
+_MINUTES = 60.0
+
+
+def _train(run: PreparedRun) -> dict[str, Any]:
+    from mens_pipeline.training.train import train  # noqa: PLC0415 - loads the deep learning stack
+
+    assert train(run.job, lambda _line: None)
+    result: dict[str, Any] = json.loads((run.job.run_dir / RESULT).read_text())
+    return result
+
+
+def _first(base: Path, folder: Path) -> tuple[ResolvedRecipe, PreparedRun]:
+    """A run of two of four steps that came to its end."""
+    run, recipe = prepared(base, folder, **_FIELDS), resolved(base, **_FIELDS)
+    _train(run)
+    finish_run(run, recipe, None, ExitCode.DONE)
+    return recipe, run
+
+
+def _next(recipe: ResolvedRecipe, before: PreparedRun, folder: Path) -> tuple[ResolvedRecipe, PreparedRun]:
+    longer = further(recipe, _MINUTES)
+    run = prepare_run(
+        longer,
+        before.job.train_path,
+        folder,
+        _cpu(),
+        cache=folder.parent / "cache",
+        min_rows=1,
+        continues=continued(before.job.run_dir),
+    )
+    return longer, run
+
+
+def _cpu() -> Any:
+    from mens_pipeline.training.devices import DeviceChoice, resolve_device  # noqa: PLC0415 - loads torch
+
+    return resolve_device(DeviceChoice.CPU)
+
+
+def _values(folder: Path) -> dict[str, Any]:
+    from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
+
+    values: dict[str, Any] = load_file(folder / _WEIGHTS)
+    return values
+
+
+def test_the_next_step_begins_where_the_last_one_ended(tiny_base: Path, tmp_path: Path) -> None:
+    """The loss before the first update, over the very next rows, is that of the adapter that there was."""
+    from mens_pipeline.training import train as module  # noqa: PLC0415 - loads the deep learning stack
+
+    recipe, first = _first(tiny_base, tmp_path)
+    _, second = _next(recipe, first, tmp_path / "second")
+    seen: dict[str, Any] = {}
+
+    def look(model: Any) -> Any:
+        seen.setdefault("before", {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad})
+        return footprint(model)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "footprint", look)
+        result = _train(second)
+    kept = _values(first.job.run_dir / ADAPTER)
+    begun = {name.replace(".default", ""): value for name, value in seen["before"].items()}
+
+    assert begun.keys() == kept.keys()
+    assert all(value.equal(kept[name]) for name, value in begun.items())
+    assert any(not value.equal(kept[name]) for name, value in _values(second.job.run_dir / ADAPTER).items())
+    assert result["num_changed_matrices"] == result["num_adapter_matrices"]
+    whole = prepared(tiny_base, tmp_path / "whole", num_train_epochs=2)
+    assert second.preflight["num_steps"] > whole.preflight["num_steps"] > first.preflight["num_steps"] == 2
+
+
+def test_the_rate_comes_up_and_down_again(tiny_base: Path, tmp_path: Path) -> None:
+    """From its warmup to the highest rate, and in the last step nearly to nothing."""
+    recipe, first = _first(tiny_base, tmp_path)
+    _, second = _next(recipe, first, tmp_path / "second")
+    _train(second)
+    rates = [step["learning_rate"] for step in steps_of(second.job.run_dir / FILE)]
+    last = [step["learning_rate"] for step in steps_of(first.job.run_dir / FILE)][-1]
+
+    assert len(rates) == second.preflight["num_steps"]
+    assert rates[0] < max(rates) == rates[1] == pytest.approx(1e-2, rel=0.1)
+    assert all(after < before for before, after in pairwise(rates[1:]))
+    assert rates[-1] < 0.1 * max(rates)
+    assert last < max(rates)
+
+
+def test_a_run_that_goes_on_twice_counts_all_of_it(tiny_base: Path, tmp_path: Path) -> None:
+    """Rows, steps and seconds of every part; each part is a run of its own, and the same again gives the same."""
+    recipe, first = _first(tiny_base, tmp_path)
+    longer, second = _next(recipe, first, tmp_path / "second")
+    result = _train(second)
+    manifest = finish_run(second, longer, None, ExitCode.DONE)
+    stands = continued(second.job.run_dir)
+    again = _next(recipe, first, tmp_path / "again")[1]
+    _train(again)
+
+    assert manifest["continues"]["num_steps"] == 2
+    assert stands.num_steps == 2 + result["num_steps"]
+    assert stands.num_batches == continued(first.job.run_dir).num_batches + result["num_batches"]
+    assert stands.seconds > result["seconds"]
+    assert manifest["recipe"]["max_minutes"] == _MINUTES
+    assert manifest["recipe_origins"]["max_minutes"] == "more"
+    assert len({run.job.contract_digest for run in (first, second, again)}) == 2
+    assert (again.job.run_dir / ADAPTER / _WEIGHTS).read_bytes() == stands.adapter.read_bytes()
+
+
+@pytest.mark.slow
+def test_what_goes_on_can_be_interrupted_as_well(
+    tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends with the adapter that it would have had."""
+    monkeypatch.setattr(launch, "_POLL_SECONDS", 0.01)
+    recipe, first = _first(tiny_base, tmp_path)
+    runs = [_next(recipe, first, tmp_path / name)[1] for name in ("whole", "stopped")]
+    _train(runs[0])
+    run = runs[1]
+    sent: list[int] = []
+
+    def stop() -> None:
+        path = run.job.run_dir / FILE
+        if not sent and path.is_file() and '"step"' in path.read_text():
+            sent.extend(training_children())
+            for child in sent:
+                os.kill(child, signal.SIGTERM)
+
+    codes = [
+        run_child(MODULE, run.job_path, training_environment(), poll, 60, run.job.run_dir / "child.log")
+        for poll in (stop, lambda: None)
+    ]
+
+    assert codes == [ExitCode.INTERRUPTED, ExitCode.DONE]
+    assert list((run.job.run_dir / CHECKPOINTS).glob("checkpoint-*"))
+    weights = [(run.job.run_dir / ADAPTER / _WEIGHTS).read_bytes() for run in runs]
+    assert weights[0] == weights[1]
+
+
+def test_another_adapter_than_the_run_ended_with_is_refused(tiny_base: Path, tmp_path: Path) -> None:
+    """Changed, of another rank, or of a run that did not count what it showed."""
+    recipe, first = _first(tiny_base, tmp_path)
+    _, second = _next(recipe, first, tmp_path / "second")
+    stands = continued(first.job.run_dir)
+    changed = second.job.model_copy(update={"continues": stands.model_copy(update={"adapter_sha256": "0" * 64})})
+    with pytest.raises(RefusedError, match="changed since it was trained"):
+        _train_job(changed)
+    fewer = _fewer_matrices(stands, tmp_path / "fewer.safetensors")
+    with pytest.raises(RefusedError, match=r"27 matrices, the recipe has 28\. Go on with the recipe"):
+        _train_job(second.job.model_copy(update={"continues": fewer}))
+
+    path = first.job.run_dir / "training_manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["result"]["num_batches"]
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(RefusedError, match="num_batches is missing"):
+        continued(first.job.run_dir)
+
+
+def _train_job(job: Any) -> None:
+    from mens_pipeline.training.train import train  # noqa: PLC0415 - loads the deep learning stack
+
+    train(job, lambda _line: None)
+
+
+def _fewer_matrices(stands: Continued, path: Path) -> Continued:
+    from safetensors.torch import save_file  # noqa: PLC0415 - comes with the deep learning stack
+
+    from mens_pipeline.storage.store import digest_of  # noqa: PLC0415 - beside its use
+
+    values = _values(stands.adapter.parent)
+    values.pop(min(values))
+    save_file(values, path)
+    return stands.model_copy(update={"adapter": path, "adapter_sha256": digest_of(path)})
