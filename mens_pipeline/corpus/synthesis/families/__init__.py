@@ -1,10 +1,10 @@
 """Every family of templates."""
 
+from pathlib import Path
 from typing import Final
 
 from mens_pipeline.corpus.synthesis.families import (
     combinations,
-    components,
     durable,
     endpoints,
     fullstack,
@@ -16,14 +16,21 @@ from mens_pipeline.corpus.synthesis.families import (
     reactive,
     records,
     servers,
-    tables,
     tests,
     tools,
     types,
     views,
     workflows,
 )
+from mens_pipeline.corpus.synthesis.families.templates import families_in
 from mens_pipeline.corpus.synthesis.sample import Family
+
+_TEMPLATES: Final = tuple(families_in(Path(__file__).parent))
+
+
+def _of(file: str) -> tuple[Family, ...]:
+    return tuple(family for family in _TEMPLATES if f"/{file}.vox.jinja:" in family.place)
+
 
 FAMILIES: Final[tuple[Family, ...]] = (
     *modules.FAMILIES,
@@ -31,8 +38,8 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *records.FAMILIES,
     *types.FAMILIES,
     *tests.FAMILIES,
-    *tables.FAMILIES,
-    *components.FAMILIES,
+    *_of("tables"),
+    *_of("components"),
     *views.FAMILIES,
     *endpoints.FAMILIES,
     *servers.FAMILIES,
