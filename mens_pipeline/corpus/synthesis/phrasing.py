@@ -107,7 +107,7 @@ def listed(items: Sequence[str]) -> str:
     Args:
         items: At least one; of a text, its lines.
     """
-    *front, last = lines_of(items)
+    *front, last = map(str, lines_of(items))
     return f"{', '.join(front)} and {last}" if front else last
 
 

@@ -42,4 +42,4 @@ class Family:
     name: str
     construct: str
     make: Callable[[Random], Sample]
-    place: str = ""
+    place: str

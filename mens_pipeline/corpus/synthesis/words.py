@@ -1,6 +1,7 @@
 """What programs are about: entities with fields and fitting values, in domains; all of them stand in `words.yaml`."""
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -163,7 +164,7 @@ class Words:
         entities: Every entity; names are unique.
     """
 
-    domains: dict[str, tuple[str, ...]]
+    domains: Mapping[str, Sequence[str]]
     entities: tuple[Entity, ...]
 
     @property
@@ -183,8 +184,7 @@ def load_words(path: Path = _FILE) -> Words:
         ConfigurationError: It is missing or does not fit; the message says where.
     """
     words = load_model(path, _Words)
-    domains = {domain: tuple(contexts) for domain, contexts in words.domains.items()}
-    return Words(domains, tuple(row.entity for row in words.entities))
+    return Words(words.domains, tuple(row.entity for row in words.entities))
 
 
 def _field(name: str, examples: str | list[str] | list[int] | list[float]) -> Field:
@@ -192,8 +192,3 @@ def _field(name: str, examples: str | list[str] | list[int] | list[float]) -> Fi
         return Field(name, "bool", ("true", "false"))
     kind = type(examples[0]).__name__
     return Field(name, kind, tuple(f'"{example}"' if kind == "str" else str(example) for example in examples))
-
-
-ENTITIES = load_words().entities
-ADDITIVE_ENTITIES = load_words().additive
-DOMAINS = load_words().domains

@@ -1,5 +1,6 @@
 """How requests are worded."""
 
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -14,7 +15,8 @@ from mens_pipeline.corpus.synthesis.phrasing import (
     load_phrasing,
     with_article,
 )
-from mens_pipeline.corpus.synthesis.words import ENTITIES
+from mens_pipeline.corpus.synthesis.words import load_words
+from mens_pipeline.errors import ConfigurationError
 
 
 def _seeded(seed: int) -> Random:
@@ -27,6 +29,19 @@ def test_frames_are_many_and_hold_what_is_wanted() -> None:
 
     assert len(set(frames)) == len(frames) >= 12
     assert all("{what}" in frame and frame[-1] in ".?" for frame in frames)
+
+
+def test_frames_with_other_holes_are_refused(tmp_path: Path) -> None:
+    """The message says which frame, and which holes there are."""
+    path = tmp_path / "phrasing.yaml"
+    path.write_text(
+        "frames: ['Write {whot}.']\ncontext_frames: ['For {context}.']\nclosings: [Go.]\n", encoding="utf-8"
+    )
+
+    with pytest.raises(
+        ConfigurationError, match=r"(?s)phrasing\.yaml: frames\.0: .*\['whot'\]; write .*context_frames\.0"
+    ):
+        load_phrasing(path)
 
 
 def test_requests_keep_every_detail() -> None:
@@ -103,7 +118,7 @@ def test_verbs_agree(what: str, *, plural: bool) -> None:
 
 def test_fields_are_described_with_name_and_type() -> None:
     """Each way to list fields names all of them and never says `the fields the`."""
-    fields = ENTITIES[0].fields
+    fields = load_words().entities[0].fields
     sentences = {has_fields(_seeded(seed), "It", fields) for seed in range(60)}
 
     assert len(sentences) > 6

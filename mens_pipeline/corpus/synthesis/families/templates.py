@@ -7,8 +7,10 @@ is given). `${...}` is filled in, `{% ... %}` decides, `{# ... #}` is a comment,
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeVar
@@ -35,13 +37,16 @@ _MOST_BYTES: Final = 1_000_000
 _HEADER: Final = re.compile(r"^=== ?(.*)$", re.MULTILINE)
 _REQUEST: Final = re.compile(r"^--- request(?: about (?P<domain>.+)| (?P<whole>as it stands))?$", re.MULTILINE)
 _PROGRAM: Final = re.compile(r"^--- program$", re.MULTILINE)
+_TRAILING: Final = re.compile(r"(?:\s*{#(?:(?!#}).)*#})*\s*\Z", re.DOTALL)
+"""Blank lines and comments at the end of a section; the comments are about the next one."""
+
 _TAGS: Final = re.compile(r"\s*(?:{%(?:(?!%}).)*%}\s*)*")
 _GAP: Final = re.compile(r"\n{3,}")
 _OWN_ERRORS: Final = (jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 """What an expression of a template can raise."""
 
 
-class _FamilyHeader(BaseModel):
+class _Family(BaseModel):
     """What a family says of itself; the first part of its name is the construct, unless it names another one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,7 +56,7 @@ class _FamilyHeader(BaseModel):
     mode: Mode = Mode.SOURCE
 
 
-class _PartHeader(BaseModel):
+class _Part(BaseModel):
     """What a part says of itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -73,21 +78,26 @@ class _Section:
 
     path: Path
     line: int
-    header: _FamilyHeader | _PartHeader
+    header: _Family | _Part
     source: str
 
     @property
     def name(self) -> str:
         """The name of the family or part."""
-        return self.header.family if isinstance(self.header, _FamilyHeader) else self.header.part
+        return self.header.family if isinstance(self.header, _Family) else self.header.part
+
+    @property
+    def place(self) -> str:
+        """The file and the line where it begins."""
+        return f"{self.path}:{self.line}"
 
     def refused(self, message: str, line: int = 0) -> ConfigurationError:
         """Return an error with the place in the file."""
         return ConfigurationError(f"{self.path}:{line or self.line}: {self.name}: {message}")
 
 
-def families_in(folder: Path) -> Iterator[Family]:
-    """Families of a folder, in the order of its files; all of it is checked before the first.
+def families_in(folder: Path) -> tuple[Family, ...]:
+    """Read, check and compile all families of a folder, in the order of its files.
 
     Args:
         folder: Holds `*.vox.jinja` and `*_banks.yaml`.
@@ -96,22 +106,18 @@ def families_in(folder: Path) -> Iterator[Family]:
         ConfigurationError: A file cannot be read or does not fit; the message says where.
     """
     environment = _environment(load_banks(folder))
-    sections = [section for path in sorted(folder.glob("*.vox.jinja")) for section in _sections(path)]
-    parts = {
-        section.name: section.header.takes.split() for section in sections if isinstance(section.header, _PartHeader)
-    }
-    made = {section.name: _compiled(section, environment, parts) for section in sections}
-    if len(made) < len(sections):
-        again = next(section for place, section in enumerate(sections) if section.name in _names(sections[:place]))
-        raise again.refused("there is another one of this name. Rename one.")
-    templates = {name: made[name] for name in parts}
-    for section in sections:
-        if isinstance(section.header, _FamilyHeader):
-            yield _family(section, section.header, made[section.name], templates)
-
-
-def _names(sections: list[_Section]) -> set[str]:
-    return {section.name for section in sections}
+    sections: dict[str, _Section] = {}
+    for section in (section for path in sorted(folder.glob("*.vox.jinja")) for section in _sections(path)):
+        if section.name in sections:
+            raise section.refused(f"{sections[section.name].place} has the same name. Rename one.")
+        sections[section.name] = section
+    parts = {name: part.header.takes.split() for name, part in sections.items() if isinstance(part.header, _Part)}
+    templates = {name: _compiled(section, environment, parts) for name, section in sections.items()}
+    return tuple(
+        _family(section, section.header, templates)
+        for section in sections.values()
+        if isinstance(section.header, _Family)
+    )
 
 
 def _environment(banks: Mapping[str, Any]) -> jinja2.Environment:
@@ -135,10 +141,10 @@ def _sections(path: Path) -> Iterator[_Section]:
     ends = [found.start() for found in headers[1:]] + [len(text)]
     for found, end in zip(headers, ends, strict=True):
         line = text.count("\n", 0, found.start()) + 1
-        body = "\n".join(map(_kept, text[found.end() + 1 : end].rstrip().split("\n")))
+        body = "\n".join(map(_kept, _TRAILING.sub("", text[found.end() + 1 : end]).split("\n")))
         comment = "{#" + "\n" * (line - 1) + "#}\n"
         section = _Section(path, line, _header(path, line, found[1]), f"{comment}{body}")
-        if isinstance(section.header, _FamilyHeader):
+        if isinstance(section.header, _Family):
             for pattern in (_REQUEST, _PROGRAM):
                 if len(pattern.findall(body)) != 1:
                     raise section.refused(
@@ -155,9 +161,9 @@ def _kept(line: str) -> str:
     return re.sub(r"(?<![-+])%}$", "+%}", re.sub(r"^(\s+){%(?![-+])", r"\1{%+", line))
 
 
-def _header(path: Path, line: int, text: str) -> _FamilyHeader | _PartHeader:
+def _header(path: Path, line: int, text: str) -> _Family | _Part:
     pairs = dict(option.partition(": ")[::2] for option in text.split(", "))
-    kind = _PartHeader if "part" in pairs else _FamilyHeader
+    kind = _Part if "part" in pairs else _Family
     try:
         header = kind.model_validate(pairs)
     except ValidationError as error:
@@ -165,7 +171,7 @@ def _header(path: Path, line: int, text: str) -> _FamilyHeader | _PartHeader:
             f"{path}:{line}: `=== {text}` is no header ({errors_in(error)}). Write `=== family: table/single`, with "
             "`, construct: NAME` or `, mode: ui` behind it where they differ, or `=== part: NAME, takes: NAMES`."
         ) from error
-    if isinstance(header, _PartHeader):
+    if isinstance(header, _Part):
         return header
     construct = header.teaches or header.family.partition("/")[0]
     if construct not in CONSTRUCTS:
@@ -192,9 +198,9 @@ def _compiled(
 def _check(
     section: _Section, tree: nodes.Template, environment: jinja2.Environment, parts: Mapping[str, Sequence[str]]
 ) -> None:
-    given = section.header.takes.split() if isinstance(section.header, _PartHeader) else []
+    given = section.header.takes.split() if isinstance(section.header, _Part) else []
     names = list(tree.find_all(nodes.Name))
-    known = {*environment.globals, *DRAWS, *given, "part", "loop"} | {n.name for n in names if n.ctx != "load"}
+    known = {*environment.globals, *DRAWS, *given, "part", "each", "loop"} | {n.name for n in names if n.ctx != "load"}
     for name in names:
         if name.name not in known:
             raise section.refused(
@@ -202,63 +208,63 @@ def _check(
                 name.lineno,
             )
     for call in tree.find_all(nodes.Call):
-        if isinstance(call.node, nodes.Name) and call.node.name == "part":
+        if isinstance(call.node, nodes.Name) and call.node.name in ("part", "each"):
             _check_part(section, call, parts)
 
 
 def _check_part(section: _Section, call: nodes.Call, parts: Mapping[str, Sequence[str]]) -> None:
-    name = call.args[0].value if len(call.args) == 1 and isinstance(call.args[0], nodes.Const) else ""
-    given = [argument.key for argument in call.kwargs]
+    name = call.args[0].value if call.args and isinstance(call.args[0], nodes.Const) else ""
+    given = [argument.key for argument in call.kwargs] + ["row"] * (len(call.args) - 1)
     if sorted(given) != sorted(parts.get(name, ("", ""))):
         wanted = f"it takes {', '.join(parts[name]) or 'nothing'}" if name in parts else f"there are {', '.join(parts)}"
         raise section.refused(f"part {name!r} with {', '.join(given) or 'nothing'}: {wanted}. Correct it.", call.lineno)
 
 
-def _family(
-    section: _Section, header: _FamilyHeader, template: jinja2.Template, parts: Mapping[str, jinja2.Template]
-) -> Family:
+def _family(section: _Section, header: _Family, templates: Mapping[str, jinja2.Template]) -> Family:
     def make(random: Random) -> Sample:
-        prompt, program = _drawn(section, template, parts, random)
+        try:
+            prompt, program = _drawn(section.name, templates, random)
+        except _OWN_ERRORS as error:
+            raise section.refused(f"{error}. Correct it.", _line_of(error, section.path)) from error
         return Sample(section.name, header.teaches, prompt, program, header.mode)
 
-    return Family(section.name, header.teaches, make, f"{section.path}:{section.line}")
+    return Family(section.name, header.teaches, make, section.place)
 
 
-def _drawn(
-    section: _Section, template: jinja2.Template, parts: Mapping[str, jinja2.Template], random: Random
-) -> tuple[str, str]:
+def _drawn(name: str, templates: Mapping[str, jinja2.Template], random: Random) -> tuple[str, str]:
     """Draw a request and a program."""
-    draws: dict[str, Any] = {name: _bound(function, random) for name, function in DRAWS.items()}
-    draws["part"] = lambda name, **given: parts[name].make_module({**draws, **given})
-    try:
-        text = template.render(draws)
-        return _prompt(random, text), _GAP.sub("\n\n", _PROGRAM.split(text)[1].strip("\n")) + "\n"
-    except _OWN_ERRORS as error:
-        raise section.refused(f"{error}. Correct it.", _line_of(error, section.path)) from error
+    draws: dict[str, Any] = {name: partial(function, random) for name, function in DRAWS.items()}
 
+    def part(name: str, /, **given: Any) -> object:
+        return templates[name].make_module({**draws, **given})
 
-def _bound(function: Callable[..., Any], random: Random) -> Callable[..., Any]:
-    return lambda *values, **options: function(random, *values, **options)
+    def each(name: str, rows: Iterable[object], /, **given: Any) -> list[object]:
+        return [part(name, row=row, **given) for row in rows]
+
+    draws |= {"part": part, "each": each}
+    request, program = _PROGRAM.split(templates[name].render(draws))
+    return _prompt(random, request), _GAP.sub("\n\n", program.strip("\n")) + "\n"
 
 
 def _prompt(random: Random, text: str) -> str:
-    found = next(_REQUEST.finditer(text))
-    lines = _PROGRAM.split(text[found.end() :])[0].split("\n")
-    if found["whole"]:
-        return "\n".join(lines).strip("\n")
+    _, domain, whole, request = _REQUEST.split(text)
+    lines = [line for line in request.split("\n") if line.strip()]
+    if whole:
+        return request.strip("\n")
+    if not lines:
+        raise ValueError("the request is empty; its first line says what is asked for")
+    if domain and domain not in load_words().domains:
+        raise ValueError(f"there is no domain {domain!r} in words.yaml")
     sentences: list[str] = []
-    for line in filter(str.strip, lines):
+    for line in lines:
         if line.startswith(" ") and sentences:
             sentences[-1] += f" {line.strip()}"
         else:
             sentences.append(line.strip())
-    return ask(random, *sentences, domain=found["domain"] or "")
+    return ask(random, *sentences, domain=domain or "")
 
 
 def _line_of(error: BaseException, path: Path) -> int:
     """Return the line of a template that an error went through last; 0 when it is of none."""
-    line, trace = 0, error.__traceback__
-    while trace is not None:
-        line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == str(path) else line
-        trace = trace.tb_next
-    return line
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((frame.lineno or 0 for frame in reversed(frames) if frame.filename == str(path)), 0)

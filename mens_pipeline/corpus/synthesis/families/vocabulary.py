@@ -42,37 +42,38 @@ def some_fields(random: Random, entity: Entity, *needed: Field, most: int = 6) -
     return tuple(field for field in entity.fields if field in needed or field in extra)
 
 
-def record(pairs: Mapping[str, object] | Iterable[tuple[str, object]]) -> str:
-    """Format a record literal on one line.
+def two_of(random: Random, rows: Sequence[Any], attribute: str) -> tuple[Any, Any]:
+    """Draw two rows that differ in an attribute.
 
     Args:
-        pairs: Field names and expressions.
+        random: Decides which.
+        rows: Not all of them the same in it.
+        attribute: What must differ.
     """
-    return f"{{ {', '.join(f'{name}: {value}' for name, value in dict(pairs).items())} }}"
+    first, second = random.choice(rows), random.choice(rows)
+    while getattr(first, attribute) == getattr(second, attribute):
+        second = random.choice(rows)
+    return first, second
 
 
-def with_record(before: str, pairs: Iterable[tuple[str, str]], after: str = "") -> str:
-    """Format a line with a record literal in it, or several lines where one would be long.
+def folded(text: str) -> str:
+    """Put a record that is written with a member a line on one line, where it fits.
 
     Args:
-        before: What stands before the literal.
-        pairs: Field names and expressions.
-        after: What stands after it.
+        text: A line that ends in `{`, members with commas behind them, and a line that begins with `}`.
     """
-    members = dict(pairs)
-    line = f"{before}{record(members)}{after}"
-    if len(line) <= _LINE:
-        return line
-    return "\n".join([f"{before}{{", *(f"    {name}: {value}," for name, value in members.items()), f"}}{after}"])
+    first, *members, last = text.rstrip("\n").split("\n")
+    line = " ".join([first.strip(), *(member.strip() for member in members)]).removesuffix(",") + f" {last.strip()}"
+    return text if len(line) > _LINE else f"{first[: len(first) - len(first.lstrip())]}{line}\n"
 
 
-def same_names(fields: Iterable[Field]) -> list[tuple[str, str]]:
-    """Return the pairs of a record whose fields are taken from parameters of the same names.
+def same_names(fields: Iterable[Field]) -> str:
+    """Format a record on one line whose members are taken from variables of the same names.
 
     Args:
         fields: What it holds.
     """
-    return [(field.name, field.name) for field in fields]
+    return f"{{ {', '.join(f'{field.name}: {field.name}' for field in fields)} }}"
 
 
 def params(fields: Iterable[Field]) -> str:
@@ -128,6 +129,7 @@ DRAWS: Final[Mapping[str, Callable[..., Any]]] = {
     "randint": Random.randint,
     "one_in": one_in,
     "pick": pick,
+    "two_of": two_of,
     "some_fields": some_fields,
     "has_fields": has_fields,
     "described_fields": described_fields,
@@ -136,9 +138,6 @@ DRAWS: Final[Mapping[str, Callable[..., Any]]] = {
 """Functions that take from the generator, by the names that templates call them."""
 
 WORDS: Final[Mapping[str, Callable[..., Any]]] = {
-    "record": record,
-    "with_record": with_record,
-    "same_names": same_names,
     "params": params,
     "counted": counted,
     "assertion": assertion,
@@ -146,6 +145,8 @@ WORDS: Final[Mapping[str, Callable[..., Any]]] = {
 """Functions that take nothing from it."""
 
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "folded": folded,
+    "same_names": same_names,
     "listed": listed,
     "quoted": quoted,
     "lines": lines,
