@@ -41,6 +41,10 @@ _EDITS: Final[tuple[tuple[str, str, str, set[str]], ...]] = (
     ("inference/kv_cache.py", "torch.zeros(0, ", "torch.ones(0, ", {"generation", "merge"}),
     ("training/sft.py", "IGNORED: Final = -100", "IGNORED: Final = -101", {"training"}),
     ("corpus/curate/mix.py", "{config.seed}:", "{config.seed};", {"mix"}),
+    ("corpus/synthesis/words.yaml", "name: Book", "name: Novel", {"synthesis"}),
+    ("corpus/synthesis/phrasing.yaml", "Just the code.", "Code.", {"synthesis"}),
+    ("corpus/synthesis/families/tables.vox.jinja", "columns that may be", "fields that may be", {"synthesis"}),
+    ("corpus/synthesis/families/views_banks.yaml", "Loading", "Fetching", {"synthesis"}),
     ("corpus/synthesis/tasks/loop_atoms.yaml", "level: 2", "level: 1", {"synthesis", "split"}),
     # What a process of workers does, which is started by the name of its module. The names that programs know are those
     # of the tables of the interpreter, so that whatever judges names rests on it too.

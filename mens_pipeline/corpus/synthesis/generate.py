@@ -11,13 +11,13 @@ from typing import Final, TypeVar
 from mens_pipeline.corpus.curate.resolution import semantic_problem
 from mens_pipeline.corpus.schema.records import ExtractedRecord, Lane, Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.corpus.synthesis.families import FAMILIES
+from mens_pipeline.corpus.synthesis.families import load_families
 from mens_pipeline.corpus.synthesis.mutations import MUTATIONS
 from mens_pipeline.corpus.synthesis.program import Program, read_program
 from mens_pipeline.corpus.synthesis.repairs import BREAKAGES, repair
 from mens_pipeline.corpus.synthesis.sample import Family, Sample
 from mens_pipeline.corpus.synthesis.tasks.draw import TASK, draw_tasks
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, difficulty, mode_of
 from mens_pipeline.language.ast.declarations import Module
 from mens_pipeline.language.interpreter import Features, ProgramStatus, run_tests
@@ -98,6 +98,7 @@ def generate(  # noqa: PLR0913 - what a generation depends on
 
     Raises:
         RefusedError: There are not as many different ones.
+        ConfigurationError: A template does not fit, or the front end rejects what it made; the message says where.
     """
     maker = _Maker(seed, coverage, bases, dropped or (lambda _reason, _template: None))
     tasks = draw_tasks(seed, workers=workers)
@@ -167,7 +168,8 @@ class _Maker:
         kind = self.random.choice(("template", "combination"))
         sample = self._any(kind).make(self.random)
         program = read_program(sample.response, sample.mode)
-        assert program is not None, f"{sample.template}: rejected: {sample.response!r}"  # noqa: S101 - our own impossibility
+        if program is None:
+            raise _rejected(sample)
         return Base(program, _template_source(sample))
 
     def _any(self, kind: str) -> Family:
@@ -185,7 +187,8 @@ class _Maker:
             return None
         self.seen.add(key)
         module = analyze(sample.response, sample.mode).module
-        assert module is not None, f"{sample.template}: rejected: {sample.response!r}"  # noqa: S101 - our own impossibility
+        if module is None or not module.declarations:
+            raise _rejected(sample)
         report = run_tests(sample.response, features=_FEATURES, mode=sample.mode)
         if report.status is not ProgramStatus.NO_TESTS and not report.passed:
             self.dropped(SynthesisDrop.FAILING_TESTS, sample.template)
@@ -221,9 +224,20 @@ class _Maker:
 
 def _families(kind: str) -> dict[str, tuple[Family, ...]]:
     """Construct -> its families of a kind, in the order of CONSTRUCTS."""
-    of_kind = [family for family in FAMILIES if family.name.startswith(_COMBINATION) == (kind == "combination")]
+    of_kind = [family for family in load_families() if family.name.startswith(_COMBINATION) == (kind == "combination")]
     grouped = {name: tuple(family for family in of_kind if family.construct == name) for name in CONSTRUCTS}
     return {name: families for name, families in grouped.items() if families}
+
+
+def _rejected(sample: Sample) -> ConfigurationError:
+    """Return what to tell the author of a template whose program is none."""
+    (place,) = (family.place for family in load_families() if family.name == sample.template)
+    errors = analyze(sample.response, sample.mode).errors
+    found = "; ".join(f"line {error.start.line}: {error.message}" for error in errors) or "it declares nothing"
+    return ConfigurationError(
+        f"{place}: {sample.template}: the front end rejects a program of it ({found}). Correct the template. "
+        f"The program is:\n{sample.response}"
+    )
 
 
 def _template_source(sample: Sample) -> Source:

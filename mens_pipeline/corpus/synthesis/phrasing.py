@@ -1,56 +1,66 @@
-"""How people ask for a program: frames, lists and the small change of English grammar."""
+"""How people ask for a program: frames, from `phrasing.yaml`, lists and the small change of English grammar."""
 
 import re
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from random import Random
-from typing import Final
+from string import Formatter
+from typing import Annotated, Final
 
-from mens_pipeline.corpus.synthesis.words import DOMAINS, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import Field as Described
 
-FRAMES: Final = (
-    "Write {what} in Vox.",
-    "In Vox, write {what}.",
-    "I need {what} in Vox.",
-    "Can you write {what} in Vox?",
-    "Give me {what}, written in Vox.",
-    "How would I write {what} in Vox?",
-    "Please create {what} in Vox.",
-    "Vox: {what}.",
-    "We need {what} in Vox.",
-    "Could you put together {what} in Vox?",
-    "I am looking for {what} in Vox.",
-    "Define {what} in Vox.",
-    "What {do} {what} look like in Vox?",
-    "Using Vox, implement {what}.",
-    "Show me {what} in Vox.",
-    "Task: write {what} in Vox.",
-    "Add {what} to my Vox project.",
-    "Produce {what} in Vox.",
-)
-"""Openings of a request; `{what}` is a short noun phrase with its article, `{do}` the verb that agrees with it."""
+from mens_pipeline.corpus.synthesis.words import Field, load_words
+from mens_pipeline.storage.yaml_file import load_model
 
-_CONTEXT_FRAMES: Final = (
-    "For {context}, write {what} in Vox.",
-    "For {context} we need {what} in Vox.",
-    "I am on a project for {context}. {opening}",
-    "This is for {context}. {opening}",
-    "{opening} It is for {context}.",
-    "This is part of a project for {context}. {opening}",
-    "We do the programming for {context}. {opening}",
-)
-
-_CLOSINGS: Final = (
-    "Code only, please.",
-    "Please answer with the code alone.",
-    "No explanation needed.",
-    "Just the code.",
-)
+_FILE: Final = Path(__file__).with_name("phrasing.yaml")
 
 _TYPE_WORDS: Final = {"str": "text", "int": "integer", "bool": "boolean", "float": "float"}
 
 _VOWELS: Final = "aeiou"
 
 _SMALL_NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+def _frame(text: str) -> str:
+    """Refuse a frame with other holes than it may have, or with none of them."""
+    holes = {hole for _, hole, _, _ in Formatter().parse(text) if hole is not None}
+    if not holes <= {"what", "do", "context", "opening"} or not holes & {"what", "opening"}:
+        raise ValueError(f"{text!r} has the holes {sorted(holes)}; write {{what}}, {{do}}, {{context}} or {{opening}}")
+    return text
+
+
+_Frames = Annotated[list[Annotated[str, AfterValidator(_frame)]], Described(min_length=1)]
+
+
+class Phrasing(BaseModel):
+    """Openings and closings of a request.
+
+    Attributes:
+        frames: With a hole for what is wanted.
+        context_frames: With one for who would want it, and one for what is wanted or for one of the frames.
+        closings: Sentences that may stand at the end.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    frames: _Frames
+    context_frames: _Frames
+    closings: Annotated[list[str], Described(min_length=1)]
+
+
+@cache
+def load_phrasing(path: Path = _FILE) -> Phrasing:
+    """Read how people ask.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ConfigurationError: It is missing or does not fit; the message says where.
+    """
+    return load_model(path, Phrasing)
 
 
 def ask(random: Random, what: str, *details: str, domain: str = "") -> str:
@@ -60,7 +70,7 @@ def ask(random: Random, what: str, *details: str, domain: str = "") -> str:
         random: Decides the wording.
         what: What is wanted: a short noun phrase with its article.
         details: Whole sentences that say what it must be like; all of them are kept, in this order.
-        domain: A key of `DOMAINS` that the request may mention; empty for none.
+        domain: A domain of `words.yaml` that the request may mention; empty for none.
 
     Returns:
         One paragraph, or an opening with a list of the details.
@@ -69,16 +79,16 @@ def ask(random: Random, what: str, *details: str, domain: str = "") -> str:
     sentences = [detail for detail in details if detail]
     if len(sentences) > 1 and one_in(random, 6):
         return "\n".join([opening, *(f"- {sentence}" for sentence in sentences)])
-    closing = [random.choice(_CLOSINGS)] if one_in(random, 12) else []
+    closing = [random.choice(load_phrasing().closings)] if one_in(random, 12) else []
     return " ".join([opening, *sentences, *closing])
 
 
 def _opening(random: Random, what: str, domain: str) -> str:
-    opening = random.choice(FRAMES).format(what=what, do="do" if is_plural(what) else "does")
+    opening = random.choice(load_phrasing().frames).format(what=what, do="do" if is_plural(what) else "does")
     if not domain or one_in(random, 2):
         return opening
-    context = random.choice(DOMAINS[domain])
-    return random.choice(_CONTEXT_FRAMES).format(context=context, what=what, opening=opening)
+    context = random.choice(load_words().domains[domain])
+    return random.choice(load_phrasing().context_frames).format(context=context, what=what, opening=opening)
 
 
 def is_plural(what: str) -> bool:
@@ -95,9 +105,9 @@ def listed(items: Sequence[str]) -> str:
     """Items as a sentence lists them: `a`, `a and b`, `a, b and c`.
 
     Args:
-        items: At least one.
+        items: At least one; of a text, its lines.
     """
-    *front, last = items
+    *front, last = map(str, lines_of(items))
     return f"{', '.join(front)} and {last}" if front else last
 
 
@@ -105,9 +115,18 @@ def quoted(items: Sequence[str]) -> str:
     """Items as code, as a sentence lists them.
 
     Args:
-        items: At least one.
+        items: At least one; of a text, its lines.
     """
-    return listed([f"`{item}`" for item in items])
+    return listed([f"`{item}`" for item in lines_of(items)])
+
+
+def lines_of(items: Sequence[str]) -> Sequence[str]:
+    """Items as they are; of a text, its lines that are not blank.
+
+    Args:
+        items: A list, or a text with one of them in each line.
+    """
+    return [line for line in items.split("\n") if line.strip()] if isinstance(items, str) else items
 
 
 def described_fields(random: Random, fields: Sequence[Field]) -> str:

@@ -36,8 +36,10 @@ class Family:
         name: The construct and the shape: `table/catalogue`.
         construct: What its programs teach; a name of `CONSTRUCTS`.
         make: One of them; the same state of the generator gives the same program on every machine.
+        place: The file and line where it stands.
     """
 
     name: str
     construct: str
     make: Callable[[Random], Sample]
+    place: str

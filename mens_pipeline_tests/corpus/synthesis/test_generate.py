@@ -163,7 +163,7 @@ def test_more_than_there_can_be_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_
         name = random.choice(("f", "g"))
         return Sample("function/two", "function", f"Write {name}.", f"fn {name}() {{ }}\n")
 
-    monkeypatch.setattr(module, "FAMILIES", (Family("function/two", "function", make),))
+    monkeypatch.setattr(module, "load_families", lambda: (Family("function/two", "function", make, "two:1"),))
 
     with pytest.raises(RefusedError, match=r"only 2 different pairs could be made, 3 were wanted\. Ask for fewer"):
         write_synthetic(tmp_path / "s.jsonl", [], _policy(limit=3, seed=0, shares=_TEMPLATES))

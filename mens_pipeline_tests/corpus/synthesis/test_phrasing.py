@@ -1,20 +1,22 @@
 """How requests are worded."""
 
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from mens_pipeline.corpus.synthesis.phrasing import (
-    FRAMES,
     ask,
     counted,
     described_fields,
     has_fields,
     is_plural,
     listed,
+    load_phrasing,
     with_article,
 )
-from mens_pipeline.corpus.synthesis.words import ENTITIES
+from mens_pipeline.corpus.synthesis.words import load_words
+from mens_pipeline.errors import ConfigurationError
 
 
 def _seeded(seed: int) -> Random:
@@ -23,8 +25,23 @@ def _seeded(seed: int) -> Random:
 
 def test_frames_are_many_and_hold_what_is_wanted() -> None:
     """At least a dozen openings, all different, each with the thing itself and a full stop or question mark."""
-    assert len(set(FRAMES)) == len(FRAMES) >= 12
-    assert all("{what}" in frame and frame[-1] in ".?" for frame in FRAMES)
+    frames = load_phrasing().frames
+
+    assert len(set(frames)) == len(frames) >= 12
+    assert all("{what}" in frame and frame[-1] in ".?" for frame in frames)
+
+
+def test_frames_with_other_holes_are_refused(tmp_path: Path) -> None:
+    """The message says which frame, and which holes there are."""
+    path = tmp_path / "phrasing.yaml"
+    path.write_text(
+        "frames: ['Write {whot}.']\ncontext_frames: ['For {context}.']\nclosings: [Go.]\n", encoding="utf-8"
+    )
+
+    with pytest.raises(
+        ConfigurationError, match=r"(?s)phrasing\.yaml: frames\.0: .*\['whot'\]; write .*context_frames\.0"
+    ):
+        load_phrasing(path)
 
 
 def test_requests_keep_every_detail() -> None:
@@ -101,7 +118,7 @@ def test_verbs_agree(what: str, *, plural: bool) -> None:
 
 def test_fields_are_described_with_name_and_type() -> None:
     """Each way to list fields names all of them and never says `the fields the`."""
-    fields = ENTITIES[0].fields
+    fields = load_words().entities[0].fields
     sentences = {has_fields(_seeded(seed), "It", fields) for seed in range(60)}
 
     assert len(sentences) > 6

@@ -1,25 +1,31 @@
 """The word banks."""
 
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.synthesis.families.variants import CYCLES, ENUMS, SUM_TYPES
-from mens_pipeline.corpus.synthesis.words import ADDITIVE_ENTITIES, DOMAINS, ENTITIES, Entity, Field
+from mens_pipeline.corpus.synthesis import families
+from mens_pipeline.corpus.synthesis.families.banks import load_banks
+from mens_pipeline.corpus.synthesis.words import Entity, Field, load_words
+from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language.vocabulary import KEYWORDS
 from mens_pipeline_tests.every import every
 
+_WORDS = load_words()
+_BANKS = load_banks(Path(families.__file__).parent)
 _LITERALS = {"str": r'"[^"\\]+"', "int": r"-?\d+", "float": r"\d+\.\d+", "bool": "true|false"}
 
-_each_entity = every("entity", ENTITIES, ids=lambda entity: entity.name)
+_each_entity = every("entity", _WORDS.entities, ids=lambda entity: entity.name)
 
 
 def test_there_are_enough_entities() -> None:
     """At least forty in at least twelve domains, no name twice."""
-    assert len(ENTITIES) >= 40
-    assert len({entity.domain for entity in ENTITIES}) >= 12
-    assert len({entity.name for entity in ENTITIES}) == len(ENTITIES)
-    assert {entity.domain for entity in ENTITIES} == set(DOMAINS)
+    assert len(_WORDS.entities) >= 40
+    assert len({entity.domain for entity in _WORDS.entities}) >= 12
+    assert len({entity.name for entity in _WORDS.entities}) == len(_WORDS.entities)
+    assert {entity.domain for entity in _WORDS.entities} == set(_WORDS.domains)
 
 
 @_each_entity
@@ -38,7 +44,7 @@ def test_entities_are_well_formed(entity: Entity) -> None:
     assert {entity.variable, entity.short, entity.collection, *names} & set(KEYWORDS) == set()
 
 
-@every("field", [field for entity in ENTITIES for field in entity.fields])
+@every("field", [field for entity in _WORDS.entities for field in entity.fields])
 def test_fields_have_fitting_examples(field: Field) -> None:
     """At least two different literals of the type of the field."""
     assert re.fullmatch("[a-z][a-z_]*", field.name)
@@ -50,26 +56,75 @@ def test_fields_have_fitting_examples(field: Field) -> None:
 
 def test_levels_are_not_added_up() -> None:
     """A sum of temperatures or priorities means nothing."""
-    added = {entity.number.name for entity in ADDITIVE_ENTITIES}
+    added = {entity.number.name for entity in _WORDS.additive}
 
     assert added & {"celsius", "priority", "urgency"} == set()
-    assert len(ADDITIVE_ENTITIES) >= 30
+    assert len(_WORDS.additive) >= 30
 
 
-@pytest.mark.parametrize("sum_type", SUM_TYPES, ids=lambda sum_type: sum_type.name)
-def test_sum_types_are_well_formed(sum_type: object) -> None:
+@every("sum_type", _BANKS["SUM_TYPES"], ids=lambda sum_type: sum_type.name)
+def test_sum_types_are_well_formed(sum_type: Any) -> None:
     """Each variant has a sample for each of its fields, in the type of the field."""
-    variants = next(one for one in SUM_TYPES if one is sum_type).variants
-
-    assert len(variants) >= 3
-    for variant in variants:
-        kinds = [kind for _, kind in variant.fields]
-        assert len(kinds) == len(variant.samples)
-        assert all(re.fullmatch(_LITERALS[kind], sample) for kind, sample in zip(kinds, variant.samples, strict=True))
+    assert len(sum_type.variants) >= 3
+    for name, fields, _, samples in sum_type.variants:
+        assert re.fullmatch("[A-Z][A-Za-z]+", name)
+        kinds = re.findall(r"\w+: (\w+)", fields)
+        values = samples.split(", ") if samples else []
+        assert all(re.fullmatch(_LITERALS[kind], value) for kind, value in zip(kinds, values, strict=True))
 
 
 def test_enumerations_are_well_formed() -> None:
     """Three variants or more, none twice; a cycle is no ladder."""
-    for _, variants in ENUMS + CYCLES:
+    for _, variants in _BANKS["ENUMS"] + _BANKS["CYCLES"]:
         assert len(set(variants)) == len(variants) >= 3
-    assert {name for name, _ in ENUMS} & {name for name, _ in CYCLES} == set()
+    assert {name for name, _ in _BANKS["ENUMS"]} & {name for name, _ in _BANKS["CYCLES"]} == set()
+
+
+_BOOK = """domains: {library: [a library, a shelf]}
+entities:
+  - name: Book
+    domain: library
+    plural: books
+    fields: {title: [Emma, Dune], author: [Austen, Herbert], pages: [180, 320], on_loan: bool, weight: [0.5, 1.5]}
+"""
+
+
+def test_words_are_what_the_file_says(tmp_path: Path) -> None:
+    """The examples of a field say its type, text in quotes."""
+    path = tmp_path / "words.yaml"
+    path.write_text(_BOOK, encoding="utf-8")
+    (book,) = load_words(path).entities
+
+    assert [field.type for field in book.fields] == ["str", "str", "int", "bool", "float"]
+    assert [field.examples[0] for field in book.fields] == ['"Emma"', '"Austen"', "180", "true", "0.5"]
+    assert book.adds_up
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("domain: library", "domain: libary", r"Book: there is no domain 'libary' among `domains`"),
+        (
+            "[180, 320]",
+            "[short, long]",
+            r"the fields of Book begin with str, str, str, bool, not with str, str, int, bool",
+        ),
+        ("[180, 320]", "[180]", r"entities\.0\.fields\.pages.*at least 2 items"),
+        ("[180, 320]", "[2026-03-02, 2026-04-18]", r"entities\.0\.fields\.pages.*Input should be a valid"),
+        ("pages:", "Pages:", r"entities\.0\.fields\.Pages"),
+        ("plural: books", "plurals: books", r"entities\.0\.plural: Field required; entities\.0\.plurals: Extra inputs"),
+        (
+            "entities:\n",
+            "entities:\n  - {name: Book, domain: library, plural: b, fields: {a: [x,y], b: [x,y], c: [1,2], d: bool}}\n",
+            "two entities Book",
+        ),
+    ],
+    ids=["domain", "roles", "few", "dates", "name", "key", "twice"],
+)
+def test_bad_words_are_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+    """With the file, the place in it and what was found."""
+    path = tmp_path / "words.yaml"
+    path.write_text(_BOOK.replace(old, new), encoding="utf-8")
+
+    with pytest.raises(ConfigurationError, match=rf"words\.yaml: .*{message}.*Correct the file"):
+        load_words(path)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from mens_pipeline.corpus.synthesis.families import FAMILIES
+from mens_pipeline.corpus.synthesis.families import load_families
 from mens_pipeline.language import Mode, analyze, mode_of
 from mens_pipeline.language.semantics import semantic_diagnostics
 from mens_pipeline.settings import PROJECT_ROOT
@@ -83,7 +83,7 @@ def test_pages_that_train() -> None:
 def test_generated_programs() -> None:
     """Two of each family."""
     findings: list[str] = []
-    for family in FAMILIES:
+    for family in load_families():
         for seed in range(2):
             sample = family.make(Random(seed))  # noqa: S311 - a reproducible draw
             if family.name not in _WITHOUT_THEIR_CONTEXT:

@@ -1,49 +1,20 @@
-"""Every family of templates."""
+"""Every family of templates; they are files beside this one, and `docs/data.md` says how to add to them."""
 
-from typing import Final
+from functools import cache
+from pathlib import Path
 
-from mens_pipeline.corpus.synthesis.families import (
-    combinations,
-    components,
-    durable,
-    endpoints,
-    fullstack,
-    functions,
-    machines,
-    mobile,
-    modules,
-    pages,
-    reactive,
-    records,
-    servers,
-    tables,
-    tests,
-    tools,
-    types,
-    views,
-    workflows,
-)
+from mens_pipeline.corpus.synthesis.families.templates import families_in
 from mens_pipeline.corpus.synthesis.sample import Family
 
-FAMILIES: Final[tuple[Family, ...]] = (
-    *modules.FAMILIES,
-    *functions.FAMILIES,
-    *records.FAMILIES,
-    *types.FAMILIES,
-    *tests.FAMILIES,
-    *tables.FAMILIES,
-    *components.FAMILIES,
-    *views.FAMILIES,
-    *endpoints.FAMILIES,
-    *servers.FAMILIES,
-    *pages.FAMILIES,
-    *mobile.FAMILIES,
-    *reactive.FAMILIES,
-    *machines.FAMILIES,
-    *durable.FAMILIES,
-    *workflows.FAMILIES,
-    *tools.FAMILIES,
-    *combinations.FAMILIES,
-    *fullstack.FAMILIES,
-)
-"""All families, the easy ones first; their names are unique."""
+
+@cache
+def load_families(folder: Path = Path(__file__).parent) -> tuple[Family, ...]:
+    """Load all families, in the order of their files; their names are unique.
+
+    Args:
+        folder: Holds `*.vox.jinja` and `*_banks.yaml`.
+
+    Raises:
+        ConfigurationError: A file cannot be read or does not fit; the message says where.
+    """
+    return families_in(folder)

@@ -1,0 +1,270 @@
+"""Families of programs as files: `*.vox.jinja` with the programs and what is asked, `*_banks.yaml` with lists of words.
+
+A file has sections. `=== family: table/single` begins a family (`, construct: query` and `, mode: ui` may follow):
+draws, a line `--- request` (`--- request about DOMAIN`, or `--- request as it stands`), what is asked for, a line
+`--- program`, the program. `=== part: guard` begins what several families share (`, takes: entity item` names what it
+is given). `${...}` is filled in, `{% ... %}` decides, `{# ... #}` is a comment, as in Jinja.
+"""
+
+import re
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, Final, TypeVar
+
+import jinja2
+from jinja2 import nodes
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mens_pipeline.corpus.synthesis.families.banks import load_banks
+from mens_pipeline.corpus.synthesis.families.either import Either
+from mens_pipeline.corpus.synthesis.families.vocabulary import DRAWS, FILTERS, WORDS
+from mens_pipeline.corpus.synthesis.phrasing import ask
+from mens_pipeline.corpus.synthesis.sample import Family, Sample
+from mens_pipeline.corpus.synthesis.words import load_words
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.language import CONSTRUCTS, Mode
+from mens_pipeline.storage.files import read_regular
+from mens_pipeline.storage.validation import errors_in
+
+Header = TypeVar("Header", bound=BaseModel)
+
+_MOST_BYTES: Final = 1_000_000
+_HEADER: Final = re.compile(r"^=== ?(.*)$", re.MULTILINE)
+_REQUEST: Final = re.compile(r"^--- request(?: about (?P<domain>.+)| (?P<whole>as it stands))?$", re.MULTILINE)
+_PROGRAM: Final = re.compile(r"^--- program$", re.MULTILINE)
+_TRAILING: Final = re.compile(r"(?:\s*{#(?:(?!#}).)*#})*\s*\Z", re.DOTALL)
+"""Blank lines and comments at the end of a section; the comments are about the next one."""
+
+_TAGS: Final = re.compile(r"\s*(?:{%(?:(?!%}).)*%}\s*)*")
+_GAP: Final = re.compile(r"\n{3,}")
+_OWN_ERRORS: Final = (jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
+"""What an expression of a template can raise."""
+
+
+class _Family(BaseModel):
+    """What a family says of itself; the first part of its name is the construct, unless it names another one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    family: str = Field(pattern=r"^[a-z0-9_]+/[a-z0-9_]+$")
+    teaches: str = Field(default="", alias="construct")
+    mode: Mode = Mode.SOURCE
+
+
+class _Part(BaseModel):
+    """What a part says of itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    part: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    takes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """A stretch of a file.
+
+    Attributes:
+        path: The file.
+        line: Where its header stands, from 1.
+        header: What it says of itself.
+        source: What follows, behind a comment of as many lines as stand before it in the file.
+    """
+
+    path: Path
+    line: int
+    header: _Family | _Part
+    source: str
+
+    @property
+    def name(self) -> str:
+        """The name of the family or part."""
+        return self.header.family if isinstance(self.header, _Family) else self.header.part
+
+    @property
+    def place(self) -> str:
+        """The file and the line where it begins."""
+        return f"{self.path}:{self.line}"
+
+    def refused(self, message: str, line: int = 0) -> ConfigurationError:
+        """Return an error with the place in the file."""
+        return ConfigurationError(f"{self.path}:{line or self.line}: {self.name}: {message}")
+
+
+def families_in(folder: Path) -> tuple[Family, ...]:
+    """Read, check and compile all families of a folder, in the order of its files.
+
+    Args:
+        folder: Holds `*.vox.jinja` and `*_banks.yaml`.
+
+    Raises:
+        ConfigurationError: A file cannot be read or does not fit; the message says where.
+    """
+    environment = _environment(load_banks(folder))
+    sections: dict[str, _Section] = {}
+    for section in (section for path in sorted(folder.glob("*.vox.jinja")) for section in _sections(path)):
+        if section.name in sections:
+            raise section.refused(f"{sections[section.name].place} has the same name. Rename one.")
+        sections[section.name] = section
+    parts = {name: part.header.takes.split() for name, part in sections.items() if isinstance(part.header, _Part)}
+    templates = {name: _compiled(section, environment, parts) for name, section in sections.items()}
+    return tuple(
+        _family(section, section.header, templates)
+        for section in sections.values()
+        if isinstance(section.header, _Family)
+    )
+
+
+def _environment(banks: Mapping[str, Any]) -> jinja2.Environment:
+    environment = ImmutableSandboxedEnvironment(
+        variable_start_string="${", variable_end_string="}", trim_blocks=True, lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined, extensions=[Either], autoescape=False,
+    )  # fmt: skip
+    words = load_words()
+    environment.globals |= {**WORDS, **banks, "ENTITIES": words.entities, "ADDITIVE_ENTITIES": words.additive}
+    environment.filters |= FILTERS
+    return environment
+
+
+def _sections(path: Path) -> Iterator[_Section]:
+    """Read a file; what stands before its first header is a comment."""
+    try:
+        text = read_regular(path, _MOST_BYTES).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: cannot be read as UTF-8 text ({error}). Restore the file.") from error
+    headers = list(_HEADER.finditer(text))
+    ends = [found.start() for found in headers[1:]] + [len(text)]
+    for found, end in zip(headers, ends, strict=True):
+        line = text.count("\n", 0, found.start()) + 1
+        body = "\n".join(map(_kept, _TRAILING.sub("", text[found.end() + 1 : end]).split("\n")))
+        comment = "{#" + "\n" * (line - 1) + "#}\n"
+        section = _Section(path, line, _header(path, line, found[1]), f"{comment}{body}")
+        if isinstance(section.header, _Family):
+            for pattern in (_REQUEST, _PROGRAM):
+                if len(pattern.findall(body)) != 1:
+                    raise section.refused(
+                        f"it has {len(pattern.findall(body))} lines `{pattern.pattern[1:12].rstrip('(?$')}`, not one. "
+                        "Write the draws, `--- request`, what is asked for, `--- program`, and the program."
+                    )
+        yield section
+
+
+def _kept(line: str) -> str:
+    """Mark the tags at the ends of a line that holds more than tags, so that its blanks and its end are kept."""
+    if _TAGS.fullmatch(line):
+        return line
+    return re.sub(r"(?<![-+])%}$", "+%}", re.sub(r"^(\s+){%(?![-+])", r"\1{%+", line))
+
+
+def _header(path: Path, line: int, text: str) -> _Family | _Part:
+    pairs = dict(option.partition(": ")[::2] for option in text.split(", "))
+    kind = _Part if "part" in pairs else _Family
+    try:
+        header = kind.model_validate(pairs)
+    except ValidationError as error:
+        raise ConfigurationError(
+            f"{path}:{line}: `=== {text}` is no header ({errors_in(error)}). Write `=== family: table/single`, with "
+            "`, construct: NAME` or `, mode: ui` behind it where they differ, or `=== part: NAME, takes: NAMES`."
+        ) from error
+    if isinstance(header, _Part):
+        return header
+    construct = header.teaches or header.family.partition("/")[0]
+    if construct not in CONSTRUCTS:
+        raise ConfigurationError(
+            f"{path}:{line}: {header.family}: there is no construct {construct!r}. Write `, construct: NAME` behind "
+            f"the name, with one of {', '.join(CONSTRUCTS)}."
+        )
+    return header.model_copy(update={"teaches": construct})
+
+
+def _compiled(
+    section: _Section, environment: jinja2.Environment, parts: Mapping[str, Sequence[str]]
+) -> jinja2.Template:
+    """Compile a section once; refuse what is no Jinja, and names of nothing."""
+    try:
+        tree = environment.parse(section.source)
+        _check(section, tree, environment, parts)
+        code = environment.compile(tree, section.name, str(section.path))
+    except jinja2.TemplateSyntaxError as error:
+        raise section.refused(f"{error.message}. Correct it.", error.lineno) from error
+    return environment.template_class.from_code(environment, code, environment.globals)
+
+
+def _check(
+    section: _Section, tree: nodes.Template, environment: jinja2.Environment, parts: Mapping[str, Sequence[str]]
+) -> None:
+    given = section.header.takes.split() if isinstance(section.header, _Part) else []
+    names = list(tree.find_all(nodes.Name))
+    known = {*environment.globals, *DRAWS, *given, "part", "each", "loop"} | {n.name for n in names if n.ctx != "load"}
+    for name in names:
+        if name.name not in known:
+            raise section.refused(
+                f"`{name.name}` is no draw of it, no bank and no function. Correct the name, or set it above.",
+                name.lineno,
+            )
+    for call in tree.find_all(nodes.Call):
+        if isinstance(call.node, nodes.Name) and call.node.name in ("part", "each"):
+            _check_part(section, call, parts)
+
+
+def _check_part(section: _Section, call: nodes.Call, parts: Mapping[str, Sequence[str]]) -> None:
+    name = call.args[0].value if call.args and isinstance(call.args[0], nodes.Const) else ""
+    given = [argument.key for argument in call.kwargs] + ["row"] * (len(call.args) - 1)
+    if sorted(given) != sorted(parts.get(name, ("", ""))):
+        wanted = f"it takes {', '.join(parts[name]) or 'nothing'}" if name in parts else f"there are {', '.join(parts)}"
+        raise section.refused(f"part {name!r} with {', '.join(given) or 'nothing'}: {wanted}. Correct it.", call.lineno)
+
+
+def _family(section: _Section, header: _Family, templates: Mapping[str, jinja2.Template]) -> Family:
+    def make(random: Random) -> Sample:
+        try:
+            prompt, program = _drawn(section.name, templates, random)
+        except _OWN_ERRORS as error:
+            raise section.refused(f"{error}. Correct it.", _line_of(error, section.path)) from error
+        return Sample(section.name, header.teaches, prompt, program, header.mode)
+
+    return Family(section.name, header.teaches, make, section.place)
+
+
+def _drawn(name: str, templates: Mapping[str, jinja2.Template], random: Random) -> tuple[str, str]:
+    """Draw a request and a program."""
+    draws: dict[str, Any] = {name: partial(function, random) for name, function in DRAWS.items()}
+
+    def part(name: str, /, **given: Any) -> object:
+        return templates[name].make_module({**draws, **given})
+
+    def each(name: str, rows: Iterable[object], /, **given: Any) -> list[object]:
+        return [part(name, row=row, **given) for row in rows]
+
+    draws |= {"part": part, "each": each}
+    request, program = _PROGRAM.split(templates[name].render(draws))
+    return _prompt(random, request), _GAP.sub("\n\n", program.strip("\n")) + "\n"
+
+
+def _prompt(random: Random, text: str) -> str:
+    _, domain, whole, request = _REQUEST.split(text)
+    lines = [line for line in request.split("\n") if line.strip()]
+    if whole:
+        return request.strip("\n")
+    if not lines:
+        raise ValueError("the request is empty; its first line says what is asked for")
+    if domain and domain not in load_words().domains:
+        raise ValueError(f"there is no domain {domain!r} in words.yaml")
+    sentences: list[str] = []
+    for line in lines:
+        if line.startswith(" ") and sentences:
+            sentences[-1] += f" {line.strip()}"
+        else:
+            sentences.append(line.strip())
+    return ask(random, *sentences, domain=domain or "")
+
+
+def _line_of(error: BaseException, path: Path) -> int:
+    """Return the line of a template that an error went through last; 0 when it is of none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((frame.lineno or 0 for frame in reversed(frames) if frame.filename == str(path)), 0)
