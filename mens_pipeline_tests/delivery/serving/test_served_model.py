@@ -200,7 +200,7 @@ def test_a_run_that_is_not_complete_is_refused(run: Path, tmp_path: Path) -> Non
     base = json.loads((run / MANIFEST).read_text())["base_model"]
     _change(broken / MANIFEST, base_model={**base, "sha256": "0" * 64})
 
-    with pytest.raises(RefusedError, match=r"the base model .* is changed\. Restore it, or train again"):
+    with pytest.raises(RefusedError, match=r"the base model .* is changed\. Restore it, put it below"):
         run_model(broken, CPU)
 
 
