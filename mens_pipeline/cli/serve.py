@@ -40,6 +40,9 @@ def serve(  # noqa: PLR0913 - one parameter an option
     decoding: Annotated[
         Syntax, typer.Option(help="fallback: what is no Vox is written once more, by tokens that lead to a program.")
     ] = Syntax.FALLBACK,
+    names: Annotated[
+        bool, typer.Option(help="There a value of known type is only asked for members that it has.")
+    ] = False,
     best_of: Annotated[
         int, typer.Option(min=1, max=1_024, help="Answers that are drawn to a request, of which one is given.")
     ] = 1,
@@ -97,7 +100,7 @@ def serve(  # noqa: PLR0913 - one parameter an option
     tell(f"loading {served.name}, {served.fingerprint}, from {served.judged.adapter_path or served.judged.base_path}")
     limits = Limits(max_concurrent, max_request_bytes, timeout, max_new_tokens)
     with _holding(chosen, settings.cache_root, port):
-        server.ModelServer(served, address, access, limits, Defaults(decoding, best_of), tell).run()
+        server.ModelServer(served, address, access, limits, Defaults(decoding, best_of, names), tell).run()
 
 
 def _holding(device: "Device", cache: Path, port: int) -> AbstractContextManager[None]:

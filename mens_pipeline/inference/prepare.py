@@ -36,6 +36,8 @@ KIND: Final = "generations"
 STAGE: Final = Stage(KIND, ("mens_pipeline.inference.generate",), by_content=True)
 _FREE: Final = Stage(KIND, STAGE.entries, ("mens_pipeline.language",), by_content=True)
 """Where the language has no say in what a model writes."""
+_UNNAMED: Final = Stage(KIND, STAGE.entries, ("mens_pipeline.language.members",), by_content=True)
+"""Where the grammar has, and names and types have not."""
 WEIGHTS: Final = "adapter_model.safetensors"
 CONFIGURATION: Final = "adapter_config.json"
 
@@ -304,7 +306,8 @@ def generated(
         shutil.copy2(run_dir / ANSWERS, folder / ANSWERS)
         return {"model": prepared.label, "num_requests": len(prepared.job.requests)}
 
-    stage = _FREE if prepared.job.decoding.syntax is Syntax.FREE else STAGE
+    decoding = prepared.job.decoding
+    stage = _FREE if decoding.syntax is Syntax.FREE else STAGE if decoding.names else _UNNAMED
     adapter = prepared.job.adapter_path
     parents = store.holding(adapter) if adapter is not None else ()
     answers, reused = stage.build(store, parents, prepared.inputs, write)

@@ -31,6 +31,7 @@ class Asked:
         max_new_tokens: Tokens of an answer at most.
         stop: Texts that end an answer, and are no part of it.
         syntax: Whether the parser steers it.
+        names: Whether it then refuses members that a value has not.
         warnings: What of the request was not done as it was asked for, in words.
     """
 
@@ -44,6 +45,7 @@ class Asked:
     max_new_tokens: int
     stop: tuple[str, ...]
     syntax: Syntax
+    names: bool = False
     warnings: tuple[str, ...] = ()
 
 
@@ -106,6 +108,7 @@ class Answering:
                 deadline=deadline,
                 listen=listen,
                 syntax=asked.syntax,
+                names=asked.names,
                 is_scored=asked.best_of > 1,
             )
 

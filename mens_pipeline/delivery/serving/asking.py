@@ -76,10 +76,12 @@ class Defaults:
     Attributes:
         syntax: Whether the parser steers answers.
         best_of: Answers of which one is chosen, where one is asked for and draws may differ.
+        names: Whether the parser, where it steers, refuses members that a value has not.
     """
 
     syntax: Syntax
     best_of: int = 1
+    names: bool = False
 
 
 class Asker:
@@ -135,6 +137,7 @@ class Asker:
             stop=wish.stop,
             # The parser reads an answer from its beginning, which the client has.
             syntax=Syntax.FREE if wish.goes_on else self._defaults.syntax if wish.syntax is None else wish.syntax,
+            names=self._defaults.names,
             warnings=tuple(self._warnings(wish, room)),
         )
 

@@ -367,5 +367,7 @@ def _seat(loaded: Loaded, reply: Reply, *, is_constrained: bool) -> _Seat:
         Sampler(reply.temperature, reply.top_p, reply.start),
         TextStream(loaded.decode, reply.stop),
         time.monotonic(),
-        Constraint(loaded.tokenizer, loaded.stop, Mode.SOURCE, reply.max_new_tokens) if is_constrained else None,
+        Constraint(loaded.tokenizer, loaded.stop, Mode.SOURCE, reply.max_new_tokens, names=reply.names)
+        if is_constrained
+        else None,
     )

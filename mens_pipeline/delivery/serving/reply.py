@@ -62,6 +62,7 @@ class Reply:
         deadline: When it must have ended, on the monotonic clock.
         listen: Takes what becomes of it, in the thread that writes answers; the last event is `Ended` or `Failed`.
         syntax: Whether the parser steers it. With a fallback no piece comes before the first try has ended.
+        names: Whether, where the parser steers, members that a value has not are refused.
         is_scored: Whether the end says how likely it is.
         is_gone: Set when nobody waits for it any more.
     """
@@ -75,5 +76,6 @@ class Reply:
     deadline: float
     listen: Callable[[Event], None]
     syntax: Syntax
+    names: bool = False
     is_scored: bool = False
     is_gone: bool = False

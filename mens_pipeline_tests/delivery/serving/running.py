@@ -62,8 +62,14 @@ class Running:
 
 
 @contextmanager
-def running(
-    folder: Path | ServedModel, limits: Limits, token: str | None = None, syntax: Syntax = Syntax.FREE, best_of: int = 1
+def running(  # noqa: PLR0913 - what a server is told
+    folder: Path | ServedModel,
+    limits: Limits,
+    token: str | None = None,
+    syntax: Syntax = Syntax.FREE,
+    best_of: int = 1,
+    *,
+    names: bool = False,
 ) -> Iterator[Running]:
     """A server that is ready, and ends with the block.
 
@@ -73,6 +79,7 @@ def running(
         token: What it wants.
         syntax: Whether the parser steers answers by default.
         best_of: Answers of which one is chosen by default.
+        names: Whether members that a value has not are refused where the parser steers.
     """
     if isinstance(folder, ServedModel):
         served = folder
@@ -80,7 +87,8 @@ def running(
         served = run_model(folder, CPU) if (folder / MANIFEST).is_file() else merged_model(folder, CPU)
     lines: list[str] = []
     access = Access(SecretStr(token) if token else None, LOCAL_NAMES)
-    server = ModelServer(served, address_of("127.0.0.1", 0), access, limits, Defaults(syntax, best_of), lines.append)
+    defaults = Defaults(syntax, best_of, names)
+    server = ModelServer(served, address_of("127.0.0.1", 0), access, limits, defaults, lines.append)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
