@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from platformdirs import user_data_path
-from pydantic import AliasChoices, Field, SecretStr, ValidationError
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from mens_pipeline.errors import ConfigurationError
@@ -169,6 +169,11 @@ class Settings(BaseSettings):
         validation_alias="MENS_SERVE_TOKEN",
         description="What every request to `mens serve` must carry; required where other machines can reach it.",
     )
+    alert_url: SecretStr | None = Field(
+        default=None,
+        validation_alias="MENS_ALERT_URL",
+        description="Where sensors post runs that failed, adapters that were refused, and one that is stale, as JSON.",
+    )
     data_licence: str | None = Field(
         default=None,
         validation_alias="MENS_DATA_LICENCE",
@@ -189,6 +194,13 @@ class Settings(BaseSettings):
         validation_alias="DAGSTER_HOME",
         description="Where Dagster keeps runs and events; gets a link to dagster.yaml.",
     )
+
+    @field_validator("alert_url")
+    @classmethod
+    def _is_of_the_web(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None and not url.get_secret_value().startswith(("http://", "https://")):
+            raise ValueError("not an address of http or https")
+        return url
 
 
 def load_settings() -> Settings:

@@ -1,10 +1,16 @@
 """Why a step failed, in one line for people."""
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import Final, ParamSpec, Protocol, TypeVar
 
 import dagster as dg
+
+from mens_pipeline.errors import MensError
+
+Arguments = ParamSpec("Arguments")
+Made = TypeVar("Made")
 
 _PREFIX: Final = re.compile(r"^(mens_pipeline\.errors|dagster\.[\w.]+)\.\w+: ")
 
@@ -21,6 +27,23 @@ class ErrorInfo(Protocol):
     def cause(self) -> "ErrorInfo | None":
         """What it was raised from."""
         ...
+
+
+def plainly(make: Callable[Arguments, Made]) -> Callable[Arguments, Made]:
+    """Let an asset that refuses say so in its first line, as a failure and not as a defect; nothing is retried.
+
+    Args:
+        make: The function of the asset; no generator.
+    """
+
+    @wraps(make)
+    def told(*arguments: Arguments.args, **named: Arguments.kwargs) -> Made:
+        try:
+            return make(*arguments, **named)
+        except MensError as error:
+            raise dg.Failure(str(error), allow_retries=False) from error
+
+    return told
 
 
 def reason_of(error: ErrorInfo) -> str:

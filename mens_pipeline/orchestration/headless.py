@@ -11,15 +11,27 @@ from typing import Any, Final
 from uuid import uuid4
 
 import dagster as dg
+from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY_NAME
 from dagster._core.events import RunFailureReason
+from dagster._core.storage.tags import CODE_LOCATION_TAG, REPOSITORY_LABEL_TAG
 
 from mens_pipeline.orchestration.failures import reasons_of
 from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.pipes import HEADLESS, JOB_TAG
 from mens_pipeline.orchestration.progress import PROGRESS_LOGGER
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
 from mens_pipeline.settings import Settings
 
 _FOLDER: Final = "headless"
+_LOCATION: Final = "mens_pipeline"
+"""As workspace.yaml calls the code location."""
+
+_SHOWN: Final = {
+    REPOSITORY_LABEL_TAG: f"{SINGLETON_REPOSITORY_NAME}@{_LOCATION}",
+    CODE_LOCATION_TAG: _LOCATION,
+    JOB_TAG: HEADLESS,
+}
+"""Tags by which the UI shows a run beside those that it started itself: on its first page, and with its job."""
 
 
 @contextmanager
@@ -132,6 +144,7 @@ def run_graph(
         result = job.execute_in_process(
             instance=instance,
             run_id=run_id,
+            tags=_SHOWN,
             resources={"workspace": VoxWorkspace(root=str(settings.source_root))},
             run_config={"loggers": {"progress": {}}, "ops": ops},
             raise_on_error=False,

@@ -1,14 +1,24 @@
 """What is said of runs that ended."""
 
+import json
+import threading
 from collections.abc import Iterator
-from typing import Any
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
 
 import dagster as dg
 import pytest
+from dagster._core.test_utils import freeze_time
+from pydantic import SecretStr
 
 from mens_pipeline.definitions import defs
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.orchestration.defs import alerts
+from mens_pipeline.orchestration.defs.promotion import NOT_PROMOTED
 from mens_pipeline.orchestration.failures import reason_of
+from mens_pipeline.orchestration.webhook import tell_webhook
+from mens_pipeline.settings import load_settings
 
 
 def _failing(error: Exception) -> dg.JobDefinition:
@@ -98,7 +108,7 @@ def _ended_well(promotes: bool, selection: list[str] | None, capfd: pytest.Captu
     ("promotes", "selection", "words"),
     [
         (True, None, "promoted its adapter, or confirmed the one in use"),
-        (False, None, "promoted nothing: the gate refused its adapter, or a rollback had"),
+        (False, None, "promoted nothing: see its promoted_adapter"),
         (False, ["benchmark_gate"], "was not asked for a promotion"),
     ],
     ids=["promoted", "refused", "not asked"],
@@ -111,6 +121,118 @@ def test_a_green_run_without_a_promotion_is_told(
 ) -> None:
     """A hole that nobody would see."""
     assert words in _ended_well(promotes, selection, capfd)
+
+
+class _Chat(BaseHTTPRequestHandler):
+    """A webhook that keeps what it is told."""
+
+    told: ClassVar[list[dict[str, Any]]] = []
+    status: ClassVar[int] = 200
+
+    def do_POST(self) -> None:
+        """Take a message."""
+        self.told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(self.status)
+        self.end_headers()
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Chat]]:
+    """A webhook that people listen to."""
+    monkeypatch.setattr(_Chat, "told", [])
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Chat) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("MENS_ALERT_URL", f"http://127.0.0.1:{server.server_port}/hook/secret")
+        yield _Chat
+        server.shutdown()
+        thread.join()
+
+
+def test_a_refusal_reaches_the_webhook_with_its_reasons(chat: type[_Chat], capfd: pytest.CaptureFixture[str]) -> None:
+    """In words and as facts."""
+
+    @dg.asset(output_required=False)
+    def promoted_adapter(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+        context.log_event(dg.AssetObservation("promoted_adapter", metadata={NOT_PROMOTED: "parse_rate: 0.1 < 0.7"}))
+        yield from ()
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize([promoted_adapter], instance=instance, tags={"mens/verdict": "failed"})
+        context = dg.build_run_status_sensor_context(
+            sensor_name="run_without_promotion",
+            dagster_instance=instance,
+            dagster_run=result.dagster_run,
+            dagster_event=result.get_run_success_event(),
+        )
+        said = _said("run_without_promotion", context, capfd)
+
+    (told,) = chat.told
+    assert "promoted nothing: parse_rate: 0.1 < 0.7" in said
+    assert told["text"].endswith("promoted nothing: parse_rate: 0.1 < 0.7")
+    assert (told["event"], told["run"], told["verdict"]) == ("run_refused", result.run_id, "failed")
+
+
+@pytest.mark.parametrize(
+    ("status", "problem"), [(500, "answered 500"), (0, "cannot be reached (ConnectionRefusedError)")]
+)
+def test_who_cannot_be_told_is_named_without_the_address(
+    chat: type[_Chat], monkeypatch: pytest.MonkeyPatch, status: int, problem: str
+) -> None:
+    """It may hold a secret; a sensor does not fail for it."""
+    monkeypatch.setattr(chat, "status", status)
+    url = SecretStr("http://127.0.0.1:9/secret") if not status else load_settings().alert_url
+    found = tell_webhook(url, "run_failed", "text", {})
+
+    assert found == f"MENS_ALERT_URL {problem}"
+
+
+def test_nobody_is_told_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And an address is one of the web."""
+    assert tell_webhook(None, "run_failed", "text", {}) is None
+    monkeypatch.setenv("MENS_ALERT_URL", "file:///etc/passwd")
+    with pytest.raises(ConfigurationError, match=r"MENS_ALERT_URL: .*not an address of http or https"):
+        load_settings()
+
+
+@pytest.mark.parametrize(
+    ("now", "promoted", "said", "is_told"),
+    [
+        ("2026-01-02T07:59", "2026-01-01T05:00", "not before 08:00", False),
+        ("2026-01-02T08:00", "2026-01-02T04:30", "promoted or confirmed at 04:30", False),
+        ("2026-01-02T08:00", "2026-01-01T05:00", "last promoted or confirmed on 2026-01-01 at 05:00", True),
+        ("2026-01-02T08:00", None, "no adapter was promoted yet", False),
+    ],
+)
+def test_a_stale_adapter_is_told_once_a_day(  # noqa: PLR0913, PLR0917 - fixtures and columns
+    chat: type[_Chat],
+    monkeypatch: pytest.MonkeyPatch,
+    now: str,
+    promoted: str | None,
+    said: str,
+    is_told: bool,  # noqa: FBT001
+) -> None:
+    """Not before the deadline, and not when a run has confirmed it."""
+    monkeypatch.setattr(alerts, "_now", lambda: datetime.fromisoformat(now).replace(tzinfo=UTC))
+    sensor = defs().get_repository_def().get_sensor_def("adapter_stale")
+    with dg.DagsterInstance.ephemeral() as instance:
+        if promoted is not None:
+            with freeze_time(datetime.fromisoformat(promoted).replace(tzinfo=UTC)):
+                instance.report_runless_asset_event(dg.AssetMaterialization("promoted_adapter"))
+        cursor = None
+        found = []
+        for _ in range(2):
+            with dg.build_sensor_context(instance=instance, cursor=cursor) as context:
+                tick = sensor.evaluate_tick(context)
+            cursor = tick.cursor
+            found.append(tick.skip_message or "")
+
+    assert said in found[0]
+    assert [one["event"] for one in chat.told] == ["adapter_stale"] * is_told
+    assert not is_told or "once a day" in found[1]
 
 
 def test_a_reason_is_one_line() -> None:

@@ -26,7 +26,9 @@ def test_a_curve_shows_its_highest_and_lowest_value() -> None:
     assert chart.startswith("![loss <by> step](data:image/svg+xml;base64,")
     assert texts == ["loss <by> step", "2.5", "0.125", "1", "5"]
     assert points[0][1] < points[2][1] < points[1][1]
-    assert [(x - points[0][0]) / (points[2][0] - points[0][0]) for x, _ in points] == pytest.approx([0, 0.25, 1])
+    assert [(x - points[0][0]) / (points[2][0] - points[0][0]) for x, _ in points] == pytest.approx(
+        [0, 0.25, 1], abs=0.01
+    )
 
 
 @pytest.mark.parametrize("values", [{7: 3.0}, {7: 3.0, 8: 3.0}, {7: 0.0}])
@@ -41,11 +43,12 @@ def test_a_curve_may_be_flat_or_a_single_point(values: dict[int, float]) -> None
 
 @pytest.mark.parametrize("number", [299, 602, 1001, 10_000])
 def test_long_curves_are_thinned_out(number: int) -> None:
-    """A few hundred points and kilobytes; a peak between them is still told, and the last place is the last."""
+    """Short enough to stand on the page; a peak between the means is still told, and the last place is the last."""
     values = dict.fromkeys(range(1, number + 1), 1.0) | {2: 9.0, 4: 0.5}
     chart = line_chart("loss", values)
     texts, points = _picture(chart)
 
     assert texts[1:] == ["9", "0.5", "1", str(number)]
-    assert 2 < len(points) <= 601
-    assert len(chart) < 15_000
+    assert 2 < len(points) <= 30
+    assert max(y for _, y in points) <= 164
+    assert len(chart) < 1_000

@@ -96,6 +96,7 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
     repository = location.get_repository_def()
     assert sorted(schedule.name for schedule in repository.schedule_defs) == ["nightly", "weekly_maintenance"]
     assert sorted(sensor.name for sensor in repository.sensor_defs) == [
+        "adapter_stale",
         "champion_changed",
         "grammar_changed",
         "run_failed",

@@ -45,13 +45,22 @@ def _run(store: ArtifactStore, *, alone: bool = False, **config: Any) -> dg.Exec
         split, adapter = (latest_in(store, kind).ref() for kind in (SPLIT, ADAPTER))
         evaluation = latest_in(store, EVALUATION).ref(replace(adapter, parents=(split,)))
         hand_over(instance, latest_in(store, GATE).ref(evaluation) if alone else evaluation)
-        return dg.materialize(
+        result = dg.materialize(
             assets,
             instance=instance,
             resources={"store": ArtifactStoreResource(root=str(store.root)), "io_manager": ArtifactHandover()},
             run_config={"ops": ops},
             raise_on_error=False,
         )
+        run = instance.get_run_by_id(result.run_id)
+        assert run is not None
+        _TAGS.clear()
+        _TAGS.update({name: value for name, value in run.tags.items() if name.startswith("mens/")})
+        return result
+
+
+_TAGS: dict[str, str] = {}
+"""Of the latest run."""
 
 
 def _severities(result: dg.ExecuteInProcessResult) -> set[tuple[bool, str]]:
@@ -91,6 +100,21 @@ def test_a_failing_gate_warns_or_fails_the_run(
     assert (False, "ERROR" if strict else "WARN") in _severities(result)
     assert receipt.strict is strict
     assert champion_key(store) is None
+
+
+def test_a_refusal_stands_where_people_look(store: ArtifactStore) -> None:
+    """On the run, on the page of the adapter in use, and as numbers that plot on the checks."""
+    result = _run(store)
+    observed = [event for event in result.all_events if event.event_type_value == "ASSET_OBSERVATION"]
+    (seen,) = [event.asset_observation_data.asset_observation for event in observed]
+    checks = {check.check_name: check.metadata for check in result.get_asset_check_evaluations()}
+
+    assert _TAGS == {"mens/verdict": "failed"}
+    assert seen.asset_key == promoted_adapter.key
+    assert "parse_rate: " in str(seen.metadata["not_promoted"].value)
+    assert isinstance(checks["model_parse_rate"]["measured"].value, float)
+    assert checks["model_parse_rate"]["required"].value == 0.7
+    assert checks["gate_passed"]["gates_closed"].value
 
 
 def test_an_adapter_that_is_promoted_alone_is_refused(store: ArtifactStore) -> None:

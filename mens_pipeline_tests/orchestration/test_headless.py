@@ -10,9 +10,11 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import yaml
 
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.progress import PROGRESS_LOGGER
+from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.orchestration.tiny_graph import location
 
 
@@ -93,3 +95,14 @@ def test_a_run_that_waits_for_a_slot_says_so(tmp_path: Path, caplog: pytest.LogC
 
     assert result.success
     assert "waiting: slow: Step blocked by limit for pool gpu" in caplog.messages
+
+
+def test_a_headless_run_is_on_the_first_page(tmp_path: Path) -> None:
+    """It has the tags by which the UI finds the runs of its code location."""
+    _ended(tmp_path)
+    (location_of_ui,) = yaml.safe_load((PROJECT_ROOT / "workspace.yaml").read_text())["load_from"]
+    name = location_of_ui["python_module"]["location_name"]
+    with open_instance(tmp_path) as instance:
+        found = instance.get_runs(dg.RunsFilter(tags={".dagster/repository": f"__repository__@{name}"}))
+
+    assert [run.tags["mens/job"] for run in found] == ["headless"]

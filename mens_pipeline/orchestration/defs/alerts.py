@@ -1,11 +1,20 @@
-"""What is said when a run failed, or ended well without an adapter in use; nothing is sent anywhere."""
+"""What is said, in the log and to a webhook, of a run that failed or promoted nothing, and of a stale adapter."""
+
+import logging
+from datetime import UTC, datetime
+from typing import Final
 
 import dagster as dg
 
 from mens_pipeline.orchestration.defs.jobs import whole_graph
-from mens_pipeline.orchestration.defs.promotion import promoted_adapter
+from mens_pipeline.orchestration.defs.promotion import NOT_PROMOTED, promoted_adapter
 from mens_pipeline.orchestration.failures import reasons_of
+from mens_pipeline.orchestration.webhook import tell_webhook
 from mens_pipeline.settings import load_settings
+
+_BEGIN_HOUR: Final = 4
+_DEADLINE_HOUR: Final = 8
+"""Of the freshness policy of `promoted_adapter`, UTC."""
 
 
 @dg.definitions
@@ -13,21 +22,23 @@ def alerts() -> dg.Definitions:
     """Define the sensors of runs that ended; on from the start in production."""
     is_production = load_settings().environment == "prod"
     status = dg.DefaultSensorStatus.RUNNING if is_production else dg.DefaultSensorStatus.STOPPED
-    return dg.Definitions(sensors=[_failed_sensor(status), _unpromoted_sensor(status)])
+    return dg.Definitions(sensors=[_failed_sensor(status), _unpromoted_sensor(status), _stale_sensor(status)])
 
 
 def _failed_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
     @dg.run_failure_sensor(
         name="run_failed",
         default_status=status,
-        description="Logs one line for a run that failed: job, step, reason.",
+        description="Tells of a run that failed, in one line: job, step, reason.",
     )
     def failed(context: dg.RunFailureSensorContext) -> None:
         run = context.dagster_run
         reasons = list(reasons_of(context.get_step_failure_events())) or [
             context.failure_event.message or "no reason was given"
         ]
-        context.log.error("run %s of %s failed: %s", run.run_id, run.job_name, "; ".join(reasons))
+        line = f"run {run.run_id} of {run.job_name} failed: {'; '.join(reasons)}"
+        context.log.error("%s", line)
+        _tell(context.log, "run_failed", line, {"run": run.run_id, "job": run.job_name})
 
     return failed
 
@@ -46,14 +57,57 @@ def _unpromoted_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
             return dg.SkipReason(f"run {run.run_id} was not asked for a promotion")
         if _has(context, dg.DagsterEventType.ASSET_MATERIALIZATION):
             return dg.SkipReason(f"run {run.run_id} promoted its adapter, or confirmed the one in use")
-        context.log.warning(
-            "run %s of %s promoted nothing: the gate refused its adapter, or a rollback had; see its promoted_adapter",
-            run.run_id,
-            run.job_name,
-        )
+        line = f"run {run.run_id} of {run.job_name} promoted nothing: {_reasons(context)}"
+        context.log.warning("%s", line)
+        facts = {name.removeprefix("mens/"): value for name, value in run.tags.items() if name.startswith("mens/")}
+        _tell(context.log, "run_refused", line, {"run": run.run_id, "job": run.job_name, **facts})
         return None
 
     return unpromoted
+
+
+def _stale_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
+    @dg.sensor(
+        name="adapter_stale",
+        minimum_interval_seconds=600,
+        default_status=status,
+        description="Tells once a day from 08:00 UTC on if no run since 04:00 promoted or confirmed an adapter.",
+    )
+    def stale(context: dg.SensorEvaluationContext) -> dg.SkipReason | dg.SensorResult:
+        now = _now()
+        today = now.date().isoformat()
+        if now.hour < _DEADLINE_HOUR or context.cursor == today:
+            return dg.SkipReason("not before 08:00 UTC, and once a day")
+        latest = context.instance.get_latest_materialization_event(promoted_adapter.key)
+        if latest is None:
+            return dg.SkipReason("no adapter was promoted yet")
+        since = datetime.fromtimestamp(latest.timestamp, UTC)
+        if since >= now.replace(hour=_BEGIN_HOUR, minute=0, second=0, microsecond=0):
+            return dg.SkipReason(f"promoted or confirmed at {since:%H:%M} UTC")
+        line = f"the adapter in use was last promoted or confirmed on {since:%Y-%m-%d at %H:%M} UTC"
+        context.log.warning("%s", line)
+        _tell(context.log, "adapter_stale", line, {"since": since.isoformat()})
+        return dg.SensorResult(skip_reason=dg.SkipReason(line), cursor=today)
+
+    return stale
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _tell(log: logging.Logger, event: str, line: str, facts: dict[str, str]) -> None:
+    problem = tell_webhook(load_settings().alert_url, event, line, facts)
+    if problem is not None:
+        log.warning("nobody was told: %s", problem)
+
+
+def _reasons(context: dg.RunStatusSensorContext) -> str:
+    """Return what the run said on the page of the adapter in use."""
+    events = context.instance.all_logs(context.dagster_run.run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION)
+    seen = (entry.asset_observation for entry in events)
+    told = [one.metadata[NOT_PROMOTED].value for one in seen if one is not None and NOT_PROMOTED in one.metadata]
+    return str(told[-1]) if told else "see its promoted_adapter"
 
 
 def _has(context: dg.RunStatusSensorContext, event_type: dg.DagsterEventType) -> bool:

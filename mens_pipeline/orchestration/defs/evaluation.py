@@ -18,6 +18,7 @@ from mens_pipeline.evaluation.statistics import p_text
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, answer_fits, manifest_of
 from mens_pipeline.orchestration.defs.split import heldout_split
+from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
@@ -42,6 +43,7 @@ _SHOWN = (
     code_version=STAGE.code_version,
     pool="gpu",
 )
+@plainly
 def eval_results(
     context: dg.AssetExecutionContext,
     qlora_adapter: ArtifactRef,
@@ -93,7 +95,10 @@ def eval_results(
         metadata={
             "reused": reused,
             "scores": dg.MetadataValue.table(rows_of(results.base.overall, results.adapter.overall)),
-            **figures_of(results),
+            **{
+                name: round(value, 4) if isinstance(value, float) else value
+                for name, value in figures_of(results).items()
+            },
             "results": dg.MetadataValue.path(evaluation.path / RESULTS),
             "answers": dg.MetadataValue.path(evaluation.path / JUDGED_ANSWERS),
         },
@@ -166,6 +171,6 @@ def rows_of(base: Scores, adapter: Scores) -> list[dg.TableRecord]:
         adapter: Those of the adapter.
     """
     return [
-        dg.TableRecord({"what": name, "base": str(getattr(base, name)), "adapter": str(getattr(adapter, name))})
+        dg.TableRecord({"what": name, "adapter": str(getattr(adapter, name)), "base": str(getattr(base, name))})
         for name in _SHOWN
     ]

@@ -11,6 +11,7 @@ from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, REPORT, STAGE
 from mens_pipeline.corpus.schema.shares import share_text
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.charts import bar_chart
+from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.telemetry import Telemetry
@@ -35,6 +36,7 @@ class ExtractionConfig(dg.Config):
     owners=OWNERS,
     code_version=STAGE.code_version,
 )
+@plainly
 def extracted_corpus(
     context: dg.AssetExecutionContext,
     config: ExtractionConfig,

@@ -10,6 +10,7 @@ from mens_pipeline.corpus.curate.mixed_train_set import STAGE, TRAIN, build_mixe
 from mens_pipeline.corpus.curate.statistics import statistics_of
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.charts import bar_chart
+from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.promotion.policy import load_gate_policy
@@ -18,6 +19,7 @@ from mens_pipeline.storage.store import Artifact, ArtifactRef
 
 
 @dg.asset(group_name="corpus", kinds={"json", "parquet"}, owners=OWNERS, code_version=STAGE.code_version)
+@plainly
 def mixed_train_set(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """Mix what the model is trained on: sources in the shares that config/mix.yaml asks for, shuffled by its seed."""
     mixed, reused = build_mixed_train_set(store.artifact(heldout_split), load_mix_config(MIX_CONFIG), store.open())

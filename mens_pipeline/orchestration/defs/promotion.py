@@ -15,12 +15,13 @@ from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.inference.prepare import adapter_digest, manifest_of
 from mens_pipeline.orchestration.champion import champion_metadata
 from mens_pipeline.orchestration.choices import demanded
+from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.promotion.benchmark_gate import PAGE, STAGE, build_benchmark_gate, receipt_in
 from mens_pipeline.promotion.cause import cause_of
 from mens_pipeline.promotion.history import rival_of, withdrawn
-from mens_pipeline.promotion.policy import GateName, Thresholds
+from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.promote import promote
 from mens_pipeline.promotion.receipt import RECEIPT, Receipt, gate_of
 from mens_pipeline.settings import Settings, load_settings, policy_label, present_of
@@ -30,6 +31,9 @@ from mens_pipeline.training.markdown import plain
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
 _GATE: Final = dg.AssetKey("benchmark_gate")
+
+NOT_PROMOTED: Final = "not_promoted"
+"""The metadata of an observation that says why the adapter in use stays as it was."""
 
 FRESHNESS: Final = dg.FreshnessPolicy.cron(
     deadline_cron="0 8 * * *", lower_bound_delta=timedelta(hours=4), timezone="UTC"
@@ -49,8 +53,9 @@ class GateConfig(dg.Config):
 
 
 @dg.asset(group_name="evaluation", kinds={"json"}, owners=OWNERS, code_version=STAGE.code_version)
+@plainly
 def benchmark_gate(
-    config: GateConfig, eval_results: ArtifactRef, store: ArtifactStoreResource
+    context: dg.AssetExecutionContext, config: GateConfig, eval_results: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
     """Judge the adapter: the verdict is bound by hash to what was measured and to what config/gates.yaml requires.
 
@@ -64,13 +69,14 @@ def benchmark_gate(
         run,
         store.open(),
         policy=_policy(config, settings),
-        thresholds=_thresholds(config, settings),
+        thresholds=demanded(settings, config.benchmark_min_pass_rate),
         champion_key=rival.key if rival is not None else None,
         is_benchmark_asked=settings.benchmark,
         strict=settings.eval_strict if config.strict_quality_gate is None else config.strict_quality_gate,
         now=int(time.time()),
     )
     receipt = receipt_in(gate.path)
+    context.instance.add_run_tags(context.run.run_id, {"mens/verdict": str(receipt.status)})
     return dg.MaterializeResult(
         value=gate.ref(eval_results),
         data_version=dg.DataVersion(gate.data_version),
@@ -87,7 +93,7 @@ def benchmark_gate(
             "receipt": dg.MetadataValue.path(gate.path / RECEIPT),
             "reasons": dg.MetadataValue.md("\n".join(f"- {plain(reason)}" for reason in receipt.reasons) or "none"),
             "warnings": dg.MetadataValue.md("\n".join(f"- {plain(warning)}" for warning in receipt.warnings) or "none"),
-            **{f"gate/{g.name}": g.measured for g in receipt.gates if g.measured is not None},
+            **{f"gate/{g.name}": round(g.measured, 4) for g in receipt.gates if g.measured is not None},
         },
     )
 
@@ -126,10 +132,16 @@ def gate_checks(
     for key in context.selected_asset_check_keys:
         if key.name == "gate_passed":
             passed = receipt.overall_passed
-            metadata = {"status": str(receipt.status), "reasons": "; ".join(receipt.reasons) or "none"}
+            metadata: dict[str, str | float] = {
+                "status": str(receipt.status),
+                "reasons": "; ".join(receipt.reasons) or "none",
+                "gates_closed": len(receipt.reasons),
+            }
         else:
             gate = gate_of(receipt, gates[key.name])
-            passed, metadata = gate.passed, {"status": str(gate.status), "measured": gate.message}
+            figures = {"measured": gate.measured, "required": gate.required}
+            numbers = {name: round(value, 4) for name, value in figures.items() if value is not None}
+            passed, metadata = gate.passed, {"status": str(gate.status), "message": gate.message, **numbers}
         yield dg.AssetCheckResult(
             asset_key=key.asset_key, check_name=key.name, passed=passed, severity=severity, metadata=metadata
         )
@@ -155,12 +167,12 @@ def promoted_adapter(
     gate = store.artifact(benchmark_gate)
     receipt = receipt_in(gate.path)
     if not receipt.overall_passed and _is_judged_here(context) and not receipt.strict:
-        context.log.warning("not promoted: %s", "; ".join(receipt.reasons))
+        _not_promoted(context, "; ".join(receipt.reasons))
         return
     run = store.artifact(benchmark_gate.of(ADAPTER)).path
     if _is_judged_here(context) and not receipt.strict and adapter_digest(run) in withdrawn(store.open()):
         advice = "Change data or recipe, or sign an override"
-        context.log.warning("not promoted: a rollback took this adapter out of use. %s", advice)
+        _not_promoted(context, f"a rollback took this adapter out of use. {advice}")
         return
     present = present_of(
         settings,
@@ -178,18 +190,16 @@ def promoted_adapter(
     )
 
 
+def _not_promoted(context: dg.AssetExecutionContext, reasons: str) -> None:
+    """Say in the log and on the page of the adapter in use why it stays as it was."""
+    context.log.warning("not promoted: %s", reasons)
+    context.log_event(dg.AssetObservation(context.asset_key, metadata={NOT_PROMOTED: reasons}))
+
+
 def _cause(receipt: Receipt, manifest: dict[str, Any]) -> dict[str, str]:
     """Return why the adapter was refused and what helps, if it was."""
     cause = cause_of(receipt.gates, manifest)
     return {} if cause is None else {"likely_cause": cause.text, "remedy": str(cause.remedy)}
-
-
-def _thresholds(config: GateConfig, settings: Settings) -> Thresholds:
-    """Return the thresholds of this run."""
-    try:
-        return demanded(settings, config.benchmark_min_pass_rate)
-    except MensError as error:
-        raise dg.Failure(str(error), allow_retries=False) from error
 
 
 def _policy(config: GateConfig, settings: Settings) -> str:

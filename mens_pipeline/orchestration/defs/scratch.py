@@ -108,7 +108,7 @@ def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
         "curve": dg.MetadataValue.md(line_chart("loss by step", losses)),
         "config": manifest["config"],
         "num_parameters": manifest["num_parameters"],
-        "train/loss": result["train_loss"],
+        "train/mean_loss": round(result["train_loss"], 4),
         "first_loss": first,
         "last_loss": last,
         **({} if result["validation_loss"] is None else {"validation_loss": result["validation_loss"]}),

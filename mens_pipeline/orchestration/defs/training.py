@@ -12,6 +12,7 @@ from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.orchestration.charts import line_chart
 from mens_pipeline.orchestration.choices import config_of, resolve_choices
 from mens_pipeline.orchestration.defs.mix import mixed_train_set
+from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
@@ -57,6 +58,7 @@ class TrainConfig(dg.Config):
     owners=OWNERS,
     code_version=code_version("mens_pipeline.training.base_model:find_base_model"),
 )
+@plainly
 def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.MaterializeResult[Any]:
     """Find the pretrained model that adapters stand on: on this machine, the Hub, or in the wheel of the CPU default.
 
@@ -95,6 +97,7 @@ def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.Materi
     code_version=STAGE.code_version,
     pool="gpu",
 )
+@plainly
 def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     context: dg.AssetExecutionContext,
     config: TrainConfig,
@@ -115,7 +118,10 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
         raise dg.Failure(f"more_minutes is {config.more_minutes}. Write minutes above 0.", allow_retries=False)
     prepare = partial(_prepared, config, compute, store, context, mixed_train_set)
     build = partial(_built, config, store.open(), lambda r: trainer.run(context, r, num_processes=r.job.recipe.devices))
-    adapter, reused = build(*prepare())
+    resolved, run = prepare()
+    tags = {"mens/preset": resolved.preset or "none", "mens/base": run.base.name}
+    context.instance.add_run_tags(context.run.run_id, tags)
+    adapter, reused = build(resolved, run)
     for minutes in config.more_minutes:
         adapter, reused = build(*prepare(minutes, continued(adapter.path)))
     return dg.MaterializeResult(
@@ -224,12 +230,13 @@ def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
     return {
         "adapter": dg.MetadataValue.path(path / "adapter"),
         "curve": dg.MetadataValue.md(line_chart("loss by step", losses)),
-        "train/loss": result["train_loss"],
-        "first_loss": first,
-        "last_loss": last,
-        "train/seconds": result["seconds"],
+        "train/mean_loss": round(result["train_loss"], 4),
+        "first_loss": round(first, 4),
+        "last_loss": round(last, 4),
+        **({} if result["validation_loss"] is None else {"train/validation_loss": round(result["validation_loss"], 4)}),
+        "train/seconds": round(result["seconds"], 1),
         "train/tokens": result["trained_tokens"],
-        "train/tokens_per_second": result["trained_tokens"] / result["seconds"],
+        "train/tokens_per_second": round(result["trained_tokens"] / result["seconds"], 1),
         "num_updates": result["num_steps"],
         "num_planned_updates": result["planned_steps"],
         "num_updates_before": (manifest.get("continues") or {}).get("num_steps", 0),

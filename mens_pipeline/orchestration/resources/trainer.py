@@ -9,6 +9,7 @@ import dagster as dg
 from mens_pipeline.orchestration.pipes import run_in_child
 from mens_pipeline.settings import load_settings
 from mens_pipeline.training.job import MODULE
+from mens_pipeline.training.telemetry_log import update_of
 from mens_pipeline.training.told import told_plan
 
 
@@ -67,6 +68,8 @@ class _Watcher:
 
     def watch(self, events: list[dict[str, Any]]) -> None:
         for event in events:
+            if event["event"] == "train_start" and (done := update_of(event["payload"]["resumed_from"])):
+                self._context.log.info("training resumed at step %d of %d", done, event["payload"]["planned_steps"])
             if event["event"] == "plan":
                 self._context.log.info("training: %s", told_plan(event["payload"]))
         steps = [event["payload"] for event in events if event["event"] == "step"]
