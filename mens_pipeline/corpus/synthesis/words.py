@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from annotated_types import Len
 from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, StrictStr, StringConstraints, model_validator
+from pydantic import Field as Described
 
 from mens_pipeline.storage.yaml_file import load_model
 
@@ -17,7 +17,7 @@ _KINDS: Final = ("str", "str", "int", "bool")
 """The types of the first four fields of an entity."""
 
 _Word = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z_0-9]*$")]
-_Several = Len(2)
+_Several = Described(min_length=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +141,8 @@ class _Words(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    domains: dict[_Word, Annotated[list[str], Len(1)]]
-    entities: Annotated[list[_EntityRow], Len(1)]
+    domains: dict[_Word, Annotated[list[str], Described(min_length=1)]]
+    entities: Annotated[list[_EntityRow], Described(min_length=1)]
 
     @model_validator(mode="after")
     def _fits_together(self) -> "_Words":

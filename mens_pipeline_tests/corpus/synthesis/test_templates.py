@@ -1,5 +1,6 @@
 """Templates as files: what they may say, and what is told to who writes a bad one."""
 
+import re
 from pathlib import Path
 from random import Random
 
@@ -8,11 +9,13 @@ import pytest
 from mens_pipeline.corpus.synthesis import generate as module
 from mens_pipeline.corpus.synthesis.families import load_families
 from mens_pipeline.corpus.synthesis.families.banks import load_banks
+from mens_pipeline.corpus.synthesis.families.templates import families_in
 from mens_pipeline.corpus.synthesis.families.vocabulary import folded
 from mens_pipeline.corpus.synthesis.generate import generate
 from mens_pipeline.corpus.synthesis.sample import Sample
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.language import Mode
+from mens_pipeline.language import Mode, analyze
+from mens_pipeline.settings import PROJECT_ROOT
 
 _BANKS = """banks:
   DOORS:
@@ -97,6 +100,16 @@ def test_a_request_can_stand_as_it_is(tmp_path: Path) -> None:
     assert sample == Sample("import/logs", "function", "Do\n\n  this.", "fn f() { }\n", Mode.UI)
 
 
+def test_the_template_of_the_documents_draws(tmp_path: Path) -> None:
+    """What `docs/data.md` shows an author is a family, and its programs are accepted."""
+    page = (PROJECT_ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    (template,) = re.findall(r"^```jinja\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    samples = _samples(_folder(tmp_path, template))
+
+    assert all(analyze(sample.response).ok for sample in samples)
+    assert {"@index" in sample.response for sample in samples} == {True, False}
+
+
 def test_a_record_is_folded_where_it_fits() -> None:
     """Up to 96 characters, indentation not counted; a longer one stays as it was written."""
     short = "    return {\n        a: 1,\n        b: 2,\n    }?\n"
@@ -111,8 +124,8 @@ _REFUSED = {
     "unknown-key": ("function/door", "function/door, mod: ui", r":8: .*mod: Extra inputs .*Write `=== family"),
     "no-mode": ("function/door", "function/door, mode: web", r":8: .*mode: Input should be"),
     "no-construct": ("function/door", "fonction/door", r":8: fonction/door: there is no construct 'fonction'\. Write"),
-    "no-program": ("--- program\n", "", r":8: function/door: it has 0 lines `--- program`, not one"),
-    "two-requests": ("--- program\n", "--- request\n--- program\n", r":8: .*it has 2 lines `--- request`, not one"),
+    "no-program": ("--- program\n", "", r":8: function/door: its lines .* are \['--- request about library'\]"),
+    "two-requests": ("--- program\n", "--- request\n--- program\n", r":8: .*'--- request', '--- program'\]\. Write"),
     "syntax": ("{% endeither %}", "", r":\d+: function/door: .*Correct it"),
     "no-jinja": ("choice(DOORS) %}", "choice(DOORS %}", r":9: function/door: .*Correct it"),
     "no-bank": ("choice(DOORS)", "choice(GATES)", r":9: function/door: `GATES` is no draw of it, no bank and no fun"),
@@ -134,7 +147,7 @@ def test_bad_templates_are_refused_when_they_are_read(tmp_path: Path, old: str, 
 
 _MISDRAWN = {
     "attribute": ('${door.open}",', '${door.shut}",', r":13: function/door: .*no attribute 'shut'\. Correct it"),
-    "in-a-part": ("the ${colour} ${door.name}", "${door.names}", r":5: function/door: .*no attribute 'names'"),
+    "in-a-part": ("the ${colour} ${door.name}", "${door.names}", r":5: function/door: .*no attribute 'names'\. Corr"),
     "value": ("one_in(2)", "one_in(0)", r":15: function/door: empty range"),
     "domain": ("about library", "about libary", r":8: function/door: there is no domain 'libary' in words\.yaml"),
 }  # fmt: skip
@@ -154,16 +167,29 @@ def test_a_request_for_nothing_is_refused(tmp_path: Path) -> None:
         _samples(_folder(tmp_path, "=== family: function/f\n--- request\n--- program\nfn f() { }\n"), 1)
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    """As one that cannot be read."""
-    (_folder(tmp_path) / "other.vox.jinja").write_bytes(b"\xff")
+def test_a_file_without_families_is_refused(tmp_path: Path) -> None:
+    """Be it no text at all, or text without a header."""
+    other = _folder(tmp_path) / "other.vox.jinja"
+    other.write_bytes(b"\xff")
 
     with pytest.raises(ConfigurationError, match=r"other\.vox\.jinja: cannot be read as UTF-8 text"):
         load_families(tmp_path)
 
+    other.write_text("== family: function/f\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"other\.vox\.jinja: it has no family and no part\. Begin one"):
+        families_in(tmp_path)
+
 
 _BAD_BANKS = {
-    "short-row": ("[Gate, wide]", "[Gate]", r"some_banks\.yaml: .*row 1 has 1 values for 2 columns: \['Gate'\]"),
+    "short-row": ("[Gate, wide]", "[Gate]", r"some_banks\.yaml: banks\.DOORS: row 1 is \['Gate'\], not a list of 2"),
+    "no-row": ("[Gate, wide]", "Gate", r"banks\.DOORS: row 1 is 'Gate', not a list of 2 values"),
+    "date": ("[red, green]", "[2026-03-02]", r"banks\.COLOURS\.rows\.0.*Input should be a valid string"),
+    "keyword": (
+        "[name, open]",
+        "[name, class]",
+        r"banks\.DOORS\.columns: Type names and field names cannot be a keyword",
+    ),
+    "column-twice": ("[name, open]", "[name, name]", r"banks\.DOORS\.columns: Encountered duplicate field name"),
     "yes": ("ajar", "off", r"column open has values of the types bool, str; put text in quotes"),
     "empty": ("[red, green]", "[]", r"banks\.COLOURS.*at least 1 item"),
     "column": ("columns: [name, open]", "columns: [name, Open]", r"banks\.DOORS.*columns\.1"),

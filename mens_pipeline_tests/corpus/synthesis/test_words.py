@@ -115,7 +115,7 @@ def test_words_are_what_the_file_says(tmp_path: Path) -> None:
         ("plural: books", "plurals: books", r"entities\.0\.plural: Field required; entities\.0\.plurals: Extra inputs"),
         (
             "entities:\n",
-            "entities:\n  - {name: Book, domain: library, plural: b, fields: {a: [x,y],b: [x,y],c: [1,2],d: bool}}\n",
+            "entities:\n  - {name: Book, domain: library, plural: b, fields: {a: [x,y], b: [x,y], c: [1,2],d: bool}}\n",
             "two entities Book",
         ),
     ],

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import jinja2
 from jinja2 import nodes
@@ -31,12 +31,13 @@ from mens_pipeline.language import CONSTRUCTS, Mode
 from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.validation import errors_in
 
-Header = TypeVar("Header", bound=BaseModel)
-
+_FILES: Final = "*.vox.jinja"
 _MOST_BYTES: Final = 1_000_000
 _HEADER: Final = re.compile(r"^=== ?(.*)$", re.MULTILINE)
 _REQUEST: Final = re.compile(r"^--- request(?: about (?P<domain>.+)| (?P<whole>as it stands))?$", re.MULTILINE)
 _PROGRAM: Final = re.compile(r"^--- program$", re.MULTILINE)
+_MARKS: Final = re.compile(r"^---.*$", re.MULTILINE)
+_SHAPE: Final = (_REQUEST, _PROGRAM)
 _TRAILING: Final = re.compile(r"(?:\s*{#(?:(?!#}).)*#})*\s*\Z", re.DOTALL)
 """Blank lines and comments at the end of a section; the comments are about the next one."""
 
@@ -107,7 +108,7 @@ def families_in(folder: Path) -> tuple[Family, ...]:
     """
     environment = _environment(load_banks(folder))
     sections: dict[str, _Section] = {}
-    for section in (section for path in sorted(folder.glob("*.vox.jinja")) for section in _sections(path)):
+    for section in (section for path in sorted(folder.glob(_FILES)) for section in _sections(path)):
         if section.name in sections:
             raise section.refused(f"{sections[section.name].place} has the same name. Rename one.")
         sections[section.name] = section
@@ -138,19 +139,22 @@ def _sections(path: Path) -> Iterator[_Section]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: cannot be read as UTF-8 text ({error}). Restore the file.") from error
     headers = list(_HEADER.finditer(text))
+    if not headers:
+        raise ConfigurationError(f"{path}: it has no family and no part. Begin one with `=== family: table/single`.")
     ends = [found.start() for found in headers[1:]] + [len(text)]
     for found, end in zip(headers, ends, strict=True):
         line = text.count("\n", 0, found.start()) + 1
         body = "\n".join(map(_kept, _TRAILING.sub("", text[found.end() + 1 : end]).split("\n")))
         comment = "{#" + "\n" * (line - 1) + "#}\n"
         section = _Section(path, line, _header(path, line, found[1]), f"{comment}{body}")
-        if isinstance(section.header, _Family):
-            for pattern in (_REQUEST, _PROGRAM):
-                if len(pattern.findall(body)) != 1:
-                    raise section.refused(
-                        f"it has {len(pattern.findall(body))} lines `{pattern.pattern[1:12].rstrip('(?$')}`, not one. "
-                        "Write the draws, `--- request`, what is asked for, `--- program`, and the program."
-                    )
+        marks = _MARKS.findall(body)
+        if isinstance(section.header, _Family) and not (
+            len(marks) == len(_SHAPE) and all(map(re.fullmatch, _SHAPE, marks))
+        ):
+            raise section.refused(
+                f"its lines that begin with `---` are {marks}. Write the draws, `--- request` (or `--- request about "
+                "DOMAIN`, or `--- request as it stands`), what is asked for, `--- program`, and the program."
+            )
         yield section
 
 
@@ -225,7 +229,8 @@ def _family(section: _Section, header: _Family, templates: Mapping[str, jinja2.T
         try:
             prompt, program = _drawn(section.name, templates, random)
         except _OWN_ERRORS as error:
-            raise section.refused(f"{error}. Correct it.", _line_of(error, section.path)) from error
+            place = _place_of(error) or section.place
+            raise ConfigurationError(f"{place}: {section.name}: {error}. Correct it.") from error
         return Sample(section.name, header.teaches, prompt, program, header.mode)
 
     return Family(section.name, header.teaches, make, section.place)
@@ -264,7 +269,8 @@ def _prompt(random: Random, text: str) -> str:
     return ask(random, *sentences, domain=domain or "")
 
 
-def _line_of(error: BaseException, path: Path) -> int:
-    """Return the line of a template that an error went through last; 0 when it is of none."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return next((frame.lineno or 0 for frame in reversed(frames) if frame.filename == str(path)), 0)
+def _place_of(error: BaseException) -> str:
+    """Return the file and line of the template expression that an error comes from; empty when there is none."""
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    places = (f"{frame.filename}:{frame.lineno}" for frame in frames if Path(frame.filename).match(_FILES))
+    return next(places, "")
