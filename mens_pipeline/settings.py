@@ -76,6 +76,11 @@ class Settings(BaseSettings):
         validation_alias="MENS_STORE_URL",
         description="A bucket that machines share, s3://BUCKET/PREFIX (gs, az); MENS_STORE_ROOT is then a cache of it.",
     )
+    launcher: Literal["local", "ray", "kuberay"] = Field(
+        default="local",
+        validation_alias="MENS_LAUNCHER",
+        description="What trains: processes here, a Ray cluster, or, in a run of Dagster, one that KubeRay starts.",
+    )
     cache_root: Path = Field(
         default=_OUTPUTS / "cache",
         validation_alias="MENS_CACHE_ROOT",
@@ -343,6 +348,13 @@ def training_environment(num_devices: int = 1) -> dict[str, str]:
         # One arithmetic on one machine, whatever a library prefers.
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     }
+
+
+def ray_environment() -> dict[str, str]:
+    """Return the environment of a process that has a cluster train: with the token of Ray, which says who has a GPU."""
+    own = environment_without_secrets(("RAY_",))
+    ours = {name: value for name, value in training_environment().items() if name != "CUDA_VISIBLE_DEVICES"}
+    return ours | {name: value for name, value in own.items() if name.startswith(("RAY_", "CUDA_VISIBLE_DEVICES"))}
 
 
 def _of_several(num_processes: int) -> dict[str, str]:

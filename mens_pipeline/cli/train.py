@@ -233,14 +233,18 @@ def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
     from mens_pipeline.settings import (  # noqa: PLC0415 - only a real run needs these
         artifact_commit,
         load_settings,
+        ray_environment,
         training_environment,
     )
     from mens_pipeline.training.finish import finish_run  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.job import MODULE, ExitCode  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.job import MODULE, RAY_DRIVER, ExitCode  # noqa: PLC0415 - likewise
     from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
     from mens_pipeline.training.telemetry_log import FILE, Follower  # noqa: PLC0415 - likewise
 
     settings = load_settings()
+    if settings.launcher == "kuberay":
+        message = "MENS_LAUNCHER kuberay: KubeRay starts a cluster for a run of Dagster alone."
+        raise ConfigurationError(f"{message} Set it to ray, with RAY_ADDRESS, or to local.")
     commit = artifact_commit(settings)
     run_dir = run.job.run_dir
     if run.is_done:
@@ -248,9 +252,12 @@ def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
         return finish_run(run, resolved, commit, ExitCode.DONE, settings.backend)
     follower = Follower(run_dir / FILE, show_steps())
     try:
-        number = run.job.recipe.devices
-        environment, log = training_environment(number), run_dir / "child.log"
-        code = run_child(MODULE, run.job_path, environment, follower.poll, _GRACE_SECONDS, log, number)
+        number, log = run.job.recipe.devices, run_dir / "child.log"
+        if settings.launcher == "local":
+            environment = training_environment(number)
+            code = run_child(MODULE, run.job_path, environment, follower.poll, _GRACE_SECONDS, log, number)
+        else:  # the cluster decides what runs where
+            code = run_child(RAY_DRIVER, run.job_path, ray_environment(), follower.poll, _GRACE_SECONDS, log)
     except KeyboardInterrupt:
         tell("interrupted; run the same command to go on from the newest checkpoint")
         raise typer.Exit(INTERRUPTED) from None

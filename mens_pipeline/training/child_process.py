@@ -62,7 +62,7 @@ def run_job(job: Job, parent: int, work: Callable[[Listener], bool]) -> ExitCode
     # Where several train together, the process that started them all holds the device.
     held = nullcontext() if team.size > 1 else holding(job)
     try:
-        with _listener(team) as listen, held:
+        with listening(team) as listen, held:
             return ExitCode.DONE if work(listen) else ExitCode.INTERRUPTED
     except MensError as error:
         return fail(job, str(error))
@@ -126,8 +126,12 @@ def leave(code: ExitCode) -> None:
 
 
 @contextmanager
-def _listener(team: Team) -> Iterator[Listener]:
-    """Yield what takes events: Pipes, if it started the process; of several the first alone reports."""
+def listening(team: Team) -> Iterator[Listener]:
+    """Yield what takes events: Pipes, if it started the process; of several the first alone reports.
+
+    Args:
+        team: Which process this is.
+    """
     if not team.is_first or not PipesEnvVarParamsLoader().is_dagster_pipes_process():  # type: ignore[no-untyped-call]
         yield lambda _event: None
         return

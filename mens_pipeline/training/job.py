@@ -17,9 +17,15 @@ MODULE: Final = "mens_pipeline.training.child"
 AGENT: Final = "mens_pipeline.training.agent"
 """What starts several of them."""
 
+RAY_DRIVER: Final = "mens_pipeline.training.on_ray"
+"""What has them trained by a Ray cluster."""
+
 JOB: Final = "job.json"
 CONTRACT: Final = "contract.json"
 PREFLIGHT: Final = "training-preflight.json"
+STOP: Final = "stop"
+"""Asks workers on a cluster to stop, whom no signal reaches."""
+
 RESULT: Final = "result.json"
 FAILURE: Final = "failure.json"
 ADAPTER: Final = "adapter"
@@ -85,6 +91,18 @@ def result_of(run_dir: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, ValueError):
         return None
     return result if isinstance(result, dict) else None
+
+
+def ended(run_dir: Path) -> ExitCode:
+    """Return how a training came to its end, by what it left.
+
+    Args:
+        run_dir: The folder of the run.
+    """
+    if result_of(run_dir) is not None:
+        return ExitCode.DONE
+    left = {FAILURE: ExitCode.REFUSED, STOP: ExitCode.INTERRUPTED}
+    return next((code for name, code in left.items() if (run_dir / name).exists()), ExitCode.CRASHED)
 
 
 def mark_complete(checkpoint: Path) -> None:

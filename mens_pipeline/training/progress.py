@@ -18,16 +18,29 @@ _SMOOTHING = 0.2
 
 
 class StopRequest:
-    """Whether this process was asked to stop: SIGTERM or SIGINT, once; a second one ends it at once."""
+    """Whether this process was asked to stop: SIGTERM or SIGINT, once; a second one ends it at once.
 
-    def __init__(self) -> None:
-        """Begin to listen."""
-        self.is_asked = False
-        for number in (signal.SIGTERM, signal.SIGINT):
+    Ray trains in a thread, which gets no signals: there, a file asks.
+    """
+
+    def __init__(self, mark: Path | None = None) -> None:
+        """Begin to listen.
+
+        Args:
+            mark: The file that asks; None to listen to signals.
+        """
+        self._mark = mark
+        self._is_signalled = False
+        for number in () if mark is not None else (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask)
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether it was."""
+        return self._is_signalled or (self._mark is not None and self._mark.exists())
+
     def _ask(self, number: int, _frame: FrameType | None) -> None:
-        self.is_asked = True
+        self._is_signalled = True
         signal.signal(number, signal.SIG_DFL)
 
 

@@ -13,6 +13,12 @@ from mens_pipeline.errors import RefusedError
 _SHARDED: Final = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED": "DeepSpeed"}
 """Variables by which accelerate is told to cut a model up -> what it then does it with."""
 
+ON_RAY: Final = "MENS_TRAINS_ON_RAY"
+"""Set in the processes that Ray starts for us."""
+
+_LAUNCHERS: Final = frozenset(("TORCHELASTIC_RUN_ID", ON_RAY))
+"""Variables of those whose `RANK` counts."""
+
 _Item = TypeVar("_Item")
 
 
@@ -61,12 +67,12 @@ class Team:
 
 
 def own_team(environment: Mapping[str, str]) -> Team:
-    """Return the place of this process, as the launcher of torch says it; alone where nobody says anything.
+    """Return the place of this process, as the launcher of torch or Ray says it; alone where nobody says anything.
 
     Args:
         environment: Of this process.
     """
-    if "TORCHELASTIC_RUN_ID" not in environment:
+    if _LAUNCHERS.isdisjoint(environment):
         return Team()
     return Team(*(int(environment[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")))
 

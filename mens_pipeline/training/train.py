@@ -17,7 +17,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.chat import IM_END, opening_for, template_behind
 from mens_pipeline.training.cpu_kernels import fuse_adapters, use_causal_products
 from mens_pipeline.training.examples import Example, make_examples
-from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, TrainingJob, newest_checkpoint, write_result
+from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, STOP, TrainingJob, newest_checkpoint, write_result
 from mens_pipeline.training.launch import own_environment
 from mens_pipeline.training.plan import Plan, plan_run, step_tokens
 from mens_pipeline.training.progress import Progress, StopRequest
@@ -26,7 +26,7 @@ from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.schedule import Schedule
 from mens_pipeline.training.sft import PlannedTrainer, collate
 from mens_pipeline.training.step_plan import take_up
-from mens_pipeline.training.team import Team, own_team, refuse_sharding
+from mens_pipeline.training.team import ON_RAY, Team, own_team, refuse_sharding
 from mens_pipeline.training.telemetry_log import FILE, SilentLog, TelemetryLog, seconds_trained, totals_of
 
 SYSTEM_PROMPT: Final = "system_prompt.json"
@@ -55,7 +55,7 @@ def train(
     recipe = job.recipe
     team = own_team(own_environment())
     refuse_sharding(own_environment())
-    stop = StopRequest()
+    stop = StopRequest(job.run_dir / STOP if ON_RAY in own_environment() else None)
     set_seed(recipe.seed)
     # Numbers next to zero slow a CPU down a hundredfold, and teach nothing.
     torch.set_flush_denormal(True)

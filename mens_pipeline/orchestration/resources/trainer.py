@@ -1,12 +1,13 @@
-"""How a training process is started and watched: the seam for other launchers."""
+"""How a training is started and watched: by processes of this machine, or by a Ray cluster."""
 
 import time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import dagster as dg
 
 from mens_pipeline.orchestration.pipes import run_in_child
+from mens_pipeline.settings import load_settings
 from mens_pipeline.training.job import MODULE
 from mens_pipeline.training.told import told_plan
 
@@ -21,13 +22,15 @@ class Prepared(Protocol):
 
 
 class Trainer(dg.ConfigurableResource[None]):
-    """Trains in a process of its own on this machine, through Dagster Pipes.
+    """Trains in processes of their own, through Dagster Pipes.
 
     Attributes:
+        launcher: `local`, `ray` or `kuberay`; empty means `MENS_LAUNCHER`. The scratch lane trains on this machine.
         grace_seconds: How long a run that is cancelled may take to write its checkpoint.
         report_seconds: Seconds between two observations of a run in the UI.
     """
 
+    launcher: Literal["", "local", "ray", "kuberay"] = ""
     grace_seconds: int = 120
     report_seconds: float = 5.0
 
@@ -46,6 +49,11 @@ class Trainer(dg.ConfigurableResource[None]):
             The exit code of the process.
         """
         watch = _Watcher(context, self.report_seconds).watch
+        launcher = self.launcher or load_settings().launcher
+        if launcher != "local" and module == MODULE:
+            from mens_pipeline.orchestration.ray_job import run_on_ray  # noqa: PLC0415 - of an extra
+
+            return run_on_ray(context, prepared.job_path, watch, launcher)
         return run_in_child(context, module, prepared.job_path, self.grace_seconds, watch, num_processes)
 
 

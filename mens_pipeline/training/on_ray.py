@@ -1,0 +1,133 @@
+"""What trains a job on a Ray cluster: `python -m mens_pipeline.training.on_ray JOB [PARENT]`.
+
+It runs on any node, asks Ray for a worker for each device of the recipe, and waits for them. A worker that is lost is
+replaced, with all others, and they go on from the newest checkpoint. Every node sees the folders of the job at the same
+paths; Ray says who trains on which GPU, so no lock is held.
+"""
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.errors import MensError, RefusedError
+from mens_pipeline.training.child_process import fail, leave, listening
+from mens_pipeline.training.guards import die_with_parent
+from mens_pipeline.training.job import FAILURE, STOP, ExitCode, TrainingJob, ended
+from mens_pipeline.training.launch import own_environment
+from mens_pipeline.training.team import ON_RAY, Team
+from mens_pipeline.training.telemetry_log import FILE, Follower
+
+_RAY: Final = "ray"
+"""In the folder of a run: what Ray keeps of it."""
+
+_MOST_FAILURES: Final = 3
+_POLL_SECONDS: Final = 0.5
+_PASSED: Final = (
+    *("CUBLAS_WORKSPACE_CONFIG", "HF_HUB_DISABLE_TELEMETRY", "HF_HUB_OFFLINE", "OMP_NUM_THREADS", "OMP_WAIT_POLICY"),
+    *("PYTHONPATH", "TOKENIZERS_PARALLELISM", "TRANSFORMERS_VERBOSITY"),
+)
+"""What workers get of the environment of this process, beside what Ray gives them."""
+
+
+def main(job_path: Path, parent: int | None = None) -> ExitCode:
+    """Run a job on the cluster that `RAY_ADDRESS` names, or on one that is started for it on this machine.
+
+    Args:
+        job_path: The job as JSON.
+        parent: The process that started this one; None where Ray did.
+    """
+    if parent is not None:
+        die_with_parent(parent)
+    job = TrainingJob.model_validate_json(job_path.read_text(encoding="utf-8"))
+    for name in (FAILURE, STOP):
+        (job.run_dir / name).unlink(missing_ok=True)
+    try:
+        with listening(Team()) as listen, _followed(job, listen):
+            _fit(job, job_path)
+    except MensError as error:
+        return fail(job, str(error))
+    return ended(job.run_dir)
+
+
+def _fit(job: TrainingJob, job_path: Path) -> None:
+    """Train on the cluster, until all workers have ended."""
+    import ray
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train.torch import TorchConfig, TorchTrainer
+    from ray.train.v2.api.exceptions import TrainingFailedError
+
+    own = own_environment()
+    variables = {name: own[name] for name in _PASSED if name in own} | {ON_RAY: "1"}
+    ray.init()
+    # After Ray's own. Workers look for the file at each step: no signal reaches the thread that they train in.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: (job.run_dir / STOP).touch())
+    is_cuda = job.device == "cuda"
+    trainer = TorchTrainer(
+        _work,
+        train_loop_config={"job": str(job_path)},
+        torch_config=TorchConfig(backend="nccl" if is_cuda else "gloo"),
+        scaling_config=ScalingConfig(num_workers=job.recipe.devices, use_gpu=is_cuda),
+        run_config=RunConfig(
+            name=_RAY,
+            storage_path=str(job.run_dir),
+            failure_config=FailureConfig(max_failures=_MOST_FAILURES),
+            worker_runtime_env={"env_vars": variables},
+        ),
+    )
+    try:
+        trainer.fit()
+    except TrainingFailedError:
+        if not (job.run_dir / FAILURE).exists():
+            raise
+
+
+def _work(config: dict[str, str]) -> None:
+    """Train as one of the workers, in a thread of a process that Ray started."""
+    from mens_pipeline.training.train import train
+
+    job_path = Path(config["job"])
+    _refuse_missing(job_path)
+    job = TrainingJob.model_validate_json(job_path.read_text(encoding="utf-8"))
+    if (job.run_dir / FAILURE).exists():  # one that all workers would meet again
+        raise RefusedError((job.run_dir / FAILURE).read_text(encoding="utf-8"))
+    try:
+        for path in (job.base_path, job.train_path):
+            _refuse_missing(path)
+        train(job, lambda _event: None)
+    except MensError as error:
+        fail(job, str(error))
+        raise
+
+
+def _refuse_missing(path: Path) -> None:
+    if not path.exists():
+        advice = "Mount the folders of MENS_STORE_ROOT and MENS_CACHE_ROOT at the same paths on all nodes."
+        raise RefusedError(f"{path}: not on this node of the Ray cluster. {advice}")
+
+
+@contextmanager
+def _followed(job: TrainingJob, listen: Callable[[dict[str, Any]], None]) -> Iterator[None]:
+    """Pass on what the first worker writes, while the block runs."""
+    follower, is_over = Follower(job.run_dir / FILE, listen), threading.Event()
+
+    def follow() -> None:
+        while not is_over.wait(_POLL_SECONDS):
+            follower.poll()
+        follower.poll()
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+if __name__ == "__main__":
+    leave(main(Path(sys.argv[1]), *map(int, sys.argv[2:])))
