@@ -63,7 +63,7 @@ def test_every_dependency_is_pinned_in_the_constraints() -> None:
     pins = [line for line in lines if line and not line.startswith("#")]
 
     def canonical(pin: str) -> str:
-        name, version = pin.split("==")
+        name, version = re.sub(r"\[.*\]", "", pin).split("==")
         return f"{re.sub(r'[-_.]+', '-', name).lower()}=={version}"
 
     assert pins[0] == "torch==2.13.0"

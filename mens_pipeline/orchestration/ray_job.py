@@ -1,6 +1,7 @@
 """A training as a job of a Ray cluster, through Dagster Pipes: submitted, watched, ended with its run."""
 
 import shlex
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,7 +43,9 @@ def run_on_ray(
     }
     (run_dir / STOP).unlink(missing_ok=True)
     try:
-        with _watched(reader, watch):
+        with _watched(reader, watch), warnings.catch_warnings():
+            # Dagster 1.13.27 warns of a parameter of its own in every session.
+            warnings.simplefilter("ignore", dg.PreviewWarning)
             _client(cluster, reader).run(context=context, submit_job_params=submitted)
     except RuntimeError as error:  # in these words, that the job did not end well; its files say how
         (run_dir / "child.log").write_text(f"{error}\n", encoding="utf-8")

@@ -62,7 +62,7 @@ def _fit(job: TrainingJob, job_path: Path) -> None:
 
     own = own_environment()
     variables = {name: own[name] for name in _PASSED if name in own} | {ON_RAY: "1"}
-    ray.init(runtime_env={"env_vars": variables}, log_to_driver=True)
+    ray.init()
     # After Ray's own. Workers look for the file at each step: no signal reaches the thread that they train in.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: (job.run_dir / STOP).touch())
@@ -73,7 +73,10 @@ def _fit(job: TrainingJob, job_path: Path) -> None:
         torch_config=TorchConfig(backend="nccl" if is_cuda else "gloo"),
         scaling_config=ScalingConfig(num_workers=job.recipe.devices, use_gpu=is_cuda),
         run_config=RunConfig(
-            name=_RAY, storage_path=str(job.run_dir), failure_config=FailureConfig(max_failures=_MOST_FAILURES)
+            name=_RAY,
+            storage_path=str(job.run_dir),
+            failure_config=FailureConfig(max_failures=_MOST_FAILURES),
+            worker_runtime_env={"env_vars": variables},
         ),
     )
     try:

@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,19 @@ from mens_pipeline_tests.training.runs import FAST, pairs, prepared
 _RECIPE: dict[str, Any] = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "number": 54}
 
 
+_OF_DAGSTER_RAY = pytest.mark.filterwarnings(
+    "ignore:AssetExecutionContext.dagster_run is deprecated",
+    "ignore:ssl=None is deprecated",
+    "ignore::pytest.PytestUnraisableExceptionWarning",
+)
+"""What dagster-ray 0.4.8 and Ray do: they read what is deprecated, and leave sockets and an event loop open."""
+
+
 @pytest.fixture(scope="module")
 def head() -> Iterator[RayHead]:
     """A cluster for all tests of this module."""
-    pytest.importorskip("ray", reason="Ray is not installed; it comes with the extra `cluster`")
+    if find_spec("ray") is None:  # imported, it would look for its token too early
+        pytest.skip("Ray is not installed; it comes with the extra `cluster`")
     yield from ray_head()
 
 
@@ -163,6 +173,7 @@ def _materialised(folder: Path, instance: dg.DagsterInstance, epochs: int) -> dg
     )
 
 
+@_OF_DAGSTER_RAY
 @pytest.mark.slow
 @pytest.mark.usefixtures("_on_ray")
 def test_a_run_of_dagster_trains_on_ray(
@@ -181,6 +192,7 @@ def test_a_run_of_dagster_trains_on_ray(
     assert observed
 
 
+@_OF_DAGSTER_RAY
 @pytest.mark.slow
 @pytest.mark.usefixtures("_on_ray")
 def test_a_run_that_is_cancelled_ends_its_job(
@@ -199,15 +211,14 @@ def test_a_run_that_is_cancelled_ends_its_job(
 
     thread = threading.Thread(target=cancel)
     thread.start()
-    cancelled = (KeyboardInterrupt, dg.DagsterExecutionInterruptedError)
-    with open_instance(tmp_path / "home") as instance, pytest.raises(cancelled):
-        _materialised(tmp_path, instance, 1000)
+    with open_instance(tmp_path / "home") as instance:
+        assert not _materialised(tmp_path, instance, 1000).success
     thread.join()
     _wait_until(lambda: not head.workers())
     (work,) = adapters.glob(".work-*")
 
     assert newest_checkpoint(work) is not None
-    assert {job.status.name for job in JobSubmissionClient().list_jobs()} <= {"STOPPED", "SUCCEEDED"}
+    _wait_until(lambda: {job.status.name for job in JobSubmissionClient().list_jobs()} <= {"STOPPED", "SUCCEEDED"})
 
 
 def _wait_until(holds: Callable[[], bool]) -> None:
