@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from mens_pipeline.training.prepare import PreparedRun
     from mens_pipeline.training.presets import ResolvedRecipe
 
+LATEST: Final = Path("runs/latest")
+"""Names the run that was begun last, where no other folder was named."""
+
 _GRACE_SECONDS: Final = 120.0
 _MIXED: Final = "validated_mixed.jsonl"
 """The train set of upstream's mix; `train.jsonl` beside it also contains the held-out rows."""
@@ -38,7 +41,12 @@ def train(  # noqa: PLR0913 - one parameter an option
     data_dir: Annotated[
         Path, typer.Option(metavar="DIR", help="Where train.jsonl lies, or upstream's validated_mixed.jsonl.")
     ] = Path("build"),
-    output_dir: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the run.")] = Path("runs/latest"),
+    output_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="The folder of the run [default: one by its id below runs; runs/latest names it]."
+        ),
+    ] = None,
     preset: Annotated[
         str, typer.Option(metavar="NAME", help="A recipe of config/presets.yaml; `auto` picks by memory.")
     ] = "auto",
@@ -94,7 +102,7 @@ def train(  # noqa: PLR0913 - one parameter an option
     Exit code 0: the adapter is there. 1: refused, or training went wrong. 2: the command was misused. 130: interrupted;
     run the same command to go on.
     """
-    _refuse_old_spellings(provider, data_dir, output_dir, native=native)
+    _refuse_old_spellings(provider, data_dir, output_dir or LATEST, native=native)
     _refuse_what_is_not_offered(backend, tokenizer)
     if qlora_allow_partial_proxy_stack or qlora_lm_head_only or qlora_proxy_max_layers is not None:
         raise RefusedError(_PARTIAL)
@@ -169,7 +177,7 @@ def _fields(settings: list[str]) -> dict[str, str]:
 
 def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
     data_dir: Path,
-    output_dir: Path,
+    output_dir: Path | None,
     preset: str,
     domain: str | None,
     choice: DeviceChoice,
@@ -189,6 +197,7 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
     from mens_pipeline.training.prepare import prepare_run  # noqa: PLC0415 - likewise
     from mens_pipeline.training.presets import load_named, resolve_recipe  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.run_dir import by_id, point_latest  # noqa: PLC0415 - likewise
     from mens_pipeline.training.told import told_kinds, told_too_long  # noqa: PLC0415 - likewise
 
     settings = load_settings()
@@ -211,7 +220,7 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
     run = prepare_run(
         resolved,
         train_path,
-        output_dir,
+        output_dir or by_id,
         device,
         cache=settings.cache_root,
         min_rows=min_rows,
@@ -219,6 +228,8 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
         is_new=is_new,
         is_trial=is_trial,
     )
+    if output_dir is None and not is_trial:
+        point_latest(run.job.run_dir)
     data = run.preflight["data"]
     tell(f"preset {resolved.preset}" + (f", domain {domain}" if domain else ""))
     tell(f"train set {train_path}, SHA-256 {run.contract['train_sha256'][:12]}")

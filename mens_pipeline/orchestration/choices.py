@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import dagster as dg
@@ -10,9 +11,14 @@ from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import Decoding, EvaluationConfig
 from mens_pipeline.promotion.policy import Thresholds
 from mens_pipeline.settings import DOMAINS, EVALUATION, PRESETS, Settings, recipe_variables, thresholds_of
+from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.store import digest_of, key_of
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.presets import ResolvedRecipe, load_named, resolve_recipe
+
+GPU_TAGS: Final = {"mens/device": "gpu"}
+"""Of steps that want a GPU, for launchers that choose a machine by the tags of a step."""
 
 _OF_BASE: Final = ("model_name_or_path", "model_revision")
 
@@ -71,6 +77,17 @@ def resolve_choices(  # noqa: PLR0913 - what a run can be told
     return Choices(
         resolved, demanded(settings, benchmark_min_pass_rate), load_model(EVALUATION, EvaluationConfig).decoding
     )
+
+
+def configured(stage: Stage, *paths: Path) -> str:
+    """Return the code version of an asset that configuration decides as well: another file makes it stale.
+
+    Args:
+        stage: Its code.
+        paths: Files of the configuration, as they are when the code location is loaded.
+    """
+    contents = {path.name: digest_of(path) for path in paths if path.is_file()}
+    return key_of({"code": stage.code_version, "configuration": contents})
 
 
 def config_of(context: dg.AssetExecutionContext, op: str) -> dict[str, Any]:

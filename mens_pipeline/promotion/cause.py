@@ -27,8 +27,8 @@ class Remedy(StrEnum):
 
 _NOT_BY_TRAINING: Final = {
     GateName.TRUNCATION: Remedy.PRESET,
+    GateName.ASKED_SHARE: Remedy.SETTING,  # what cannot be asked makes an exam small as well
     GateName.EXAM_SIZE: Remedy.DATA,
-    GateName.ASKED_SHARE: Remedy.SETTING,
     GateName.SUPERVISED_RATIO: Remedy.SETTING,
     GateName.THROUGHPUT: Remedy.SETTING,
 }

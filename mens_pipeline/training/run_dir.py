@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel
 
@@ -14,6 +14,35 @@ from mens_pipeline.storage.jsonl import write_text
 from mens_pipeline.training.job import CONTRACT, JOB, PREFLIGHT, as_document
 
 _ADVICE = "Name another --output-dir, or begin anew with --force-restart."
+
+
+_SHOWN: Final = 12
+
+
+def by_id(digest: str) -> Path:
+    """Return the folder of a run that was given none: another contract never gets the same.
+
+    Args:
+        digest: The contract as a hash.
+    """
+    return Path("runs") / digest[:_SHOWN]
+
+
+def point_latest(run_dir: Path) -> None:
+    """Let `latest` beside a run name it.
+
+    Args:
+        run_dir: The folder of the run.
+
+    Raises:
+        RefusedError: A folder of this name is in the way.
+    """
+    latest = run_dir.with_name("latest")
+    if latest.is_dir() and not latest.is_symlink():
+        raise RefusedError(f"{latest}: a folder, and the name of the run that was begun last. Give it another name.")
+    temporary = latest.with_name(f".latest.{os.getpid()}")
+    temporary.symlink_to(run_dir.name)
+    temporary.replace(latest)
 
 
 def refuse_links(run_dir: Path) -> None:

@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.inference.prepare import manifest_of
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline_tests.training.runs import pairs
 
@@ -71,3 +72,31 @@ def test_rows_that_are_too_long_are_told_with_the_flag(tiny_base: Path, tmp_path
     result = _dry_run(tiny_base, tmp_path, "--seq-len", "133", number=160)
 
     assert re.search(r"longer than max_length, 133 tokens \(--seq-len\): vox_codegen \d+ rows \(\d+ %", result.stderr)
+
+
+@pytest.mark.slow
+@pytest.mark.seed_row(38)
+def test_a_run_lies_by_its_id_and_latest_names_it(
+    tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another recipe is another folder; the first one stays as it was, and may be judged by either name."""
+    monkeypatch.chdir(tmp_path)
+    write_jsonl(tmp_path / "train.jsonl", pairs(60))
+    common = ["train", "--data-dir", ".", "--model", str(tiny_base), "--device", "cpu", "--preset", "tiny"]
+    common += ["--seq-len", "200", "--max-steps", "1", "--json"]
+    manifests = []
+    for seed in ("1", "2", "1"):
+        result = CliRunner().invoke(app, [*common, "--seed", seed], env={"MENS_CACHE_ROOT": str(tmp_path / "cache")})
+        assert result.exit_code == 0, result.output
+        manifests.append(manifest_of(Path("runs/latest")))
+    folders = sorted(path.name for path in Path("runs").iterdir() if not path.is_symlink())
+
+    first, second, again = (manifest["contract_digest"] for manifest in manifests)
+    assert first == again != second
+    assert folders == sorted({first[:12], second[:12]})
+    assert Path("runs/latest").readlink() == Path(first[:12])
+
+    Path("runs/latest").unlink()
+    Path("runs/latest").mkdir()
+    result = CliRunner().invoke(app, [*common, "--seed", "1"], env={"MENS_CACHE_ROOT": str(tmp_path / "cache")})
+    assert "a folder, and the name of the run that was begun last" in str(result.exception)

@@ -34,7 +34,9 @@ def test_one_step_at_a_time_is_on_the_card(instance: dg.DagsterInstance) -> None
 
     assert pools.default_pool_limit == 1
     assert str(pools.pool_granularity) == "PoolGranularity.OP"
-    assert {node.name for node in nodes if "gpu" in node.definition.pools} == {"qlora_adapter", "eval_results"}
+    on_card = {node.name for node in nodes if "gpu" in node.definition.pools}
+    assert on_card == {"qlora_adapter", "eval_results"}
+    assert {node.name for node in nodes if node.tags.get("mens/device") == "gpu"} == on_card
 
 
 def test_jobs_do_not_wait_for_each_other(instance: dg.DagsterInstance) -> None:

@@ -41,6 +41,12 @@ _NEAR = _gate(GateName.PARSE_RATE, 0.65, 0.7)
         ),
         ([_FAR, _gate(GateName.TRUNCATION, 0.9, 0.5)], _manifest(142), "about truncation", Remedy.PRESET),
         ([_FAR, _gate(GateName.EXAM_SIZE, 20, 50)], _manifest(), "about exam_size", Remedy.DATA),
+        (
+            [_gate(GateName.EXAM_SIZE, 9, 50), _gate(GateName.ASKED_SHARE, 0.2, 0.7)],
+            _manifest(),
+            "about asked_share",
+            Remedy.SETTING,
+        ),
         ([_gate(GateName.ASKED_SHARE, 0.2, 0.7)], _manifest(), "about asked_share", Remedy.SETTING),
         ([_gate(GateName.BENCHMARK, None, None)], _manifest(), "about benchmark", Remedy.SETTING),
     ],

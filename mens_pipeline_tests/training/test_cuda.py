@@ -80,6 +80,22 @@ def test_a_card_trains_every_matrix_in_bfloat16(wide_base: Path, tmp_path: Path)
     assert max(tensor.numel() for tensor in adapter.values()) > 100_000
 
 
+@pytest.mark.seed_row(56)
+def test_a_card_holds_its_base_in_nf4_with_double_quantisation(wide_base: Path, tmp_path: Path) -> None:
+    """By name, in every adapted layer: four bits of NormalFloat, and scales that are quantised as well."""
+    import torch
+    from bitsandbytes.nn import Linear4bit
+
+    from mens_pipeline.training.qlora import load_base  # noqa: PLC0415 - loads the deep learning stack
+
+    run = prepared(wide_base, tmp_path, choice=DeviceChoice.CUDA, **_RECIPE)
+    model = load_base(run.job.base_path, run.job.recipe, "cuda", torch.bfloat16)
+    states = [module.weight.quant_state for module in model.modules() if isinstance(module, Linear4bit)]
+
+    assert states
+    assert {(state.quant_type, state.nested) for state in states} == {("nf4", True)}
+
+
 def test_a_card_has_the_loss_of_the_processor(wide_base: Path, tmp_path: Path) -> None:
     """The first step, before anything is learnt: the library's loss there is ours here, row weights and all."""
     fields = {**_RECIPE, "max_steps": 1, "bnb_4bit_compute_dtype": "float32"}

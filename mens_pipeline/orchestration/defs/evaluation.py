@@ -17,6 +17,7 @@ from mens_pipeline.evaluation.scores import Scores
 from mens_pipeline.evaluation.statistics import p_text
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, answer_fits, manifest_of
+from mens_pipeline.orchestration.choices import GPU_TAGS, configured
 from mens_pipeline.orchestration.defs.split import heldout_split
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
@@ -25,7 +26,7 @@ from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.generator import Generator
 from mens_pipeline.promotion.receipt import read_results
 from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of
-from mens_pipeline.settings import EVALUATION, FEW_SHOT, load_settings, thresholds_of
+from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, load_settings, thresholds_of
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.storage.yaml_file import load_model
 
@@ -40,8 +41,9 @@ _SHOWN = (
     deps=[heldout_split],
     kinds={"huggingface", "json"},
     owners=OWNERS,
-    code_version=STAGE.code_version,
+    code_version=configured(STAGE, EVALUATION, FEW_SHOT, GATE_POLICY),
     pool="gpu",
+    op_tags=GPU_TAGS,
 )
 @plainly
 def eval_results(

@@ -10,6 +10,7 @@ from mens_pipeline.corpus.curate.mixed_train_set import STAGE, TRAIN, build_mixe
 from mens_pipeline.corpus.curate.statistics import statistics_of
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.charts import bar_chart
+from mens_pipeline.orchestration.choices import configured
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
@@ -18,7 +19,12 @@ from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG
 from mens_pipeline.storage.store import Artifact, ArtifactRef
 
 
-@dg.asset(group_name="corpus", kinds={"json", "parquet"}, owners=OWNERS, code_version=STAGE.code_version)
+@dg.asset(
+    group_name="corpus",
+    kinds={"json", "parquet"},
+    owners=OWNERS,
+    code_version=configured(STAGE, MIX_CONFIG),
+)
 @plainly
 def mixed_train_set(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """Mix what the model is trained on: sources in the shares that config/mix.yaml asks for, shuffled by its seed."""

@@ -10,6 +10,7 @@ from mens_pipeline.corpus.extract.extracted_corpus import TELEMETRY
 from mens_pipeline.corpus.schema.shares import share_text
 from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS as SYNTHETIC_PAIRS
 from mens_pipeline.orchestration.charts import bar_chart
+from mens_pipeline.orchestration.choices import configured
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
@@ -17,7 +18,7 @@ from mens_pipeline.settings import PIPELINE_CONFIG
 from mens_pipeline.storage.store import ArtifactRef
 
 
-@dg.asset(group_name="corpus", kinds={"json"}, owners=OWNERS, code_version=STAGE.code_version)
+@dg.asset(group_name="corpus", kinds={"json"}, owners=OWNERS, code_version=configured(STAGE, PIPELINE_CONFIG))
 @plainly
 def validated_pairs(
     extracted_corpus: ArtifactRef, synthetic_corpus: ArtifactRef, store: ArtifactStoreResource

@@ -14,7 +14,7 @@ from mens_pipeline.errors import MensError
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.inference.prepare import adapter_digest, manifest_of
 from mens_pipeline.orchestration.champion import champion_metadata
-from mens_pipeline.orchestration.choices import demanded
+from mens_pipeline.orchestration.choices import configured, demanded
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
@@ -24,7 +24,7 @@ from mens_pipeline.promotion.history import rival_of, withdrawn
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.promote import promote
 from mens_pipeline.promotion.receipt import RECEIPT, Receipt, gate_of
-from mens_pipeline.settings import Settings, load_settings, policy_label, present_of
+from mens_pipeline.settings import GATE_POLICY, Settings, load_settings, policy_label, present_of
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.training.markdown import plain
@@ -52,7 +52,7 @@ class GateConfig(dg.Config):
     )
 
 
-@dg.asset(group_name="evaluation", kinds={"json"}, owners=OWNERS, code_version=STAGE.code_version)
+@dg.asset(group_name="evaluation", kinds={"json"}, owners=OWNERS, code_version=configured(STAGE, GATE_POLICY))
 @plainly
 def benchmark_gate(
     context: dg.AssetExecutionContext, config: GateConfig, eval_results: ArtifactRef, store: ArtifactStoreResource

@@ -9,6 +9,7 @@ from mens_pipeline.corpus.schema.shares import share_text
 from mens_pipeline.corpus.synthesis.generate import SynthesisDrop
 from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS, REPORT, STAGE, build_synthetic_corpus
 from mens_pipeline.orchestration.charts import bar_chart
+from mens_pipeline.orchestration.choices import configured
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
@@ -16,7 +17,7 @@ from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.store import ArtifactRef
 
 
-@dg.asset(group_name="corpus", kinds={"json"}, owners=OWNERS, code_version=STAGE.code_version)
+@dg.asset(group_name="corpus", kinds={"json"}, owners=OWNERS, code_version=configured(STAGE, PIPELINE_CONFIG))
 @plainly
 def synthetic_corpus(extracted_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """Generate executable tasks, templates, combinations, mutations and repairs that parse and pass their tests.

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.orchestration.charts import line_chart
-from mens_pipeline.orchestration.choices import config_of, resolve_choices
+from mens_pipeline.orchestration.choices import GPU_TAGS, config_of, configured, resolve_choices
 from mens_pipeline.orchestration.defs.mix import mixed_train_set
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
@@ -18,7 +18,7 @@ from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreRe
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.promotion.policy import load_gate_policy
-from mens_pipeline.settings import GATE_POLICY, artifact_commit, load_settings
+from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, artifact_commit, load_settings
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 from mens_pipeline.training.base_model import find_base_model
@@ -94,8 +94,9 @@ def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.Materi
     deps=[base_model],
     kinds={"pytorch", "huggingface"},
     owners=OWNERS,
-    code_version=STAGE.code_version,
+    code_version=configured(STAGE, PRESETS, DOMAINS),
     pool="gpu",
+    op_tags=GPU_TAGS,
 )
 @plainly
 def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
