@@ -235,8 +235,7 @@ def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
     try:
         from mens_pipeline.storage.remote import Remote  # noqa: PLC0415 - of an extra
     except ModuleNotFoundError as error:
-        advice = "Install the extra `cluster`, or unset the variable."
-        raise ConfigurationError(f"MENS_STORE_URL: {error.name} is not installed. {advice}") from error
+        raise ConfigurationError(f"MENS_STORE_URL: no {error.name} here. Install the extra `cluster`.") from error
     return ArtifactStore(folder, Remote(settings.store_url))
 
 
@@ -251,15 +250,9 @@ def thresholds_of(settings: Settings) -> "Thresholds":
     """
     from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
 
-    return (
-        load_gate_policy(GATE_POLICY)
-        .thresholds(settings.eval_policy)
-        .changed(
-            min_parse_rate=settings.eval_min_parse_rate,
-            min_coverage=settings.eval_min_coverage,
-            min_benchmark=settings.benchmark_min_pass_rate,
-        )
-    )
+    policy, rate = load_gate_policy(GATE_POLICY).thresholds(settings.eval_policy), settings.eval_min_parse_rate
+    coverage, benchmark = settings.eval_min_coverage, settings.benchmark_min_pass_rate
+    return policy.changed(min_parse_rate=rate, min_coverage=coverage, min_benchmark=benchmark)
 
 
 def policy_label(settings: Settings) -> str:

@@ -9,7 +9,7 @@ import yaml
 
 from mens_pipeline.settings import PROJECT_ROOT, Settings
 
-_DEPLOY: Final = PROJECT_ROOT / "deploy"
+_DEPLOY: Final = PROJECT_ROOT / "config" / "deploy"
 _OF_THE_CHART: Final = frozenset(
     (
         *("global", "generatePostgresqlPasswordSecret", "postgresql", "dagster-user-deployments", "runLauncher"),

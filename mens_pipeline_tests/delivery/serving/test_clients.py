@@ -37,7 +37,7 @@ def test_more_tokens_than_there_may_be_are_fewer(server: Running) -> None:
     usage = near_the_end["usage"]
 
     assert answer["usage"]["completion_tokens"] <= 400
-    assert warning == "max_tokens 4096 is more than there is room for; it is 400"
+    assert warning == "max_tokens 4096 is more than there is room for; it is 400 (--max-new-tokens)"
     assert usage["total_tokens"] <= 512
     assert other == f"max_tokens 200 is more than there is room for; it is {512 - usage['prompt_tokens']}"
     ollama = {"model": "mens", "prompt": "x", "stream": False, "options": {"num_predict": 401}}
