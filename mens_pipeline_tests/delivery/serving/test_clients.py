@@ -41,7 +41,8 @@ def test_more_tokens_than_there_may_be_are_fewer(server: Running) -> None:
     assert usage["total_tokens"] <= 512
     assert other == f"max_tokens 200 is more than there is room for; it is {512 - usage['prompt_tokens']}"
     ollama = {"model": "mens", "prompt": "x", "stream": False, "options": {"num_predict": 401}}
-    assert _post(server, "/api/generate", **ollama)[1] == "num_predict 401 is more than there is room for; it is 400"
+    expected = "num_predict 401 is more than there is room for; it is 400 (--max-new-tokens)"
+    assert _post(server, "/api/generate", **ollama)[1] == expected
 
 
 def test_what_changes_nothing_here_is_ignored_and_told(server: Running) -> None:
