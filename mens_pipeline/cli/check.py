@@ -28,7 +28,7 @@ MAX_REQUEST_BYTES: Final = 67_108_864
 
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
-    """What went by.
+    """Counts over the lines of a stream.
 
     Attributes:
         seen: Lines that hold anything.

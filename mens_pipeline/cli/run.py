@@ -67,7 +67,7 @@ def summary_of(figures: Figures, *, is_good: bool, command: str, options: str = 
 
 
 def called_as() -> str:
-    """How the user called this program, for advice that can be typed as it stands."""
+    """Return the command that started this program, to print commands that can be copied."""
     program = sys.argv[0]
     if Path(program).name == "__main__.py":
         return f"{sys.executable} -m mens_pipeline.cli"

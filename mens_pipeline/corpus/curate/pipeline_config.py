@@ -77,7 +77,7 @@ class TelemetryPolicy(_Strict):
 
 
 class WatchPolicy(_Strict):
-    """Which files of the workspace start a run when they change."""
+    """Path patterns of the files whose change starts a run."""
 
     paths: tuple[str, ...] = Field(
         min_length=1, description="Patterns of paths below the workspace; `*` stands for any characters, also for `/`."

@@ -30,7 +30,7 @@ OTHER_NAMES: Final = {
     "type_def": "type",
     "vector_index": "index",
 }
-"""What other toolchains call some categories -> the category."""
+"""Category in the data of other toolchains -> our name of it."""
 
 
 def category_named(name: str) -> str:

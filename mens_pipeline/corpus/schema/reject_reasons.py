@@ -24,7 +24,7 @@ class RejectReason(StrEnum):
 
 
 class WarnReason(StrEnum):
-    """What is wrong with a row that is kept all the same."""
+    """A defect of a row that is counted and does not drop it."""
 
     SEMANTIC_ERROR = "semantic_error"
     """Its code has an error in names or types."""

@@ -1,4 +1,4 @@
-"""How people ask for a program: frames, from `phrasing.yaml`, lists and the small change of English grammar."""
+"""Wording of synthetic prompts: sentence frames from `phrasing.yaml`, lists, articles and plurals."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What programs are about: entities with fields and fitting values, in domains; all of them stand in `words.yaml`."""
+"""Entities that synthetic programs use, each with a domain, fields and example values, read from `words.yaml`."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -157,7 +157,7 @@ class _Words(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What programs may be about.
+    """The entities and domains of `words.yaml`.
 
     Attributes:
         domains: Domain -> who would want such a program; each fits after `for`.
@@ -169,7 +169,7 @@ class Words:
 
     @property
     def additive(self) -> tuple[Entity, ...]:
-        """Those whose number may be added up."""
+        """Entities with a number field that can be summed."""
         return tuple(entity for entity in self.entities if entity.adds_up)
 
 

@@ -115,7 +115,7 @@ _PATHS: Final = frozenset(
         *("/api/generate", "/api/chat", "/api/tags", "/api/show", "/api/version"),
     }
 )
-"""That figures are kept of by name."""
+"""Paths with a metric series of their own."""
 _Begin = Callable[[Asked], Answering]
 
 _LAST_SECONDS: Final = 5.0

@@ -44,7 +44,7 @@ class _Bank(BaseModel):
 
     @property
     def records(self) -> list[Any]:
-        """What may be drawn: the values, or the rows with their columns as attributes."""
+        """The values to draw from, or the rows as named tuples with the columns as attributes."""
         if not self.columns:
             return self.rows
         make = _record_of(self.columns)

@@ -44,11 +44,11 @@ _TRAILING: Final = re.compile(r"(?:\s*{#(?:(?!#}).)*#})*\s*\Z", re.DOTALL)
 _TAGS: Final = re.compile(r"\s*(?:{%(?:(?!%}).)*%}\s*)*")
 _GAP: Final = re.compile(r"\n{3,}")
 _OWN_ERRORS: Final = (jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
-"""What an expression of a template can raise."""
+"""Exceptions that evaluating an expression of a template can raise."""
 
 
 class _Family(BaseModel):
-    """What a family says of itself; the first part of its name is the construct, unless it names another one."""
+    """The header of a family; the first part of its name is the construct, unless `construct` names another one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -58,7 +58,7 @@ class _Family(BaseModel):
 
 
 class _Part(BaseModel):
-    """What a part says of itself."""
+    """The header of a part."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

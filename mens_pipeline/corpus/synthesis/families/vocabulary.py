@@ -1,4 +1,4 @@
-"""What templates may call: draws, which take from the generator, and words about words."""
+"""Functions and filters for templates: random draws, and helpers for names and sentences."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
