@@ -31,15 +31,13 @@ def open_instance(home: Path, *, is_headless: bool = False) -> dg.DagsterInstanc
     config = home / "dagster.yaml"
     try:
         home.mkdir(parents=True, exist_ok=True)
-        if not config.exists():
-            config.unlink(missing_ok=True)  # a link that a clone left behind when it was moved
-            config.symlink_to(PROJECT_ROOT / "dagster.yaml")
+        with _alone(home):
+            if not config.exists():
+                config.unlink(missing_ok=True)  # a link that a clone left behind when it was moved
+                config.symlink_to(PROJECT_ROOT / "dagster.yaml")
+            return _opened(InstanceRef.from_dir(str(home.resolve()), overrides=_HEADLESS if is_headless else {}))
     except OSError as error:
         raise ConfigurationError(f"{home}: {error.strerror}. Set DAGSTER_HOME to a folder you may write.") from error
-    try:
-        reference = InstanceRef.from_dir(str(home.resolve()), overrides=_HEADLESS if is_headless else {})
-        with _alone(home):
-            return _opened(reference)
     except dg.DagsterInvalidConfigError as error:
         raise ConfigurationError(f"{config}: {error}. Correct the file.") from error
 

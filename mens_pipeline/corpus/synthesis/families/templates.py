@@ -38,9 +38,6 @@ _REQUEST: Final = re.compile(r"^--- request(?: about (?P<domain>.+)| (?P<whole>a
 _PROGRAM: Final = re.compile(r"^--- program$", re.MULTILINE)
 _MARKS: Final = re.compile(r"^---.*$", re.MULTILINE)
 _SHAPE: Final = (_REQUEST, _PROGRAM)
-_TRAILING: Final = re.compile(r"(?:\s*{#(?:(?!#}).)*#})*\s*\Z", re.DOTALL)
-"""Blank lines and comments at the end of a section; the comments are about the next one."""
-
 _TAGS: Final = re.compile(r"\s*(?:{%(?:(?!%}).)*%}\s*)*")
 _GAP: Final = re.compile(r"\n{3,}")
 _OWN_ERRORS: Final = (jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
@@ -144,7 +141,7 @@ def _sections(path: Path) -> Iterator[_Section]:
     ends = [found.start() for found in headers[1:]] + [len(text)]
     for found, end in zip(headers, ends, strict=True):
         line = text.count("\n", 0, found.start()) + 1
-        body = "\n".join(map(_kept, _TRAILING.sub("", text[found.end() + 1 : end]).split("\n")))
+        body = "\n".join(map(_kept, _without_trailing_comments(text[found.end() + 1 : end]).split("\n")))
         comment = "{#" + "\n" * (line - 1) + "#}\n"
         section = _Section(path, line, _header(path, line, found[1]), f"{comment}{body}")
         marks = _MARKS.findall(body)
@@ -156,6 +153,14 @@ def _sections(path: Path) -> Iterator[_Section]:
                 "DOMAIN`, or `--- request as it stands`), what is asked for, `--- program`, and the program."
             )
         yield section
+
+
+def _without_trailing_comments(body: str) -> str:
+    """Cut blank lines and comments off the end of a section; the comments are about the next one."""
+    body = body.rstrip()
+    while body.endswith("#}") and "{#" in body:
+        body = body[: body.rindex("{#")].rstrip()
+    return body
 
 
 def _kept(line: str) -> str:
