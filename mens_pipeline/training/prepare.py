@@ -35,7 +35,7 @@ from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL
 from mens_pipeline.training.run_dir import lay_out, refuse_another_run, refuse_links
 from mens_pipeline.training.tokenizer_file import FileTokenizer
 
-_KERNELS_LINEAR: Final = "linear_attention"
+_LINEAR: Final = "linear_attention"
 _COMPILERS: Final = ("cc", "gcc", "clang")
 
 
@@ -59,7 +59,7 @@ def kernel_notes(config: Mapping[str, Any], found: Mapping[str, bool]) -> list[s
     notes = []
     if not found["c_compiler"]:
         notes.append("no C compiler: Triton, which computes the loss on a GPU, needs one. Install gcc, or set CC")
-    if _KERNELS_LINEAR not in (config.get("text_config", config).get("layer_types") or ()):
+    if _LINEAR not in (config.get("text_config", config).get("layer_types") or ()):
         return notes
     if not found["flash_linear_attention"]:
         slow = (
@@ -71,7 +71,6 @@ def kernel_notes(config: Mapping[str, Any], found: Mapping[str, bool]) -> list[s
     return notes
 
 
-_LINEAR: Final = "linear_attention"
 _FALLBACK: Final = 98
 """Bytes for a unit of width of the values of linear attention, as transformers computes it without kernels."""
 
