@@ -12,14 +12,13 @@ from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import (
     PROJECT_ROOT,
     artifact_commit,
-    go_offline,
     load_settings,
     open_store,
     policy_label,
     recipe_variables,
     secret_of,
-    training_environment,
 )
+from mens_pipeline.training.environment import go_offline, training_environment
 
 
 def test_defaults_lie_in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,7 +173,7 @@ def _local_generator(settings: "Settings", run: Path, how: _How) -> "Generator":
 
 def _launch(prepared: "PreparedGeneration", poll: Callable[[], None]) -> int:
     from mens_pipeline.inference.generation import MODULE  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.settings import training_environment  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.environment import training_environment  # noqa: PLC0415 - likewise
     from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
 
     log = prepared.job.run_dir / "child.log"

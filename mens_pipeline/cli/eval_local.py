@@ -353,7 +353,7 @@ def _config(**changes: float | Syntax | None) -> "EvaluationConfig":
 
 def _launch(prepared: "PreparedGeneration") -> int:
     from mens_pipeline.inference.generation import MODULE, PROGRESS  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.settings import training_environment  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.environment import training_environment  # noqa: PLC0415 - likewise
     from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
     from mens_pipeline.training.telemetry_log import Follower  # noqa: PLC0415 - likewise
 

@@ -143,7 +143,7 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
 
 def _launch(job_path: Path) -> int:
     from mens_pipeline.delivery.merge_job import MODULE, PROGRESS  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.settings import training_environment  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.environment import training_environment  # noqa: PLC0415 - likewise
     from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
     from mens_pipeline.training.telemetry_log import Follower  # noqa: PLC0415 - likewise
 

@@ -85,8 +85,9 @@ def serve(  # noqa: PLR0913 - one parameter an option
     from mens_pipeline.delivery.serving import server  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.delivery.serving.asking import Defaults  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.serving.engine import Limits  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import go_offline, load_settings, open_store, secret_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings, open_store, secret_of  # noqa: PLC0415 - likewise
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.environment import go_offline  # noqa: PLC0415 - likewise
 
     settings = load_settings()
     address = server.address_of(host, port)

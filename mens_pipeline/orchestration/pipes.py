@@ -9,7 +9,7 @@ from typing import Any, Final
 import dagster as dg
 
 from mens_pipeline.language.visible_text import visible_text
-from mens_pipeline.settings import training_environment
+from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.launch import run_child
 
 JOB_TAG: Final = "mens/job"

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import dagster as dg
 from dagster_ray.core.pipes import PipesRayJobClient, PipesRayJobMessageReader, SubmitJobParams
 
-from mens_pipeline.settings import ray_environment
+from mens_pipeline.training.environment import ray_environment
 from mens_pipeline.training.job import RAY_DRIVER, STOP, ended
 
 _POLL_SECONDS: Final = 0.5

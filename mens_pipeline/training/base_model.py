@@ -15,7 +15,8 @@ from typing import Any, Final
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.storage.files import open_regular, read_regular
 from mens_pipeline.storage.jsonl import write_text
-from mens_pipeline.training.launch import environment_without_secrets, python_command
+from mens_pipeline.training.environment import environment_without_secrets
+from mens_pipeline.training.launch import python_command
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
 from mens_pipeline.training.safetensors_header import num_values_in
 

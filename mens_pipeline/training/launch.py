@@ -18,12 +18,6 @@ _POLL_SECONDS: Final = 0.2
 _LAST_WORDS: Final = 1_500
 """Characters of a log that a message shows."""
 
-_SECRETS: Final = (
-    *("AUTH", "CREDENTIAL", "CREDENTIALS", "KEY", "PASS", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "SECRETS"),
-    *("TOKEN", "DSN", "PROXY", "URL"),
-)
-"""Endings of words in names of variables that may hold a secret, or an address with a password in it."""
-
 
 def python_command(module: str, *arguments: str) -> list[str]:
     """Build the command that runs a module in a Python process of its own.
@@ -40,19 +34,6 @@ def python_command(module: str, *arguments: str) -> list[str]:
 def own_environment() -> Mapping[str, str]:
     """Show the environment of this process to who looks for what a launcher or a user left there."""
     return os.environ
-
-
-def environment_without_secrets(keep: tuple[str, ...] = ()) -> dict[str, str]:
-    """Copy the environment of this process without the variables that may hold a secret.
-
-    Args:
-        keep: Beginnings of upper-case names that are copied all the same.
-    """
-
-    def may_be_secret(name: str) -> bool:
-        return any(word.endswith(_SECRETS) for word in name.split("_")) and not name.startswith(keep)
-
-    return {name: value for name, value in os.environ.items() if not may_be_secret(name.upper())}
 
 
 def run_child(  # noqa: PLR0913, PLR0917 - what a process is started with

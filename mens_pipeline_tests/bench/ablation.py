@@ -25,10 +25,11 @@ from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, family_tasks, heldout_tasks
 from mens_pipeline.language.requests import SYSTEM_PROMPT
-from mens_pipeline.settings import PRESETS, load_settings, training_environment
+from mens_pipeline.settings import PRESETS, load_settings
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.devices import DeviceChoice, resolve_device
+from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.presets import load_named, resolve_recipe
 from mens_pipeline_tests.bench.machine import machine_name

@@ -16,9 +16,10 @@ from random import Random
 from time import perf_counter
 from typing import Any
 
-from mens_pipeline.settings import PRESETS, load_settings, training_environment
+from mens_pipeline.settings import PRESETS, load_settings
 from mens_pipeline.training.base_model import find_base_model
 from mens_pipeline.training.devices import DeviceChoice, resolve_device
+from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.presets import load_named, resolve_recipe
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL

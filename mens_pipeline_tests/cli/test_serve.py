@@ -19,9 +19,10 @@ from mens_pipeline.cli import serve as serve_module
 from mens_pipeline.cli.main import app
 from mens_pipeline.delivery.serving.served_model import run_model
 from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
-from mens_pipeline.settings import load_settings, training_environment
+from mens_pipeline.settings import load_settings
 from mens_pipeline.training.base_model import find_base_model
 from mens_pipeline.training.devices import Device
+from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.guards import exclusive
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
 from mens_pipeline_tests.delivery.serving.running import CPU, Running

@@ -4,9 +4,9 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from mens_pipeline.settings import training_environment
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore, digest_of
+from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.finish import finish_run
 from mens_pipeline.training.job import MODULE
 from mens_pipeline.training.launch import run_child

@@ -12,9 +12,9 @@ from mens_pipeline.delivery.merged_model import build_merged_model, prepare_merg
 from mens_pipeline.inference import prepare
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import Conditions
-from mens_pipeline.settings import training_environment
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.devices import DeviceChoice, resolve_device
+from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.launch import run_child
 from mens_pipeline_tests.delivery.delivered import HELDOUT
 

@@ -18,10 +18,10 @@ from mens_pipeline.delivery.merged_model import PreparedMerge, build_merged_mode
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import Conditions
-from mens_pipeline.settings import training_environment
 from mens_pipeline.storage.jsonl import read_models, write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.devices import DeviceChoice, resolve_device
+from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.launch import run_child
 from mens_pipeline_tests.training.small_folder import Encoder
 

@@ -16,8 +16,8 @@ from mens_pipeline.delivery.hub import plan_push
 from mens_pipeline.delivery.merge_source import merge_source
 from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
 from mens_pipeline.inference.prepare import adapter_digest
-from mens_pipeline.settings import training_environment
 from mens_pipeline.storage.store import ArtifactStore, digest_of
+from mens_pipeline.training.environment import training_environment
 from mens_pipeline_tests.delivery.delivered import promoted_run
 from mens_pipeline_tests.delivery.hub_server import TOKEN, Hub, serving
 

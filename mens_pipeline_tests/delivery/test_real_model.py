@@ -13,11 +13,12 @@ from mens_pipeline.delivery.merged_model import build_merged_model, prepare_merg
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.language.requests import SYSTEM_PROMPT
-from mens_pipeline.settings import load_settings, training_environment
+from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.base_model import BaseModel, find_base_model
 from mens_pipeline.training.devices import DeviceChoice, resolve_device
+from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.launch import run_child
 from mens_pipeline.training.manifest import MANIFEST

@@ -24,8 +24,8 @@ from mens_pipeline.corpus.extract.workspace import extract_workspace
 from mens_pipeline.corpus.schema.drops import Drop, DropReason
 from mens_pipeline.corpus.schema.records import MAX_FILE_RECORDS
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.settings import training_environment
 from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.launch import run_child
 
 pytestmark = pytest.mark.measured  # they show the edges of the corpus

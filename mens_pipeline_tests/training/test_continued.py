@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.settings import training_environment
 from mens_pipeline.training import launch
 from mens_pipeline.training.continued import continued, further
+from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.finish import finish_run
 from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, MODULE, RESULT, Continued, ExitCode
 from mens_pipeline.training.launch import run_child

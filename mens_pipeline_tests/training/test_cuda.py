@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from mens_pipeline.settings import training_environment
 from mens_pipeline.training.devices import DeviceChoice
+from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.job import ADAPTER, MODULE, RESULT, ExitCode, newest_checkpoint
 from mens_pipeline.training.launch import run_child
 from mens_pipeline.training.prepare import PreparedRun

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.settings import training_environment
 from mens_pipeline.training import launch
+from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.job import ADAPTER, MODULE, ExitCode, newest_checkpoint
 from mens_pipeline.training.launch import run_child
 from mens_pipeline.training.prepare import PreparedRun

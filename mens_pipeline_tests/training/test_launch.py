@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.settings import training_environment
 from mens_pipeline.training.child_process import found_no_room
+from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.guards import exclusive
 from mens_pipeline.training.job import FAILURE, MODULE, ExitCode, TrainingJob, mark_complete, newest_checkpoint
 from mens_pipeline.training.launch import run_child

@@ -20,8 +20,8 @@ from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
-from mens_pipeline.settings import ray_environment, training_environment
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.training.environment import ray_environment, training_environment
 from mens_pipeline.training.job import (
     ADAPTER,
     FAILURE,

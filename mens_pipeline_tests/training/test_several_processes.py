@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.settings import training_environment
 from mens_pipeline.training import launch
 from mens_pipeline.training.contract import contract_of
 from mens_pipeline.training.devices import Device, refuse_missing_devices
+from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.job import ADAPTER, FAILURE, MODULE, RESULT, ExitCode, newest_checkpoint
 from mens_pipeline.training.launch import run_child
 from mens_pipeline.training.plan import Plan

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.settings import training_environment
 from mens_pipeline.training.devices import DeviceChoice
+from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.job import RESULT, ExitCode
 from mens_pipeline.training.launch import run_child
 from mens_pipeline.training.scratch.job import MODULE

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.settings import training_environment
 from mens_pipeline.training import launch
+from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.job import ExitCode, newest_checkpoint
 from mens_pipeline.training.launch import run_child
 from mens_pipeline.training.scratch.job import MODULE, WEIGHTS
