@@ -19,7 +19,7 @@ import obstore
 import pytest
 from obstore.store import S3Store
 
-from mens_pipeline.training.launch import own_environment
+from mens_pipeline.training.environment import own_environment
 
 _ACTIONS: Final = '["Admin", "Read", "Write", "List", "Tagging"]'
 _PORTS: Final = ("master", "volume", "filer", "s3")

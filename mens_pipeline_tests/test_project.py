@@ -49,7 +49,7 @@ def test_one_module_reads_the_environment() -> None:
     """`os.environ` and `os.getenv` occur in the settings, and where the environment of a child is copied."""
     readers = [path.name for path in _PYTHON if re.search(r"os\.(environ|getenv)", path.read_text(encoding="utf-8"))]
 
-    assert sorted(name for name in readers if not name.startswith("test_")) == ["launch.py", "settings.py"]
+    assert sorted(name for name in readers if not name.startswith("test_")) == ["environment.py", "settings.py"]
 
 
 @pytest.mark.seed_row(63, 64)

@@ -17,9 +17,9 @@ from dagster_pipes import PipesEnvVarParamsLoader, open_dagster_pipes
 
 from mens_pipeline.errors import MensError
 from mens_pipeline.storage.files import is_full
+from mens_pipeline.training.environment import own_environment
 from mens_pipeline.training.guards import die_with_parent, exclusive
 from mens_pipeline.training.job import CHECKPOINTS, COMPLETE, FAILURE, ExitCode, as_document
-from mens_pipeline.training.launch import own_environment
 from mens_pipeline.training.team import Team, own_team
 
 _NO_ROOM: Final = ("No space left on device", "File too large", "unexpected pos ", "PytorchStreamWriter failed")

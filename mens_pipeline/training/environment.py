@@ -1,7 +1,8 @@
-"""The environment of processes that load models: without secrets, the network and chatter."""
+"""The environment of this process, and that of processes that load models."""
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import Final
 
 _SECRETS: Final = (
@@ -14,6 +15,11 @@ _SECRETS: Final = (
 def num_processors() -> int:
     """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def own_environment() -> Mapping[str, str]:
+    """Show the environment of this process to who looks for what a launcher or a user left there."""
+    return os.environ
 
 
 def environment_without_secrets(keep: tuple[str, ...] = ()) -> dict[str, str]:

@@ -31,11 +31,6 @@ def python_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
-def own_environment() -> Mapping[str, str]:
-    """Show the environment of this process to who looks for what a launcher or a user left there."""
-    return os.environ
-
-
 def run_child(  # noqa: PLR0913, PLR0917 - what a process is started with
     module: str,
     job_path: Path,

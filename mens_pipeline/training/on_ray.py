@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from mens_pipeline.errors import MensError, RefusedError
 from mens_pipeline.training.child_process import fail, leave, listening
+from mens_pipeline.training.environment import own_environment
 from mens_pipeline.training.guards import die_with_parent
 from mens_pipeline.training.job import FAILURE, STOP, ExitCode, TrainingJob, ended
-from mens_pipeline.training.launch import own_environment
 from mens_pipeline.training.team import ON_RAY, Team
 from mens_pipeline.training.telemetry_log import FILE, Follower
 

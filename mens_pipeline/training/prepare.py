@@ -17,9 +17,9 @@ from mens_pipeline.training.base_model import BaseModel, configuration_of, find_
 from mens_pipeline.training.chat import IM_END, IM_START
 from mens_pipeline.training.contract import contract_of
 from mens_pipeline.training.devices import Device, refuse_missing_devices
+from mens_pipeline.training.environment import own_environment
 from mens_pipeline.training.examples import make_examples
 from mens_pipeline.training.job import JOB, Continued, TrainingJob, result_of
-from mens_pipeline.training.launch import own_environment
 from mens_pipeline.training.plan import plan_run
 from mens_pipeline.training.preflight import (
     check_disk,

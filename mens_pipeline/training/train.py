@@ -16,6 +16,7 @@ from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.chat import IM_END, opening_for, template_behind
 from mens_pipeline.training.cpu_kernels import fuse_adapters, use_causal_products
+from mens_pipeline.training.environment import own_environment
 from mens_pipeline.training.examples import Example, make_examples
 from mens_pipeline.training.job import (
     ADAPTER,
@@ -26,7 +27,6 @@ from mens_pipeline.training.job import (
     newest_checkpoint,
     write_result,
 )
-from mens_pipeline.training.launch import own_environment
 from mens_pipeline.training.plan import Plan, plan_run, step_tokens
 from mens_pipeline.training.progress import Progress, StopRequest
 from mens_pipeline.training.qlora import (

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mens_pipeline.training.launch import own_environment
+from mens_pipeline.training.environment import own_environment
 
 _WORKER: Final = b"ray::RayTrainWorker"
 _PATIENCE_SECONDS: Final = 90.0

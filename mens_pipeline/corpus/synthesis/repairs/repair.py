@@ -6,8 +6,8 @@ from typing import Final
 
 from mens_pipeline.corpus.synthesis.edits import Edit, apply_edits
 from mens_pipeline.corpus.synthesis.program import Program
+from mens_pipeline.corpus.synthesis.repairs.breakages import DELIMITERS, LAYOUT, PUNCTUATION, SPELLING
 from mens_pipeline.corpus.synthesis.repairs.foreign import FOREIGN
-from mens_pipeline.corpus.synthesis.repairs.layout import DELIMITERS, LAYOUT, PUNCTUATION, SPELLING
 from mens_pipeline.corpus.synthesis.repairs.sites import Breakage
 from mens_pipeline.corpus.synthesis.sample import Sample
 from mens_pipeline.language import Diagnostic, analyze

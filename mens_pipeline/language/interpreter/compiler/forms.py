@@ -1,4 +1,4 @@
-"""Which class of syntax is compiled by what."""
+"""Compile branches, loops and assignments, and say what compiles every other class of syntax."""
 
 from typing import Any, Final
 

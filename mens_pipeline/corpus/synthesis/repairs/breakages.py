@@ -1,4 +1,4 @@
-"""Right tokens in the wrong place: on another line, or in another order."""
+"""Ways to break a program: misspelt words, wrong punctuation or delimiters, tokens on another line or swapped."""
 
 from collections.abc import Mapping
 from random import Random
