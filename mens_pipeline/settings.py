@@ -250,7 +250,9 @@ def thresholds_of(settings: Settings) -> "Thresholds":
 
 
 def policy_label(settings: Settings) -> str:
-    """Name the policy, with every threshold that the environment changes: `ci (min_parse_rate 0.0 by VOX_...)`.
+    """Name the policy, with all that the environment changes of it: `ci (min_parse_rate 0.0 by VOX_...)`.
+
+    Of another policy than the default one, all is named that it demands otherwise.
 
     Args:
         settings: Of this process.
@@ -260,18 +262,24 @@ def policy_label(settings: Settings) -> str:
     """
     from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
 
-    policy = load_gate_policy(GATE_POLICY).thresholds(settings.eval_policy)
+    policies, name = load_gate_policy(GATE_POLICY), settings.eval_policy
+    policy, usual = policies.thresholds(name), Settings.model_fields["eval_policy"].default
     changes = (
-        ("min_parse_rate", policy.min_parse_rate, "eval_min_parse_rate"),
-        ("min_coverage", policy.min_coverage, "eval_min_coverage"),
-        ("min_benchmark", policy.min_benchmark, "benchmark_min_pass_rate"),
+        ("min_parse_rate", "eval_min_parse_rate"),
+        ("min_coverage", "eval_min_coverage"),
+        ("min_benchmark", "benchmark_min_pass_rate"),
     )
     told = [
-        f"{name} {value} by {Settings.model_fields[field].validation_alias}"
-        for name, usual, field in changes
-        if (value := getattr(settings, field)) is not None and value != usual
+        f"{field} {value} by {Settings.model_fields[setting].validation_alias}"
+        for field, setting in changes
+        if (value := getattr(settings, setting)) is not None and value != getattr(policy, field)
     ]
-    return f"{settings.eval_policy} ({', '.join(told)})" if told else settings.eval_policy
+    if not settings.benchmark:
+        told.append(f"the benchmark has no say by {Settings.model_fields['benchmark'].validation_alias}")
+    unusual = policy.unlike(policies.policies[usual]) if usual in policies.policies else ()
+    if unusual:
+        told.append(f"unlike {usual}: {', '.join(unusual)}")
+    return f"{name} ({'; '.join(told)})" if told else name
 
 
 def present_of(
