@@ -39,7 +39,7 @@ class Decoding(BaseModel):
     syntax: Syntax = Field(default=Syntax.FREE, description="Whether the parser steers what is written.")
     names: bool = Field(
         default=False,
-        description="Whether, where the parser steers, a value of known type is only asked for members that it has.",
+        description="Where the parser steers, refuse fields and methods that the type of a value does not have.",
     )
     batch_tokens: int = Field(
         default=12_288, ge=256, description="Positions held at once; more on a GPU with room for them."
