@@ -43,7 +43,7 @@ check: install  ## Format, lint, types, layers, definitions, and every test this
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/dg check defs
 	$(PYTEST) --cov -m "measured and ($(TIER))" $(addprefix mens_pipeline_tests/,storage language corpus security)
-	$(PYTEST) -m "not measured and ($(TIER))"
+	$(PYTEST) --durations 25 --durations-min 5 -m "not measured and ($(TIER))"
 
 format: install  ## Format the code and mend what ruff can.
 	$(BIN)/ruff format .
