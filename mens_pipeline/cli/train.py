@@ -30,7 +30,7 @@ _PARTIAL: Final = (
 
 
 class Resume(StrEnum):
-    """What to do with a run that was interrupted."""
+    """Policy for an interrupted run."""
 
     AUTO = "auto"
     NEVER = "never"

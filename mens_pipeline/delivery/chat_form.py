@@ -1,4 +1,4 @@
-"""How others put a request to the model: the chat template of the merged folder, and the file that Ollama reads."""
+"""Prompt format for other engines: the chat template of the merged folder, and the Modelfile that Ollama reads."""
 
 import re
 from typing import Final

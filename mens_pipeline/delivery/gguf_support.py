@@ -1,4 +1,4 @@
-"""What can be written as GGUF: the architecture of SmolLM2, and tokenizers whose rules llama.cpp knows by name.
+"""Models that can be written as GGUF: the architecture of SmolLM2, and tokenizers whose rules llama.cpp knows.
 
 Whatever else would give a file that loads and writes nonsense, so it is refused by name before anything is written.
 """

@@ -41,7 +41,7 @@ class GgufPart(_Document):
 
 
 class MensPart(_Document):
-    """What is bound by hash, and how the model is asked."""
+    """Adapter, base, licences and verdict that merged weights are bound to by hash."""
 
     name: str
     adapter_sha256: str = Field(pattern=_SHA256, description="Of the adapter's weights.")

@@ -87,7 +87,7 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True)
 class PushPlan:
-    """What would be sent, and where.
+    """Files of an upload, and the repository that they go to.
 
     Attributes:
         repo: `OWNER/NAME`.
@@ -104,7 +104,7 @@ class PushPlan:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What it became.
+    """Address and commit of an upload.
 
     Attributes:
         commit: To pin; 40 hexadecimal digits.

@@ -145,7 +145,7 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def _draft_of(folder: Path) -> Path:
-    """Where a folder is written before it takes its place."""
+    """Return the draft folder that is renamed to a folder when it is complete."""
     return folder.with_name(f".{folder.name}.part")
 
 

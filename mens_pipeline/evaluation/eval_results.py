@@ -54,7 +54,7 @@ STAGE: Final = Stage(KIND, (__name__,), by_content=True)
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What models are asked.
+    """Tasks of an exam, with what was left out of it.
 
     Attributes:
         tasks: Held-out requests first, then the benchmark.

@@ -29,7 +29,7 @@ _LONGEST_DESCRIPTION: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class FewShot:
-    """What the base is asked with examples in its prompt.
+    """Tasks and system prompt for the base with examples in its prompt.
 
     Attributes:
         prompt: What it is told before each request.

@@ -22,7 +22,7 @@ _BODILESS: Final = LLM_DECORATORS | {"@hole", "@native"}
 
 
 class Judgement(BaseModel):
-    """What is to be said of one answer. Whatever needs a syntax tree is false where there is none."""
+    """Judgement on one answer. Whatever needs a syntax tree is false where there is none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

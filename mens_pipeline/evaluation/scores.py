@@ -17,7 +17,7 @@ _USUAL: Final = (1, 5, 10, 20, 50, 100)
 
 
 class Coverage(BaseModel):
-    """Which of the constructs that the parser can produce the accepted answers show."""
+    """Constructs of the parser that the accepted answers show."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

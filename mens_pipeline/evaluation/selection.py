@@ -57,7 +57,7 @@ class Candidate:
 
 
 class Step(StrEnum):
-    """What a choice was made by: the first step after which one answer, or copies of it, was left."""
+    """Step that decided a selection: the first after which one answer, or copies of it, was left."""
 
     PARSER = "parser"
     NAMES = "names"
@@ -142,7 +142,7 @@ class Selector:
         return Choice(self._likeliest(left, candidates), Step.LIKELIHOOD)
 
     def _passed_examples(self, prompt: str, programs: Sequence[str]) -> list[float]:
-        """How many of the examples of a request each program passes."""
+        """Count the examples of a prompt that each program passes."""
         examples = stated_examples(prompt)
         if not examples:
             return [0.0] * len(programs)

@@ -1,4 +1,4 @@
-"""What a model is asked to write, and what a good answer shows."""
+"""Tasks of an exam: a prompt, and what a correct answer shows."""
 
 import hashlib
 import math
@@ -24,7 +24,7 @@ _MEDIUM_UP_TO: Final = 6
 
 
 class Suite(StrEnum):
-    """Where a task comes from."""
+    """Origin of a task."""
 
     HELDOUT = "heldout"
     """A source file of the workspace that never trained."""

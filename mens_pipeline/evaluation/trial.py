@@ -27,7 +27,7 @@ TRIAL: Final = "trial_answers.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of a trial.
+    """Scores and answers of a trial.
 
     Attributes:
         scores: The figures.

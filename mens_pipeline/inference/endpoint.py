@@ -50,7 +50,7 @@ class _Usage(BaseModel):
 
 
 class _Completion(BaseModel):
-    """What is needed of an answer; the rest is passed over."""
+    """Fields of a response that are used; others are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -110,7 +110,7 @@ class Endpoint:
 
     @property
     def decoding(self) -> Mapping[str, Any]:
-        """How it answers, in JSON types."""
+        """Decoding options in JSON types."""
         return {"max_new_tokens": self.max_new_tokens, "temperature": self.temperature}
 
     def answer(

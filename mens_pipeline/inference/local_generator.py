@@ -62,7 +62,7 @@ class LocalGenerator:
 
     @property
     def decoding(self) -> Mapping[str, Any]:
-        """How it answers, in JSON types."""
+        """Decoding options in JSON types."""
         is_batch_felt = self.conditions.device.kind != "cpu"
         return self.conditions.decoding.model_dump(mode="json", exclude=None if is_batch_felt else {"batch_tokens"})
 

@@ -1,4 +1,4 @@
-"""What stands behind a failure: text that the reference drops, and words that Vox does not know."""
+"""Likely causes of an error: text that the reference drops, and words that Vox does not know."""
 
 import re
 from collections.abc import Iterator
@@ -130,7 +130,7 @@ def _decorator_advice(word: str) -> str | None:
 
 
 def _decorator_start(token: int, stream: TokenStream) -> int | None:
-    """Where the unknown decorator begins whose leftover is this token, if it is one (L3, L10)."""
+    """Find the unknown decorator whose remainder is this token; None if there is none (L3, L10)."""
     start = stream.starts[token]
     for piece in stream.dropped:
         if piece.kind == "DROPPED_DECORATOR" and piece.end == start:

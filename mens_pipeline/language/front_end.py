@@ -74,7 +74,7 @@ DEEP_STACK: Final = DeepStack(MAX_NESTING * _FRAMES_PER_LEVEL)
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What the front end found out about a text.
+    """Syntax tree and diagnostics of a text.
 
     Attributes:
         module: The syntax tree; None when the text is rejected.

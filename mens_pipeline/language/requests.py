@@ -1,4 +1,4 @@
-"""What one would ask for to be given a declaration: its construct, its name and its shape in plain words."""
+"""Prompts for a declaration: its construct, its name and its shape in plain words."""
 
 import re
 from collections.abc import Callable, Sequence

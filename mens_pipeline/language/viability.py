@@ -32,7 +32,7 @@ WORDS: Final = CONTEXT_WORDS | KEYWORDS | {key for table in KEYED_DECORATORS.val
 
 
 class Viability(Enum):
-    """What can become of a text."""
+    """Verdict on the beginning of a text."""
 
     DEAD = "dead"
     """No continuation is a program."""
@@ -43,7 +43,7 @@ class Viability(Enum):
 
 
 class _Parse(Enum):
-    """How the parse of some tokens ends."""
+    """Outcome of the parse of some tokens."""
 
     ACCEPTED = 0
     AT_END = 1
@@ -132,7 +132,7 @@ class ViableText:
 
     @property
     def unsettled(self) -> str:
-        """What the next piece makes it read again."""
+        """Return the part of the text that the next piece makes it parse again."""
         return self._text
 
     def would_be(self, piece: str) -> Viability:

@@ -25,7 +25,7 @@ class ErrorInfo(Protocol):
 
     @property
     def cause(self) -> "ErrorInfo | None":
-        """What it was raised from."""
+        """Exception that caused it."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""How assets hand artifacts on: by key, in the event log, so that runs side by side do not meet."""
+"""Hand-over of artifacts between assets: by key, in the event log, so that concurrent runs do not mix."""
 
 from typing import Any, Final
 

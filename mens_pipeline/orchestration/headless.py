@@ -97,7 +97,7 @@ class CheckOutcome:
 
 @dataclass(frozen=True, slots=True)
 class GraphOutcome:
-    """What a run of the whole graph came to.
+    """Result of a run of the whole graph.
 
     Attributes:
         run_id: The run in the Dagster instance.

@@ -1,4 +1,4 @@
-"""Which adapter is in use, and which were: a pointer that is replaced whole, and a log that is only added to.
+"""The champion and its predecessors: a pointer that is replaced whole, and an append-only log.
 
 Each line of the log holds the SHA-256 of the line before it, and the pointer that of the line that it was set with. So
 a line that is lost or changed is noticed, whether or not others follow it.
@@ -248,7 +248,7 @@ def _lines(store: ArtifactStore) -> list[tuple[HistoryEvent, str]]:
 
 
 def _complete(content: bytes) -> int:
-    """How many bytes of a history count.
+    """Return how many bytes of a history are complete lines.
 
     A last line without its end was cut off, by a full disk or a lost process, unless only its end was.
     """

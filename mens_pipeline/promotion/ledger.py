@@ -1,4 +1,4 @@
-"""Which adapters were evaluated on which exam: whoever tries again is asked for more confidence."""
+"""Ledger of evaluations by exam: each further attempt needs more confidence."""
 
 from collections.abc import Iterable
 from typing import Final, Self
@@ -19,7 +19,7 @@ of a part of the files, does not begin to count anew."""
 
 
 class Try(BaseModel):
-    """What is tried: an adapter that is asked in one way, on the source files of an exam."""
+    """Attempt: an adapter with its decoding options, on the source files of an exam."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

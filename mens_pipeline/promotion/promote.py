@@ -61,7 +61,7 @@ _FLAGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What holds now, to tell a verdict that is out of date.
+    """Current state, to tell whether a verdict is out of date.
 
     Attributes:
         thresholds: What the policy demands.
@@ -84,7 +84,7 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """What a promotion came to.
+    """Result of a promotion.
 
     Attributes:
         champion: The adapter that is in use now.

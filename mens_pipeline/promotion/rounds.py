@@ -1,4 +1,4 @@
-"""How much of an exam is asked: more held-out requests only where a gate cannot tell and they may."""
+"""Rounds of an exam: more held-out prompts only where a gate cannot tell yet."""
 
 import hashlib
 from collections import defaultdict
@@ -35,7 +35,7 @@ _GROW: Final = (GateName.EXAM_SIZE, GateName.COVERAGE)
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What decides how much of an exam is asked.
+    """Thresholds that decide on further rounds of an exam.
 
     Attributes:
         thresholds: What is demanded of a model.

@@ -293,7 +293,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _missing(path: Path) -> list[str]:
-    """Which files a folder lacks to be a base model."""
+    """List the files that a folder lacks to be a base model."""
     return [pattern for pattern in _NEEDED if not any(path.glob(pattern))]
 
 

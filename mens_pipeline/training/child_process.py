@@ -1,4 +1,4 @@
-"""What every child process does, whether it trains or generates.
+"""Common parts of child processes that train or generate.
 
 It dies with its parent, holds its device alone, and says how it ended by its exit code. Started through Dagster Pipes,
 it reports what happens there as well.
@@ -29,11 +29,11 @@ Listener = Callable[[dict[str, Any]], None]
 
 
 class Job(Protocol):
-    """What is needed of a job."""
+    """Fields that every job has."""
 
     @property
     def run_dir(self) -> Path:
-        """Where everything of it goes."""
+        """Folder of all output of the job."""
         ...
 
     @property
@@ -43,7 +43,7 @@ class Job(Protocol):
 
     @property
     def lock_seconds(self) -> float:
-        """How long another holder may take to end."""
+        """Seconds to wait for the lock of the device."""
         ...
 
 

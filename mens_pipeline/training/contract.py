@@ -1,4 +1,4 @@
-"""What a run is, as one hash: the same contract gives the same run, and another one must not go on with it.
+"""Contract of a run as one hash: equal contracts give equal runs, and a checkpoint is only used by its own.
 
 With `max_minutes` the speed of the machine decides how many steps fit: then the contract and the decisions in
 `plan` of the result give the same run.

@@ -7,7 +7,7 @@ from mens_pipeline.errors import RefusedError
 
 
 class DeviceChoice(StrEnum):
-    """What one may ask for."""
+    """Devices that can be chosen."""
 
     CUDA = "cuda"
     CPU = "cpu"
@@ -19,7 +19,7 @@ class DeviceChoice(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What a run trains on.
+    """Device of a run.
 
     Attributes:
         kind: `cuda`, `mps` or `cpu`.

@@ -84,7 +84,7 @@ class Example:
 
 @dataclass
 class Examples:
-    """What is shown, what measures, and what is neither.
+    """Rows that train, rows for validation, and rows that are dropped.
 
     Attributes:
         train: In the order of the train set.

@@ -1,4 +1,4 @@
-"""What a training process is told, and what it leaves behind."""
+"""Input and output of a training process."""
 
 import json
 import os
@@ -35,7 +35,7 @@ COMPLETE: Final = "complete"
 
 
 class ExitCode(IntEnum):
-    """How a training process ends."""
+    """Exit codes of a training process."""
 
     DONE = 0
     CRASHED = 1
@@ -46,7 +46,7 @@ class ExitCode(IntEnum):
 
 
 class Continued(BaseModel):
-    """Where a run stands that goes on after its end."""
+    """Adapter and state of a run that is continued after its end."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

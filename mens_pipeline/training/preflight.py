@@ -1,4 +1,4 @@
-"""What is looked at before any weight is loaded: data, lengths, tokenizer, memory, disk."""
+"""Checks before any weight is loaded: data, lengths, tokenizer, memory, disk."""
 
 import os
 import shutil
@@ -78,7 +78,7 @@ class MemoryEstimate:
 def estimate_memory(
     base: BaseModel, recipe: Recipe, tokens_at_once: int, computed_on: tuple[str, str], layer: int
 ) -> MemoryEstimate:
-    """How much memory a run needs, from sizes alone.
+    """Estimate the peak memory of a run from sizes alone.
 
     Args:
         base: The base model.

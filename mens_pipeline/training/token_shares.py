@@ -16,11 +16,11 @@ MOST_PASSES: Final = 4
 
 
 class Dealt(Protocol):
-    """What is needed of a row to deal it; its length is in tokens."""
+    """Fields of a row that the shares need; its length is in tokens."""
 
     @property
     def kind(self) -> str:
-        """What made it: `task`, `vox_codegen`, `mutation`."""
+        """Kind of the row: `task`, `vox_codegen`, `mutation`."""
         ...
 
     @property

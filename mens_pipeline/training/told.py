@@ -1,4 +1,4 @@
-"""What a run plans and shows, in a line for people."""
+"""One-line summaries of the plan and progress of a run."""
 
 from collections.abc import Mapping
 from typing import Any, Final

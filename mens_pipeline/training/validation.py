@@ -1,4 +1,4 @@
-"""Which source files measure the loss instead of training."""
+"""Choice of the source files that measure the validation loss instead of training."""
 
 import hashlib
 

@@ -53,7 +53,7 @@ class SourceRows:
 
 @dataclass
 class MixedSource:
-    """What became of one source.
+    """Counts of one source of the mix.
 
     Attributes:
         source: What was asked for.

@@ -1,4 +1,4 @@
-"""What is in training data, counted."""
+"""Counts over training data."""
 
 import hashlib
 from collections import Counter

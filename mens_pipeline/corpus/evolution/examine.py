@@ -1,4 +1,4 @@
-"""What a model wrote against what it was asked: a request worth answering, a program worth keeping."""
+"""Checks on evolved rows: whether the request can be answered, and whether the program answers it."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -126,12 +126,12 @@ class Candidate:
 
     @property
     def construct(self) -> str:
-        """What the row is an example of: what the operator asked for, else what its parent is."""
+        """Construct that the row is an example of: that of the operator, else that of its parent."""
         return self.evolution.goal or self.parent.category
 
     @property
     def mode(self) -> Mode:
-        """How the program is read: as that of its parent."""
+        """Grammar mode of the program: that of its parent."""
         code = judged_code(self.parent)
         assert code is not None, "seeds and what comes of them are code"  # noqa: S101 - our own impossibility
         return code[1]

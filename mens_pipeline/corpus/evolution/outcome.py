@@ -1,4 +1,4 @@
-"""What becomes of an attempt to evolve a request, and the account of all attempts."""
+"""Outcomes of attempts to evolve a request, and their counts."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Which rows are evolved, in which order, and which are only there to be kept away from."""
+"""Selection and order of the rows that are evolved; the others only serve the similarity search."""
 
 import hashlib
 from collections import Counter

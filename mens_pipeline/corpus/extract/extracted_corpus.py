@@ -80,7 +80,7 @@ _RULES: Final = ("code", "roots")
 
 @dataclass
 class Reuse:
-    """How much of a corpus was known before.
+    """Share of a corpus that was reused from an earlier run.
 
     Attributes:
         is_whole: The very corpus was there.

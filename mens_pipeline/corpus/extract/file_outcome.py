@@ -1,4 +1,4 @@
-"""What one file of a workspace gave, as it goes through processes and into the index of a corpus."""
+"""Results for one file of a workspace, as they pass between processes and into the index of a corpus."""
 
 import json
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from mens_pipeline.corpus.schema.drops import Drop, DropReason, Tally, Unit
 
 @dataclass(frozen=True, slots=True)
 class FileOutcome:
-    """What one file gave.
+    """Records, drops and verdict of one file.
 
     Attributes:
         path: The file, relative to the workspace.

@@ -28,7 +28,7 @@ class FrontmatterError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a source says about itself.
+    """Metadata that a source states about itself.
 
     Attributes:
         values: The mapping; empty when there is no header.

@@ -22,7 +22,7 @@ class IncludeError(Exception):
 
 @dataclass
 class Allowance:
-    """What a page may still include.
+    """Remaining allowance of a page for includes.
 
     Attributes:
         num_bytes: Of the files that are read for it.

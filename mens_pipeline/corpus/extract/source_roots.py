@@ -1,4 +1,4 @@
-"""Which folders of a workspace never train: `examples.ssot.v1.yaml`."""
+"""Folders of a workspace that never train: `examples.ssot.v1.yaml`."""
 
 import os
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a tree of files looks like from outside: names, sizes and times, without opening one."""
+"""Fingerprint of a tree of files by names, sizes and times, without opening one."""
 
 import hashlib
 from collections.abc import Callable

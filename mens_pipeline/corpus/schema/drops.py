@@ -1,4 +1,4 @@
-"""What was seen, what was kept, and why the rest was not."""
+"""Counts of rows seen, kept, and dropped by reason."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Unit(StrEnum):
-    """What is counted."""
+    """Units that are counted."""
 
     VOX_FILE = "vox_file"
     PAGE = "page"

@@ -1,4 +1,4 @@
-"""How little of a telemetry database is read, whoever made it: values are cut, and a loop comes to its end."""
+"""Limits on reading a telemetry database of unknown origin: values are cut, and endless queries are stopped."""
 
 import sqlite3
 from itertools import count

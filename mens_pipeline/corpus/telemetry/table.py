@@ -41,7 +41,7 @@ _EXPECTED_URL: Final = "Write sqlite:///FILE or postgresql://USER:PASSWORD@HOST:
 
 
 class TelemetryQuery(TelemetryPolicy):
-    """Which rows to read, and where."""
+    """Database, table and filter of a query."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 

@@ -31,7 +31,7 @@ Listing = Annotated[list[Listed], Field(fail_fast=True, max_length=1_000)]
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a request says of its answers; None where it says nothing.
+    """Decoding options that a request states; None where it states none.
 
     Attributes:
         model: The name of the model.

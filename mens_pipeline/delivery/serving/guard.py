@@ -1,4 +1,4 @@
-"""Who may ask: local names alone on a local address, a token elsewhere, and no pages of other sites anywhere."""
+"""Access control: local host names on a local address, a token elsewhere, and no pages of other sites anywhere."""
 
 import hashlib
 import hmac
@@ -20,7 +20,7 @@ OPEN_PATHS: Final = frozenset({"/", "/health", "/ready"})
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may ask.
+    """Host names and token that requests must give.
 
     Attributes:
         token: What every request must bring along; None: nothing.

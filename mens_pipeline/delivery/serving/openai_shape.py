@@ -1,4 +1,4 @@
-"""What OpenAI's chat completions and model lists look like, coming in and going out."""
+"""Chat completions and model lists in OpenAI's format: requests, responses and streams."""
 
 import json
 import secrets
@@ -85,7 +85,7 @@ class _Message(BaseModel):
 
 
 class StreamOptions(BaseModel):
-    """How an answer is streamed."""
+    """Options of a streamed response."""
 
     model_config = STRICT
 
@@ -98,7 +98,7 @@ class StreamOptions(BaseModel):
 
 
 class TextRequest(BaseModel):
-    """What requests for chats and for text completions have in common."""
+    """Fields that requests for chats and for text completions share."""
 
     model_config = STRICT
 
@@ -152,7 +152,7 @@ class ChatRequest(TextRequest):
 
     @property
     def wish(self) -> Wish:
-        """What is asked for."""
+        """Decoding options of the request."""
         return Wish(
             model=self.model,
             turns=tuple(message.turn for message in self.messages),

@@ -1,4 +1,4 @@
-"""What occurs anywhere within a declaration: kinds of syntax, calls, views, operators, decorators."""
+"""Features of a declaration: kinds of syntax, calls, views, operators, decorators."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, get_args

@@ -76,7 +76,7 @@ Forms = dict[type, "Callable[[Resolver, Any], None]"]
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What the names of a program were found to mean, by the `id` of the syntax that has them.
+    """Declarations of the names of a program, by the `id` of the syntax that uses them.
 
     Attributes:
         uses: Name or view -> its meaning.

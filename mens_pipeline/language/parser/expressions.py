@@ -22,7 +22,7 @@ _HINTS: Final[dict[str, str]] = {
 
 
 class ExpressionParser(StatementParser):
-    """Where all forms of expression meet."""
+    """Parser of expressions."""
 
     def expression(self) -> Expr:
         """`Expr = ~ Infix(0)` (G33)."""

@@ -20,7 +20,7 @@ MAX_FAILURES: Final = 20
 
 
 class Mode(StrEnum):
-    """How a text is read: `.vox` files, scripts with statements at the top level, `.vox.ui` files (M1-M6)."""
+    """Grammar mode: `.vox` files, scripts with statements at the top level, `.vox.ui` files (M1-M6)."""
 
     SOURCE = "source"
     SCRIPT = "script"

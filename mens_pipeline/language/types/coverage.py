@@ -1,4 +1,4 @@
-"""Which values the arms of a `match` leave out (K1)."""
+"""Values that the arms of a `match` leave out (K1)."""
 
 from typing import Final
 

@@ -36,7 +36,7 @@ from mens_pipeline.training.manifest import CARD
 
 
 class MergeConfig(dg.Config):
-    """What a person may choose for one run."""
+    """Run configuration of `merged_model`."""
 
     dtype: Literal["as_judged", "float32", "bfloat16"] = Field(
         default="as_judged", description="Of the weights; what the adapter was judged in keeps every token."
@@ -48,7 +48,7 @@ class MergeConfig(dg.Config):
 
 
 class HandoffConfig(dg.Config):
-    """What a person may choose for one run."""
+    """Run configuration of `pushed_adapter`."""
 
     publish: bool | None = Field(
         default=None, description="Send the adapter to the Hub; left out, exactly when MENS_HUB_REPO is set."

@@ -1,4 +1,4 @@
-"""What the models write, base beside adapter."""
+"""Evaluation of base and adapter on held-out prompts and the benchmark."""
 
 import time
 from dataclasses import replace

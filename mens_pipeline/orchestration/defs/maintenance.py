@@ -107,7 +107,7 @@ _RUN_COLUMNS = dg.TableSchema([dg.TableColumn(n) for n in ("action", "run", "job
 
 
 class RetentionConfig(dg.Config):
-    """What a person may choose for one run."""
+    """Run configuration of the pruning."""
 
     apply: bool = Field(default=False, description="Delete what the plan names; else it is only shown.")
 

@@ -34,7 +34,7 @@ from mens_pipeline.training.told import told_kinds
 
 
 class TrainConfig(dg.Config):
-    """What a person may choose for one run."""
+    """Run configuration of the training."""
 
     preset: str = Field(default="auto", description="A recipe of config/presets.yaml; `auto` picks by memory.")
     domain: str | None = Field(default=None, description="Which rows; config/domains.yaml.")

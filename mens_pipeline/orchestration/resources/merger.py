@@ -1,4 +1,4 @@
-"""How the processes of delivery are started and watched: the seam for other launchers."""
+"""Launcher of the processes of delivery."""
 
 import time
 from pathlib import Path

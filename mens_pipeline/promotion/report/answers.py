@@ -100,7 +100,7 @@ class AnswerView:
 
     @property
     def word(self) -> str:
-        """What became of it, in a word or two; of several answers how many pass."""
+        """Outcome in a word or two; of several answers how many pass."""
         if self.num_samples > 1:
             return f"{self.num_passed}/{self.num_samples} pass"
         return "passes" if self.passed else "fails"

@@ -37,7 +37,7 @@ class Skipped(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is remembered of a row that is shown.
+    """Statistics of a row that is shown.
 
     Attributes:
         offset: Where its line begins, in bytes.

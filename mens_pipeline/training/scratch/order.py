@@ -1,4 +1,4 @@
-"""Which rows train, which measure, and in which order, fixed before a run of the scratch lane begins."""
+"""Order of training rows and choice of validation rows of a scratch run, fixed before it begins."""
 
 from dataclasses import dataclass, replace
 

@@ -62,7 +62,7 @@ class ScratchRecipe(BaseModel):
 
     @property
     def shape(self) -> Shape:
-        """What the model is made of."""
+        """Sizes of the model."""
         return SHAPES[self.config]
 
     @property

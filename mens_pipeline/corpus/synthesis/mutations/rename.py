@@ -219,7 +219,7 @@ def _target(name: str, roles: Sequence[tuple[str, DeclarationSpan]]) -> _Target 
 
 
 def _where(nouns: Sequence[str], owners: Sequence[DeclarationSpan]) -> str:
-    """Whose it is, when all that is declared by this name stands in one declaration."""
+    """Format where a name is declared, for a prompt; empty where several declarations have one."""
     if len(nouns) > 1 or any(owner is not owners[0] for owner in owners):
         return ""
     if nouns[0] == "index":

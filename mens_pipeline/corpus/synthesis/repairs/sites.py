@@ -1,4 +1,4 @@
-"""Where a program can be broken: its tokens with their neighbours."""
+"""Places where a program can be broken: its tokens with their neighbours."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

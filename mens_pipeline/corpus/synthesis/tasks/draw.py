@@ -59,7 +59,7 @@ _BATCH: Final = 48
 
 
 class Side(StrEnum):
-    """What tasks are for; the sides share no family or no program."""
+    """Uses of tasks; the sides share no family or no program."""
 
     TRAIN = "train"
     KNOWN = "known"
@@ -232,7 +232,7 @@ class _Drawing:
 
 
 def _side(skeleton: str, module: Module) -> Side:
-    """Where a program of a family that trains belongs, whatever its names are."""
+    """Return the side of a program of a family that trains, whatever its names are."""
     literals = [
         node.text if isinstance(node, DecimalLit) else node.value
         for node in walk(module)

@@ -192,7 +192,7 @@ def load_tasks(folder: Path = Path(__file__).parent) -> tuple[tuple[Atom, ...], 
 
 
 class _Known:
-    """What the templates of a place may refer to."""
+    """Variables that the templates of a slot may refer to."""
 
     def __init__(self, place: str, banks: BankRows) -> None:
         self.place = place

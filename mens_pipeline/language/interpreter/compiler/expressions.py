@@ -230,7 +230,7 @@ def index_access(node: IndexAccess, scope: Scope) -> Code:
 
 
 def position(value: Value, key: Value) -> int | str:
-    """Where an index points to.
+    """Resolve an index to a position.
 
     Args:
         value: A list or record.
