@@ -318,7 +318,7 @@ def artifact_commit(settings: Settings) -> str | None:
 
 
 def recipe_variables() -> dict[str, str]:
-    """Fields of a training recipe that the environment sets: MENS_TRAIN_LEARNING_RATE is `learning_rate`."""
+    """Return fields of a training recipe that the environment sets: MENS_TRAIN_LEARNING_RATE is `learning_rate`."""
     return {name.removeprefix(_RECIPE).lower(): value for name, value in os.environ.items() if name.startswith(_RECIPE)}
 
 

@@ -188,7 +188,7 @@ def run(  # noqa: PLR0913 - one parameter an option
 
 
 def _minutes(text: str) -> float:
-    """Minutes that a text such as `90s`, `10m` or `1h` says."""
+    """Parse a duration such as `90s`, `10m` or `1h`; in minutes."""
     number, factor = text[:-1], _MINUTES.get(text[-1:])
     if factor is None or not number.replace(".", "", 1).isdigit() or float(number) == 0:
         raise typer.BadParameter(f"--more {text}: no time. Write one such as 90s, 10m or 1h.")

@@ -148,7 +148,7 @@ def train(  # noqa: PLR0913 - one parameter an option
 
 
 def _refuse_old_spellings(provider: str | None, data_dir: Path, output_dir: Path, *, native: bool) -> None:
-    """Say what to write in place of the flags of earlier toolchains."""
+    """Print what to write in place of the flags of earlier toolchains."""
     folders = f"--data-dir {data_dir} --output-dir {output_dir}"
     if native:
         raise RefusedError(f"--native trains the model that is made from scratch. Run: mens training native {folders}")

@@ -92,7 +92,7 @@ def agreement_of(
 
 
 def reasons_against(found: Agreement, demand: Demand) -> tuple[str, ...]:
-    """Why two models are not the same, a sentence each; none when they are.
+    """Return why two models are not the same, a sentence each; none when they are.
 
     Args:
         found: How far apart they are.
@@ -118,7 +118,7 @@ def reasons_against(found: Agreement, demand: Demand) -> tuple[str, ...]:
 
 
 def spread(tasks: Sequence[Task], number: int) -> tuple[Task, ...]:
-    """So many tasks, evenly from first to last: files stand in order, so neighbours are alike.
+    """Choose so many tasks, evenly from first to last: files stand in order, so neighbours are alike.
 
     Args:
         tasks: All of them.

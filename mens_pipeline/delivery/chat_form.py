@@ -45,7 +45,7 @@ def system_of(template: str) -> str | None:
 
 
 def refuse_unquotable(system: str) -> None:
-    """Nothing, if a system prompt can stand in the file that Ollama reads, which knows no way to escape a quote.
+    """Check that a system prompt can stand in the Modelfile of Ollama, which knows no way to escape a quote.
 
     Args:
         system: What the model is told before every request.

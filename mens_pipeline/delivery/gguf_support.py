@@ -28,7 +28,7 @@ was trained with what its tokenizer.json says, and must be served with that.
 
 
 def refuse_unsupported(merged: Path) -> None:
-    """Nothing, if a model can be written as GGUF.
+    """Check that a model can be written as GGUF.
 
     Args:
         merged: Its folder.

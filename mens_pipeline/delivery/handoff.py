@@ -85,7 +85,7 @@ class ServingHandoff(_Document):
 
 
 def handed_files(folder: Path, names: Iterable[str], prefix: str) -> tuple[HandedFile, ...]:
-    """Files with their hashes.
+    """Return files with their hashes.
 
     Args:
         folder: Where they lie.

@@ -30,7 +30,7 @@ class Prompts:
 def prompts_of(
     source: MergeSource, named: Path | None, store: ArtifactStore, fits: Callable[[str], bool], number: int
 ) -> Prompts:
-    """Held-out requests of a run, evenly spread.
+    """Return held-out requests of a run, evenly spread.
 
     Args:
         source: The run.

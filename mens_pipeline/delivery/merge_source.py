@@ -29,7 +29,7 @@ _ADVICE: Final = "Name the run that it was trained in."
 
 
 def refuse_misfit(adapter: Path, manifest: dict[str, Any]) -> None:
-    """Nothing, if an adapter can be merged into its base.
+    """Check that an adapter can be merged into its base.
 
     Args:
         adapter: Its folder.

@@ -99,7 +99,7 @@ def compared(
     expected: Mapping[str, Sequence[int]],
     found: Mapping[str, Sequence[int]],
 ) -> tuple[Comparison, ...]:
-    """Both models, request by request.
+    """Return both models, request by request.
 
     Args:
         reference: The one that is to be met.

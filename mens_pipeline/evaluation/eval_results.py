@@ -329,7 +329,7 @@ def write_documents(folder: Path, evaluation: Evaluation, bench: str) -> None:
 
 
 def judged_answers(evaluation: Evaluation) -> Iterator[JudgedAnswer]:
-    """Every judged answer with what was asked: of the base, of the base with examples, of the adapter, free and not.
+    """Yield every judged answer with its prompt: of the base, of the base with examples, of the adapter, free and not.
 
     Args:
         evaluation: What was judged.

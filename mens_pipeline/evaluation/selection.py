@@ -86,7 +86,7 @@ class Selector:
     """
 
     def __init__(self, num_workers: int = 2) -> None:
-        """Say how many; nothing is started yet.
+        """Set the number of processes; nothing is started yet.
 
         Args:
             num_workers: Processes of each kind at the same time.
@@ -98,7 +98,7 @@ class Selector:
         self._workers = BehaviourWorkers(num_workers, seconds=_SECONDS)
 
     def __enter__(self) -> Self:
-        """Nothing is started before the first choice."""
+        """Start the processes at the first choice."""
         self._stack.enter_context(self._workers)
         return self
 
@@ -156,7 +156,7 @@ class Selector:
         return [passed[program] for program in programs]
 
     def _agreement(self, prompt: str, programs: Sequence[str]) -> list[float]:
-        """With how many others each program agrees, added up over drawn calls of the functions that are asked for."""
+        """Count with how many others each program agrees, over drawn calls of the functions that are asked for."""
         different = list(dict.fromkeys(programs))
         agreed = [0.0] * len(programs)
         for function in _functions_asked(prompt, different):

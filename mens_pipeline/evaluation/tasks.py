@@ -210,7 +210,7 @@ def _asked_name(pair: TrainingPair, source: str, mode: Mode) -> str | None:
 
 
 def _says(prompt: str, name: str) -> bool:
-    """Whether a request says a name as a whole word; that of an index holds a dot."""
+    """Return whether a request says a name as a whole word; that of an index holds a dot."""
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", prompt) is not None
 
 

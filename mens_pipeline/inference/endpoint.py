@@ -208,7 +208,7 @@ class Endpoint:
         return f"status {response.status_code}" + (f" ({said[:_SHOWN]})" if said else "")
 
     def _wait(self, attempt: int, response: "httpx2.Response") -> float:
-        """Seconds before a repetition: what the endpoint asks for, else twice as long each time."""
+        """Return seconds before a repetition: what the endpoint asks for, else twice as long each time."""
         asked = response.headers.get("retry-after", "")
         return min(float(asked) if asked.isdecimal() else self.first_wait * 2**attempt, _LONGEST_WAIT)
 

@@ -240,7 +240,7 @@ def held_on(device: Device, num_values: int, trained_in: Dtype) -> tuple[Held, D
 
 
 def fits_dense(device: Device, num_values: int, dtype: Dtype) -> bool:
-    """Whether so many values fit a device beside what a batch of answers takes; a CPU has room.
+    """Return whether so many values fit a device beside what a batch of answers takes; a CPU has room.
 
     Args:
         device: What the model runs on.
@@ -316,7 +316,7 @@ def generated(
 
 
 def answer_fits(manifest: dict[str, Any], decoding: Decoding) -> Callable[[str], bool]:
-    """Whether a text, with the end of its turn, is short enough for an answer.
+    """Return whether a text, with the end of its turn, is short enough for an answer.
 
     Args:
         manifest: The training manifest, which names the base model and so the tokenizer.
@@ -333,7 +333,7 @@ def answer_fits(manifest: dict[str, Any], decoding: Decoding) -> Callable[[str],
 
 
 def adapter_digest(run: Path) -> str:
-    """SHA-256 over all that an adapter does, hexadecimal: weights, configuration, tokenizer, templates; not its card.
+    """Compute the SHA-256 of an adapter, hexadecimal: weights, configuration, tokenizer, templates; not its card.
 
     Args:
         run: The folder of its run.
@@ -351,7 +351,7 @@ def adapter_digest(run: Path) -> str:
 
 
 def _digest_of_part(path: Path) -> str:
-    """SHA-256 of a file; that of PEFT's configuration, which names layers in any order, is of its sorted values."""
+    """Compute the SHA-256 of a file; that of PEFT's configuration, whose order varies, is of its sorted values."""
     if path.name != CONFIGURATION:
         return digest_of(path)
     try:

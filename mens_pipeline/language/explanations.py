@@ -81,7 +81,7 @@ def explain(finding: Finding, stream: TokenStream, text: SourceText) -> Explanat
 
 
 def dropped_warnings(stream: TokenStream, text: SourceText, blamed: frozenset[int]) -> Iterator[Diagnostic]:
-    """One warning for each piece that the reference drops without a word (L5, L7, L9, L10).
+    """Build one warning for each piece that the reference drops without a word (L5, L7, L9, L10).
 
     Args:
         stream: The tokens of the text.

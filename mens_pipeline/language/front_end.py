@@ -150,7 +150,7 @@ def analyze_bytes(data: bytes, mode: Mode = Mode.SOURCE) -> Analysis:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No cyclic garbage collection meanwhile: a walk makes a tree, no cycles, and large ones took twice the time."""
+    """Suspend cyclic garbage collection: a walk makes a tree, no cycles, and large ones took twice the time."""
     if not gc.isenabled():
         yield
         return

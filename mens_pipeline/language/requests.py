@@ -105,7 +105,7 @@ def shape_of(declaration: Declaration, source: str) -> str:
 
 
 def signature_of(declaration: Function | Workflow | Activity, source: str) -> str:
-    """Parameters, effects and return type as written.
+    """Return parameters, effects and return type as written.
 
     Args:
         declaration: What is called.

@@ -96,11 +96,11 @@ class Probe(ModuleParser):
         return super().statement_of_block()
 
     def found(self) -> str:
-        """Say nothing of the next token."""
+        """Ignore it: the next token decides nothing here."""
         return ""
 
     def _warn_of_stray_word(self, word: str) -> None:
-        """Warnings are for people."""
+        """Ignore it: warnings are for people."""
 
 
 class ViableText:
@@ -192,7 +192,7 @@ class ViableText:
         return viability, [slice(starts[part.start] if part.start else 0, starts[part.stop]) for part in settled]
 
     def _is_open(self, pieces: tuple[Piece, ...], tokens: list[Token], ending: _Parse) -> bool:
-        """Whether any continuation of a text that is no program is one."""
+        """Return whether any continuation of a text that is no program is one."""
         last = pieces[-1] if pieces else None
         if last is None or not goes_on(last):
             return self._leads_on(tokens, ending)
@@ -204,7 +204,7 @@ class ViableText:
         return any(self._leads_on(variant) for variant in _variants(pieces, is_strict=self._is_strict))
 
     def _leads_on(self, tokens: list[Token], ending: _Parse | None = None, depth: int = 0) -> bool:
-        """Whether tokens that are what they are begin a program.
+        """Return whether tokens that are what they are begin a program.
 
         Args:
             tokens: The tokens.
@@ -248,7 +248,7 @@ class ViableText:
 
 
 def viable(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> Viability:
-    """Say whether a text is a program, can become one, or cannot.
+    """Decide whether a text is a program, can become one, or cannot.
 
     Args:
         text: Any text; its last word, number, operator or string may go on.
@@ -262,7 +262,7 @@ def viable(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> V
 
 
 def has_tokens(text: str) -> bool:
-    """Whether there is anything beside blanks, line ends and comments in a text.
+    """Return whether there is anything beside blanks, line ends and comments in a text.
 
     Args:
         text: Any text.
@@ -322,7 +322,7 @@ def stream_of(tokens: list[Token]) -> TokenStream:
 
 
 def goes_on(piece: Piece) -> bool:
-    """Whether a piece at the end of a text may become another one when the text goes on.
+    """Return whether a piece at the end of a text may become another one when the text goes on.
 
     Args:
         piece: The last one.

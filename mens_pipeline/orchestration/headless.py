@@ -69,7 +69,7 @@ def fail_abandoned(home: Path, instance: dg.DagsterInstance) -> None:
 
 
 def _is_free(path: Path) -> bool:
-    """Whether nobody holds the lock any more."""
+    """Return whether nobody holds the lock any more."""
     with path.open("a", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -165,7 +165,7 @@ def run_graph(
 
 
 def _is_interrupted(result: dg.ExecuteInProcessResult) -> bool:
-    """Whether SIGINT ended it, within a step or between two."""
+    """Return whether SIGINT ended it, within a step or between two."""
     if result.success:
         return False
     reason = result.get_run_failure_event().job_failure_data.failure_reason

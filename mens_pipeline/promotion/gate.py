@@ -77,7 +77,7 @@ class _UnreadableError(Exception):
 
 
 def decide(inputs: GateInputs, thresholds: Thresholds) -> tuple[GateOutcome, ...]:
-    """All gates, each with what was measured and what is required.
+    """Return all gates, each with what was measured and what is required.
 
     Args:
         inputs: What the verdict rests on.

@@ -164,7 +164,7 @@ def usable_before(store: ArtifactStore, present: Artifact) -> str | None:
 
 
 def history_of(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
-    """All changes of the champion, the oldest first; a last line that was cut off is left out.
+    """Return all changes of the champion, the oldest first; a last line that was cut off is left out.
 
     Args:
         store: Where promoted adapters are kept.
@@ -176,7 +176,7 @@ def history_of(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
 
 
 def withdrawn(store: ArtifactStore) -> frozenset[str]:
-    """SHA-256 of adapters that a rollback took out of use and that were not promoted by hand since.
+    """Return the SHA-256 of adapters that a rollback took out of use and that were not promoted by hand since.
 
     Args:
         store: Where promoted adapters are kept.

@@ -174,7 +174,7 @@ def write_receipt(folder: Path, receipt: Receipt, results: EvalResults | None) -
 
 
 def digest_of_thresholds(thresholds: Thresholds) -> str:
-    """SHA-256 over what is demanded, hexadecimal.
+    """Compute the SHA-256 over what is demanded, hexadecimal.
 
     Args:
         thresholds: The changes of the environment included.

@@ -179,7 +179,7 @@ def undecided_gates(results: EvalResults, demands: Demands, reserve: Sequence[Ta
 
 
 def _may_pass(name: GateName, results: EvalResults, thresholds: Thresholds, reserve: Sequence[Task]) -> bool:
-    """Whether an undecided gate would pass if the reserve were answered as well as can be hoped for."""
+    """Return whether an undecided gate would pass if the reserve were answered as well as can be hoped for."""
     progress = results.progress
     later = progress.model_copy(update={"round": min(progress.round + 1, progress.num_rounds)})
     required = 1 - allowed_chance(thresholds, later)

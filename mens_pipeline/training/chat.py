@@ -67,7 +67,7 @@ class Encoded:
     completion: tuple[int, ...]
 
     def __len__(self) -> int:
-        """Tokens of both."""
+        """Return the number of tokens of both."""
         return len(self.prompt) + len(self.completion)
 
 
@@ -85,7 +85,7 @@ def opening_of(template: str | None) -> str:
 
 
 def template_behind(opening: str) -> str:
-    """Our chat template for a model.
+    """Return our chat template for a model.
 
     Args:
         opening: What `opening_of` gave for the base.

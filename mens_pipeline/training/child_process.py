@@ -48,7 +48,7 @@ class Job(Protocol):
 
 
 def run_job(job: Job, parent: int, work: Callable[[Listener], bool]) -> ExitCode:
-    """Do the work of a job.
+    """Run a job.
 
     Args:
         job: Where it works, and which lock it holds.
@@ -104,7 +104,7 @@ def fail(job: Job, reason: str) -> ExitCode:
 
 
 def found_no_room(error: Exception) -> bool:
-    """Whether something failed because the disk is full, in whatever words a library says so.
+    """Return whether something failed because the disk is full, in whatever words a library says so.
 
     Args:
         error: What was raised: the system names the reason, safetensors quotes it, torch tells where its file ends.

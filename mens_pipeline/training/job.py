@@ -155,7 +155,7 @@ def newest_checkpoint(run_dir: Path) -> Path | None:
 
 
 def _is_whole(mark: Path) -> bool:
-    """Whether the files of a checkpoint are as large as they were; a power cut may leave empty ones."""
+    """Return whether the files of a checkpoint are as large as they were; a power cut may leave empty ones."""
     text = mark.read_text(encoding="utf-8", errors="replace")
     if not text:
         return True  # of an earlier version
@@ -167,7 +167,7 @@ def _is_whole(mark: Path) -> bool:
 
 
 def as_document(values: dict[str, Any]) -> str:
-    """JSON for a file that people read.
+    """Return JSON for a file that people read.
 
     Args:
         values: JSON values.

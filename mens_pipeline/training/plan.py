@@ -50,7 +50,7 @@ class Plan:
 
 
 def step_tokens(batches: Sequence[Sequence[int]], lengths: Sequence[int], accumulated: int) -> list[int]:
-    """Tokens of each optimizer step, with padding.
+    """Return tokens of each optimizer step, with padding.
 
     Args:
         batches: Rows of each micro-batch in order.
@@ -172,7 +172,7 @@ def _batches(rows: list[int], examples: Sequence[Planned], recipe: Recipe, rando
 
 
 def _cut(rows: list[int], examples: Sequence[Planned], recipe: Recipe) -> list[tuple[int, ...]]:
-    """Micro-batches with no more rows, and with padding no more tokens, than the recipe allows."""
+    """Return micro-batches with no more rows, and with padding no more tokens, than the recipe allows."""
     batches: list[tuple[int, ...]] = []
     batch: list[int] = []
     longest = 0

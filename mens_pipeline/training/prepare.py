@@ -40,7 +40,7 @@ _COMPILERS: Final = ("cc", "gcc", "clang")
 
 
 def kernels_found() -> dict[str, bool]:
-    """Kernel packages, and the C compiler that Triton calls at run time: whether each is there."""
+    """Return whether each kernel package, and the C compiler that Triton calls at run time, is there."""
     compiler = own_environment().get("CC")
     return {
         "flash_linear_attention": find_spec("fla") is not None,
@@ -79,7 +79,7 @@ _FUSED: Final = 28
 
 
 def layer_bytes(config: Mapping[str, Any], *, has_kernels: bool) -> int:
-    """Bytes that the largest layer keeps for a token in 16 bits, beside its input.
+    """Return bytes that the largest layer keeps for a token in 16 bits, beside its input.
 
     Args:
         config: The configuration of a model, or of the text model in it.
@@ -91,7 +91,7 @@ def layer_bytes(config: Mapping[str, Any], *, has_kernels: bool) -> int:
 
 
 def _network(text: Mapping[str, Any]) -> int:
-    """Of the network behind the attention, and of what both read: each adapter keeps a copy of its input."""
+    """Return the bytes that the MLP and the inputs of attention and MLP keep for a token: adapters keep a copy each."""
     return 8 * _inner(text) + 18 * int(text["hidden_size"])
 
 

@@ -103,7 +103,7 @@ class Recipe(BaseModel):
     @field_validator("token_shares", mode="before")
     @classmethod
     def _shares_from_text(cls, value: object) -> object:
-        """Shares may be written as `task=0.4,raw=0.1`."""
+        """Parse shares written as `task=0.4,raw=0.1`."""
         if isinstance(value, str):
             return {name.strip(): share.strip() for name, _, share in (part.partition("=") for part in _parts(value))}
         return value

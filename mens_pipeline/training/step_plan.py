@@ -40,7 +40,7 @@ class Pace:
     """Time of an optimizer step, measured on the latest ones and in proportion to their tokens."""
 
     def __init__(self, tokens: Sequence[int]) -> None:
-        """Know how large each step is.
+        """Take the number of tokens of each step.
 
         Args:
             tokens: Of each step in order, with padding; at least 1.
@@ -82,7 +82,7 @@ class Pace:
         return max(first, min(most, bisect_right(self._before, until) - 1))
 
     def _rate(self) -> float:
-        """Seconds of a token."""
+        """Return seconds of a token."""
         rates = sorted(self._latest)
         return fmean(rates[1:-1] or rates)
 

@@ -159,7 +159,7 @@ class _Asked:
 
 
 def _is_function(span: DeclarationSpan) -> bool:
-    """Whether a declaration is something to call, as hidden tests do."""
+    """Return whether a declaration is something to call, as hidden tests do."""
     inner = getattr(span.declaration, "function", span.declaration)
     return isinstance(inner, Function | Workflow | Activity) and not isinstance(span.declaration, Test | Forall)
 

@@ -84,7 +84,7 @@ class WatchPolicy(_Strict):
     )
 
     def counts(self, path: str) -> bool:
-        """Whether a change of a file starts a run.
+        """Return whether a change of a file starts a run.
 
         Args:
             path: Below the workspace, with `/`.

@@ -161,7 +161,7 @@ def group_of(pair: TrainingPair) -> str | None:
 
 
 def is_held_out(group: str, policy: SplitPolicy) -> bool:
-    """Whether a source file is held out in every workspace, however large.
+    """Return whether a source file is held out in every workspace, however large.
 
     Args:
         group: Its path, relative to the workspace.

@@ -69,7 +69,7 @@ class Statistics:
 
 
 def statistics_of(lines: Iterable[bytes]) -> Statistics:
-    """Figures of the rows of a JSONL file.
+    """Return figures of the rows of a JSONL file.
 
     Args:
         lines: Extracted records or pairs, one a line.

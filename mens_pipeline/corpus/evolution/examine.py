@@ -73,7 +73,7 @@ def instruction_in(text: str) -> str:
 
 
 def instruction_refusal(instruction: str, parent: TrainingPair, reading: Reading, *, stopped: bool) -> Refusal | None:
-    """Why a new request is not worth answering; None for one that is.
+    """Return why a new request is not worth answering; None for one that is.
 
     Args:
         instruction: The request, as `instruction_in` gives it.
@@ -138,7 +138,7 @@ class Candidate:
 
 
 def form_refusal(candidate: Candidate, reading: Reading, *, stopped: bool) -> Refusal | None:
-    """Why an answer is no program to look at; None for one that may be.
+    """Return why an answer is no program to look at; None for one that may be.
 
     Args:
         candidate: The answer.
@@ -165,7 +165,7 @@ def form_refusal(candidate: Candidate, reading: Reading, *, stopped: bool) -> Re
 
 
 def content_refusal(candidate: Candidate, module: Module) -> Refusal | None:
-    """Why an accepted program is not what was asked for, or not new; None for one that is both.
+    """Return why an accepted program is not what was asked for, or not new; None for one that is both.
 
     Args:
         candidate: The answer.
@@ -202,7 +202,7 @@ def asked_names(instruction: str, construct: str) -> set[str]:
 
 
 def refusal_of_tests(program: str, mode: Mode, run: Callable[[str, Mode], ProgramReport]) -> Refusal | bool:
-    """Why the tests of a program speak against it; otherwise whether there are any.
+    """Return why the tests of a program speak against it; otherwise whether there are any.
 
     Args:
         program: An accepted program.

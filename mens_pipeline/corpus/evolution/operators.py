@@ -56,7 +56,7 @@ class Evolution:
         return _DEMANDS.get(self.operator, "").format(goal=noun_of(self.goal) if self.goal is not None else "")
 
     def is_shown(self, module: Module) -> bool:
-        """Whether a program shows what the operator asks for.
+        """Return whether a program shows what the operator asks for.
 
         Args:
             module: An accepted answer.

@@ -100,7 +100,7 @@ class EvolutionAccount:
     ended_by: str | None = None
 
     def adds_up(self) -> bool:
-        """Whether nothing disappeared."""
+        """Return whether nothing disappeared."""
         return self.seen == len(self.kept) + len(self.dropped)
 
     def as_json(self) -> dict[str, Any]:

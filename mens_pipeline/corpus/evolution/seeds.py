@@ -48,7 +48,7 @@ class Seeds:
 
 
 def digest_of_pair(pair: TrainingPair) -> str:
-    """SHA-256 over request and answer, hexadecimal: what a row is called as a parent.
+    """Compute the SHA-256 over request and answer, hexadecimal: what a row is called as a parent.
 
     Args:
         pair: Any pair.

@@ -35,7 +35,7 @@ class FileOutcome:
             tally.drop(drop)
 
     def account(self) -> dict[str, Any]:
-        """All but the lines, in JSON types."""
+        """Return all but the lines, in JSON types."""
         return {
             "path": self.path,
             "blob": self.blob,

@@ -78,7 +78,7 @@ def resolve_includes(
 
 
 def has_include(page: bytes) -> bool:
-    """Whether a page may include another file; some that say so only in passing count as well.
+    """Return whether a page may include another file; some that say so only in passing count as well.
 
     Args:
         page: Its content.

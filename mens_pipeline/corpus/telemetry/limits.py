@@ -17,7 +17,7 @@ _MOST_STEPS: Final = 1_000_000_000
 
 
 def restrain(connection: Any, _: object) -> None:
-    """See that neither bytes nor size nor a loop of a database of somebody else does harm.
+    """Limit the bytes, size and time of queries on a database of unknown origin.
 
     A text that is not UTF-8 must not end the import; its surrogates tell it apart.
 

@@ -200,7 +200,7 @@ _DOUBLED: Final = str.maketrans("0123456789", "0246813579")
 
 
 def _is_card_number(match: re.Match[str]) -> bool:
-    """Issued by somebody, and with the right check digit (Luhn)."""
+    """Return whether a number has the prefix of an issuer and the right check digit (Luhn)."""
     digits = match[0].replace(" ", "").replace("-", "")
     if _ISSUED.fullmatch(digits) is None:
         return False

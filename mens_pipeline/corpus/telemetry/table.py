@@ -93,7 +93,7 @@ class TelemetryTally:
         return self.kept.total()
 
     def adds_up(self) -> bool:
-        """Whether nothing disappeared."""
+        """Return whether nothing disappeared."""
         return self.seen == self.num_kept + self.dropped.total()
 
     def as_json(self) -> dict[str, Any]:

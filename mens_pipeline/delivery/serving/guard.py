@@ -35,7 +35,7 @@ class Guard:
     """Lets in whoever may ask, in front of an application."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
-        """Stand in front of an application.
+        """Wrap an ASGI application.
 
         Args:
             app: The application.
@@ -56,7 +56,7 @@ class Guard:
 
 
 def check_access(headers: Mapping[str, str], path: str, access: Access) -> None:
-    """See that a request may ask.
+    """Check that a request may ask.
 
     Args:
         headers: Its own; names are of any case.

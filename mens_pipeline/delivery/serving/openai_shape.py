@@ -250,7 +250,7 @@ def usage(asked: Asked, num_written: int) -> dict[str, int]:
 
 
 def mistakes_of_turns(turns: Sequence[Turn]) -> list[str]:
-    """Why a conversation cannot be answered, a phrase each; a last message of the assistant is gone on with.
+    """Return why a conversation cannot be answered, a phrase each; a last message of the assistant is gone on with.
 
     Args:
         turns: The conversation, not empty.
@@ -266,7 +266,7 @@ def mistakes_of_turns(turns: Sequence[Turn]) -> list[str]:
 def mistakes_of_stream_and_stops(
     stops: Sequence[str], options: StreamOptions | None, *, is_streamed: bool
 ) -> list[str]:
-    """Mistakes that every request can make, a phrase each.
+    """Return mistakes that every request can make, a phrase each.
 
     Args:
         stops: Texts that end an answer.
@@ -282,7 +282,7 @@ def mistakes_of_stream_and_stops(
 
 
 def _steered(ended: Ended | None) -> dict[str, str | int]:
-    """Whether the parser steered an answer, and of how many it was chosen, which OpenAI's shape has no words for."""
+    """Return whether the parser steered an answer, and of how many it was chosen; not part of OpenAI's format."""
     if ended is None:
         return {}
     chosen = {"best_of": ended.best_of} if ended.best_of > 1 else {}

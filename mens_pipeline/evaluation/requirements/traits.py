@@ -48,7 +48,7 @@ _PREFIXES: Final[Mapping[str, frozenset[str] | None]] = {
 
 
 def traits_of(declaration: Declaration) -> frozenset[str]:
-    """Everything that a requirement may say a declaration contains.
+    """Return everything that a requirement may say a declaration contains.
 
     Args:
         declaration: Any declaration.

@@ -173,7 +173,7 @@ def _install(program: bytes | None, call: Prctl) -> None:
 
 
 def _reason(step: Callable[[], None]) -> str:
-    """Why a step failed; empty when it did not."""
+    """Return why a step failed; empty when it did not."""
     try:
         step()
     except OSError as error:

@@ -101,7 +101,7 @@ class ModuleNames:
         return numbers.pop() if len(numbers) == 1 else None
 
     def is_variant(self, name: str) -> bool:
-        """Whether any type has a variant of this name.
+        """Return whether any type has a variant of this name.
 
         Args:
             name: The name.
@@ -130,7 +130,7 @@ def declared_in(module: Module, assumed: frozenset[str] = frozenset()) -> Module
 
 
 def is_page_and_place(one: Binding, other: Binding) -> bool:
-    """Whether a component and a variant share a name, as pages and the variants of a `url` do; either may be meant.
+    """Return whether a component and a variant share a name, as pages and the variants of a `url` may.
 
     Args:
         one: A meaning of a name.

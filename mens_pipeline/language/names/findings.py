@@ -95,7 +95,7 @@ class Findings:
         return Place(start, start + len(name))
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """All of them, in source order."""
+        """Return all findings, in source order."""
         text = SourceText(self._source)
         ordered = sorted(self._found.items(), key=lambda entry: (entry[0][0], entry[0][1]))
         return tuple(

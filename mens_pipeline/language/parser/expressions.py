@@ -57,7 +57,7 @@ class ExpressionParser(StatementParser):
             left = With(start, end, left, right) if name == "With" else Binary(start, end, name, left, right)
 
     def primary(self) -> Expr:
-        """One operand with its postfix loop (G33, G35)."""
+        """Return one operand with its postfix loop (G33, G35)."""
         pos = self.pos
         kind = self.kinds[pos]
         node: Expr

@@ -172,7 +172,7 @@ class Checker:
 
     @contextmanager
     def function(self, result: Wanted) -> Iterator[None]:
-        """Be in a function.
+        """Enter a function.
 
         Args:
             result: What it returns.

@@ -173,7 +173,7 @@ def _published(config: HandoffConfig, settings: Settings, source: MergeSource) -
 
 
 def _refuse_what_cannot_be_sent(context: dg.AssetExecutionContext, settings: Settings, source: MergeSource) -> None:
-    """See, before anything is merged, that what the same run would publish has a place and a token."""
+    """Check, before anything is merged, that the target of what the same run would publish, and a token, are set."""
     if not any(node.name == serving_handoff.op.name for node in context.job_def.nodes):
         return
     config = HandoffConfig(**config_of(context, serving_handoff.op.name))

@@ -47,7 +47,7 @@ class TrainConfig(dg.Config):
     native_train: bool = Field(default=True, description="There is one trainer; false is a refusal.")
 
     def flags(self) -> dict[str, str]:
-        """Fields of the recipe, as a person writes them."""
+        """Return the fields of the recipe, as a person writes them."""
         return self.overrides if self.devices is None else {**self.overrides, "devices": str(self.devices)}
 
 

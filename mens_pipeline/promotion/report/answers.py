@@ -174,7 +174,7 @@ def groups_of(tasks: Sequence[TaskView]) -> tuple[Group, ...]:
 
 
 def faults_of(judgement: Judgement, asked: str) -> Iterator[str]:
-    """Why an answer does not pass, a sentence each; none exactly when it passes.
+    """Return why an answer does not pass, a sentence each; none exactly when it passes.
 
     Args:
         judgement: Of the answer.

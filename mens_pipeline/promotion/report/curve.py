@@ -109,7 +109,7 @@ def _thinned(places: Sequence[int]) -> list[int]:
 
 
 def _round_values(low: float, high: float) -> list[float]:
-    """About so many round numbers around a range: multiples of 1, 2 or 5 times a power of ten."""
+    """Return about so many round numbers around a range: multiples of 1, 2 or 5 times a power of ten."""
     rough = ((high - low) or 1) / _TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
