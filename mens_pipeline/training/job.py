@@ -53,7 +53,7 @@ class Continued(BaseModel):
     adapter: Path = Field(description="The weights that it ended with.")
     adapter_sha256: str = Field(description="Of these weights, hexadecimal.")
     num_batches: int = Field(ge=0, description="Micro-batches that were shown.")
-    num_steps: int = Field(ge=0, description="Updates that were made.")
+    num_steps: int = Field(ge=0, description="Optimizer steps that were made.")
     seconds: float = Field(ge=0, description="Of training.")
 
     def decisive(self) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class Plan:
 
     Attributes:
         batches: Rows of each micro-batch, by their place in the examples.
-        num_steps: Updates; each takes `gradient_accumulation_steps` micro-batches, the last perhaps fewer.
+        num_steps: Optimizer steps; each takes `gradient_accumulation_steps` micro-batches, the last perhaps fewer.
         num_skipped: Epoch -> rows that the curriculum leaves out of it.
     """
 

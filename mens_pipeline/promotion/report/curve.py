@@ -37,7 +37,7 @@ class Curve:
     Attributes:
         values: Corners of the line through the values, as SVG wants them.
         average: Those of their moving average.
-        x_ticks: Updates.
+        x_ticks: Optimizer steps.
         y_ticks: Losses.
         summary: What it shows, for those who do not see it.
         num_left_out: Values that are no finite number.

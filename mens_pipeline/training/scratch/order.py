@@ -17,7 +17,7 @@ class Order:
         train: Rows that train.
         validation: Rows of other source files, for the loss on what is not trained.
         batches: Rows of each micro-batch in order.
-        num_steps: Updates.
+        num_steps: Optimizer steps.
     """
 
     train: tuple[int, ...]
