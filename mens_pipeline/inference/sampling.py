@@ -126,3 +126,14 @@ def log_probability(scores: "torch.Tensor", token: int) -> float:
         token: The one that was chosen.
     """
     return float(scores[token] - scores.logsumexp(-1))
+
+
+def likeliest(scores: "torch.Tensor", num: int) -> list[tuple[int, float]]:
+    """Return the most likely tokens, each with its log-probability; most likely first.
+
+    Args:
+        scores: Of every token, as float32.
+        num: How many at most.
+    """
+    values, ids = scores.topk(min(num, scores.shape[-1]))
+    return [*zip(ids.tolist(), (values - scores.logsumexp(-1)).tolist(), strict=True)]

@@ -47,6 +47,7 @@ class Wish:
         token_field: What the request calls `max_tokens`, for messages.
         text: What goes on as it stands, in place of a conversation.
         ignored: Fields of the request that nothing heeds.
+        num_likeliest: Most likely tokens to be told of each place; None: no tokens are told of.
     """
 
     model: str
@@ -62,6 +63,7 @@ class Wish:
     token_field: str = "max_tokens"  # noqa: S105 - the name of a field
     text: str | None = None
     ignored: tuple[str, ...] = ()
+    num_likeliest: int | None = None
 
     @property
     def goes_on(self) -> bool:
@@ -139,6 +141,7 @@ class Asker:
             syntax=Syntax.FREE if wish.goes_on else self._defaults.syntax if wish.syntax is None else wish.syntax,
             names=self._defaults.names,
             warnings=tuple(self._warnings(wish, room)),
+            num_likeliest=wish.num_likeliest,
         )
 
     def check_name(self, name: str) -> None:

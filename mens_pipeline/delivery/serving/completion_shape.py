@@ -19,8 +19,9 @@ from mens_pipeline.delivery.serving.openai_shape import (
     usage,
 )
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
-from mens_pipeline.delivery.serving.reply import Ended, Piece
+from mens_pipeline.delivery.serving.reply import Drawn, Piece
 from mens_pipeline.delivery.serving.served_model import ServedModel
+from mens_pipeline.delivery.serving.token_shape import MOST_IN_TEXTS, of_text
 
 PATH: Final = "/v1/completions"
 
@@ -32,7 +33,6 @@ _IDLE: Final[dict[str, tuple[Any, ...]]] = {
     "echo": (None, False),
     "frequency_penalty": (None, 0, 0.0),
     "logit_bias": (None, {}),
-    "logprobs": (None,),
     "presence_penalty": (None, 0, 0.0),
     "stream_options": (None,),
     "suffix": (None, ""),
@@ -44,6 +44,7 @@ class CompletionRequest(TextRequest):
     """A request for text completions."""
 
     prompt: str | Listing[str] = Field(description="One text, by itself or alone in a list.")
+    logprobs: int | None = Field(default=None, ge=0, le=MOST_IN_TEXTS, description="Likeliest tokens of each place.")
 
     @model_validator(mode="before")
     @classmethod
@@ -80,6 +81,7 @@ class CompletionRequest(TextRequest):
             max_tokens=self.max_tokens or _USUAL_TOKENS,
             stop=self.stops,
             ignored=self.ignored,
+            num_likeliest=self.logprobs,
         )
 
 
@@ -108,7 +110,10 @@ class CompletionAnswer:
         Args:
             outcomes: Complete answers.
         """
-        choices = [_choice(number, "".join(out.texts), out.ended) for number, out in enumerate(outcomes)]
+        choices = [
+            self._choice(number, "".join(out.texts), out.ended.reason if out.ended else None, out.tokens)
+            for number, out in enumerate(outcomes)
+        ]
         num_written = sum(outcome.ended.num_tokens for outcome in outcomes if outcome.ended)
         return {**self._head, "choices": choices, "usage": usage(self._asked, num_written)}
 
@@ -120,11 +125,16 @@ class CompletionAnswer:
             has_usage: Whether the last event says what it took.
         """
         num_written = 0
+        offsets = [0] * answering.num_answers
         try:
             async for number, event in answering.events():
-                text, ended = (event.text, None) if isinstance(event, Piece) else ("", event)
-                num_written += ended.num_tokens if ended else 0
-                yield event_of({**self._head, "choices": [_choice(number, text, ended)]})
+                if isinstance(event, Piece):
+                    choice = self._choice(number, event.text, None, event.tokens, offsets[number])
+                    offsets[number] += sum(len(token.text) for token in event.tokens)
+                else:
+                    num_written += event.num_tokens
+                    choice = self._choice(number, "", event.reason)
+                yield event_of({**self._head, "choices": [choice]})
         except RequestRefusedError as error:
             yield event_of(error.document(PATH))
             return
@@ -132,7 +142,9 @@ class CompletionAnswer:
             yield event_of({**self._head, "choices": [], "usage": usage(self._asked, num_written)})
         yield format_sse_event(data_str="[DONE]")
 
-
-def _choice(number: int, text: str, ended: Ended | None) -> dict[str, Any]:
-    reason = ended.reason if ended else None
-    return {"index": number, "text": text, "logprobs": None, "finish_reason": reason}
+    def _choice(
+        self, number: int, text: str, reason: str | None, tokens: Sequence[Drawn] = (), offset: int = 0
+    ) -> dict[str, Any]:
+        is_told = self._asked.num_likeliest is not None and (tokens or text)
+        told = of_text(tokens, offset) if is_told else None
+        return {"index": number, "text": text, "logprobs": told, "finish_reason": reason}

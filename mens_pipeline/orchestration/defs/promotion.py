@@ -24,7 +24,7 @@ from mens_pipeline.promotion.history import rival_of, withdrawn
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.promote import promote
 from mens_pipeline.promotion.receipt import RECEIPT, Receipt, gate_of
-from mens_pipeline.settings import GATE_POLICY, Settings, load_settings, policy_label, present_of
+from mens_pipeline.settings import GATE_POLICY, Settings, load_settings, policy_label, present_of, signing_of
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.training.markdown import plain
@@ -74,6 +74,7 @@ def benchmark_gate(
         is_benchmark_asked=settings.benchmark,
         strict=settings.eval_strict if config.strict_quality_gate is None else config.strict_quality_gate,
         now=int(time.time()),
+        signing=signing_of(settings),
     )
     receipt = receipt_in(gate.path)
     context.instance.add_run_tags(context.run.run_id, {"mens/verdict": str(receipt.status)})
