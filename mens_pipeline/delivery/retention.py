@@ -59,6 +59,7 @@ class Item:
         made: When it was complete, or last written to, in seconds since 1970.
         is_artifact: Whether it is complete; else it is a work folder, a draft, or what is left of an artifact.
         parents: Kind and key of what it was made from.
+        is_shared: Whether the object storage has it.
     """
 
     kind: str
@@ -69,6 +70,7 @@ class Item:
     made: float
     is_artifact: bool
     parents: frozenset[tuple[str, str]]
+    is_shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

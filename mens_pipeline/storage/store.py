@@ -138,7 +138,7 @@ class ArtifactStore:
         """
         self.root = root
         self.documents = Documents(root, remote)
-        self._remote = remote
+        self.remote = remote
 
     def find(self, kind: str, inputs: Mapping[str, Any]) -> Artifact | None:
         """Return the artifact that was made from these inputs, if it is complete.
@@ -249,20 +249,20 @@ class ArtifactStore:
 
     def _pulled(self, kind: str, key: str) -> Artifact | None:
         """Return an artifact as the object storage has it, if it is there whole; the folder holds it from now on."""
-        if self._remote is None or not self._remote.manifest_of(kind, key).content:
+        if self.remote is None or not self.remote.manifest_of(kind, key).content:
             return None
         with self._draft(kind, key) as draft:
-            if not self._remote.fetch(draft.path, kind, key) or _read(kind, key, draft.path) is None:
+            if not self.remote.fetch(draft.path, kind, key) or _read(kind, key, draft.path) is None:
                 return None
             self._place(draft.path, self.root / kind / key)
         return _read(kind, key, self.root / kind / key)
 
     def _agree(self, kind: str, key: str, seen: "Version | None") -> None:
         """Publish the artifact of a key as it lies here, or take the one that somebody else published."""
-        while self._remote is not None and not self._remote.publish(self.root / kind / key, kind, key, seen):
+        while self.remote is not None and not self.remote.publish(self.root / kind / key, kind, key, seen):
             if self._pulled(kind, key) is not None:
                 return
-            seen = self._remote.manifest_of(kind, key).version  # theirs is damaged, so ours takes its place
+            seen = self.remote.manifest_of(kind, key).version  # theirs is damaged, so ours takes its place
 
     def built(
         self,
@@ -290,7 +290,7 @@ class ArtifactStore:
         """
         key = key_of(inputs)
         # Before it is looked for: whatever is published from now on is not replaced.
-        seen = self._remote.manifest_of(kind, key).version if self._remote is not None else None
+        seen = self.remote.manifest_of(kind, key).version if self.remote is not None else None
         found = None if anew else self.get(kind, key)
         if found is not None and found.is_damaged():
             found = self._pulled(kind, key)

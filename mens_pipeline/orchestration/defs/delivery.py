@@ -11,7 +11,7 @@ from mens_pipeline.delivery.agreement import NUM_PROMPTS
 from mens_pipeline.delivery.gguf_model import KIND as GGUF
 from mens_pipeline.delivery.gguf_model import build_gguf_model
 from mens_pipeline.delivery.handoff import HANDOFF, changed_files
-from mens_pipeline.delivery.hub import MAIN, PushPlan, plan_push, push
+from mens_pipeline.delivery.hub import MAIN, PushPlan, Target, plan_push, push
 from mens_pipeline.delivery.merge_documents import MergeReport
 from mens_pipeline.delivery.merge_job import Dtype
 from mens_pipeline.delivery.merge_prompts import prompts_of
@@ -190,7 +190,7 @@ def _planned(config: HandoffConfig, settings: Settings, source: MergeSource, sta
         return None
     if settings.hub_repo is None:
         raise ConfigurationError("publish: set MENS_HUB_REPO to OWNER/NAME first.")
-    return plan_push(source, settings.hub_repo, config.revision, settings.data_licence, staging)
+    return plan_push(source, Target(settings.hub_repo, config.revision), settings.data_licence, staging)
 
 
 def _rows(report: MergeReport) -> list[dg.TableRecord]:
