@@ -113,7 +113,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class PushPlan:
-    """What would be sent, and where.
+    """Files of an upload, and the repository that they go to.
 
     Attributes:
         target: Where it goes.

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any, Final
 from uuid import uuid4
 
@@ -122,22 +123,25 @@ class GraphOutcome:
 
 
 def run_graph(
-    definitions: dg.Definitions, settings: Settings, job_name: str, training: Mapping[str, Any] | None = None
+    definitions: dg.Definitions,
+    settings: Settings,
+    job_name: str,
+    configs: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> GraphOutcome:
     """Materialise the assets of a job and run their checks; progress goes to the logger `mens_pipeline.progress`.
 
     Args:
         definitions: The code location.
         settings: Where the sources and the instance are.
-        job_name: `whole_graph`, or `train_set` to train nothing.
-        training: Configuration of the adapter: preset, domain, overrides, force_train, native_train.
+        job_name: `whole_graph`, `train_set` to train nothing, or another job.
+        configs: Asset -> its configuration, where it has one: of `qlora_adapter` preset, domain, overrides.
 
     Raises:
         ConfigurationError: The Dagster instance cannot be opened.
     """
     started, run_id = perf_counter(), str(uuid4())
     job = definitions.resolve_job_def(job_name)
-    ops = {"qlora_adapter": {"config": dict(training)}} if training is not None else {}
+    ops = {asset: {"config": dict(config)} for asset, config in configs.items()}
     home = settings.dagster_home
     with open_instance(home, is_headless=True) as instance, at_work(home, run_id):
         fail_abandoned(home, instance)
