@@ -44,7 +44,7 @@ check: install  ## Format, lint, types, layers, definitions, and every test this
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/dg check defs
 	$(PYTEST) --cov -m "measured and ($(TIER))" $(addprefix mens_pipeline_tests/,storage language corpus security)
-	$(PYTEST) -m "not measured and ($(TIER))"
+	$(PYTEST) --durations 25 --durations-min 5 -m "not measured and ($(TIER))"
 
 format: install  ## Format the code and mend what ruff can.
 	$(BIN)/ruff format .
@@ -60,7 +60,7 @@ $(DAGSTER_HOME)/dagster.yaml:
 	@mkdir -p $(DAGSTER_HOME)
 	@ln -sfn $(CURDIR)/dagster.yaml $@
 
-bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (also SOURCE=DIR), training and generation on build.
+bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (also SOURCE=DIR), training and generation on build; CHECK=1: compare.
 	$(BIN)/python -m mens_pipeline_tests.bench.front_end
 	$(BIN)/python -m mens_pipeline_tests.bench.interpreter
 	$(BIN)/python -m mens_pipeline_tests.bench.vox_tokenizer
@@ -69,6 +69,7 @@ bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (a
 	@test -f build/train.jsonl || echo "No build/train.jsonl: training is not measured. See docs/data.md."
 	@test ! -f build/train.jsonl || $(BIN)/python -m $(call KEPT,Training) mens_pipeline_tests.bench.training build/train.jsonl --steps 8 $(if $(BASE),--base $(BASE)) $(if $(DEVICE),--device $(DEVICE))
 	@test ! -f build/heldout.jsonl || $(BIN)/python -m $(call KEPT,Generation) mens_pipeline_tests.bench.generation build/heldout.jsonl $(if $(RUN),--run $(RUN)) $(if $(DEVICE),--device $(DEVICE))
+	@test -z "$(CHECK)" || $(BIN)/python -m mens_pipeline_tests.bench.ratios
 
 soak: install  ## Kill, fill disks, and send noise for MINUTES=60, and write docs/reliability.md.
 	OMP_NUM_THREADS=1 $(BIN)/python -m mens_pipeline_tests.soak --minutes $(MINUTES)

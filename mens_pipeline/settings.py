@@ -34,6 +34,7 @@ MIX_CONFIG: Final = _CONFIG / "mix.yaml"
 GATE_POLICY: Final = _CONFIG / "gates.yaml"
 EVALUATION: Final = _CONFIG / "evaluation.yaml"
 FEW_SHOT: Final = _CONFIG / "few_shot.md"
+FEEDBACK: Final = _CONFIG / "feedback.yaml"
 RETENTION: Final = _CONFIG / "retention.yaml"
 
 
@@ -149,6 +150,11 @@ class Settings(BaseSettings):
         default=PROJECT_ROOT / "data" / "heldout_bench",
         validation_alias="VOX_BENCHMARK_DIR",
         description="The folder of the held-out benchmark.",
+    )
+    feedback: bool = Field(
+        default=False,
+        validation_alias="MENS_FEEDBACK",
+        description="`1`: the job `whole_graph` goes on with a round of learning from judged answers.",
     )
     environment: Literal["dev", "prod"] = Field(
         default="dev",
@@ -363,7 +369,7 @@ def artifact_commit(settings: Settings) -> str | None:
 
 
 def recipe_variables() -> dict[str, str]:
-    """Fields of a training recipe that the environment sets: MENS_TRAIN_LEARNING_RATE is `learning_rate`."""
+    """Return fields of a training recipe that the environment sets: MENS_TRAIN_LEARNING_RATE is `learning_rate`."""
     return {name.removeprefix(_RECIPE).lower(): value for name, value in os.environ.items() if name.startswith(_RECIPE)}
 
 

@@ -59,7 +59,7 @@ preset, then the domain, then the default."""
 
 _FILES: Final[Mapping[str, tuple[str, type[BaseModel]]]] = {
     "config/presets.yaml, config/domains.yaml": (_RECIPE, Recipe),
-    "config/pipeline.yaml": ("How the corpus is made.", PipelineConfig),
+    "config/pipeline.yaml": ("Settings of the corpus stages.", PipelineConfig),
     "config/mix.yaml": ("What the train set is mixed of.", MixConfig),
     "config/evaluation.yaml": ("How models answer, and what is asked beside the exam.", EvaluationConfig),
     "config/gates.yaml": ("What is demanded of data and models.", GatePolicy),

@@ -159,11 +159,11 @@ def run(  # noqa: PLR0913 - one parameter an option
         raise typer.BadParameter(f"{settings.source_root}: no such folder. {advice}")
     if with_training:
         resolve_choices(settings, Compute().resolve(), preset=preset, domain=domain, overrides={})
-    _show_progress(PROGRESS_LOGGER)
+    show_progress(PROGRESS_LOGGER)
     chosen = {"preset": preset, **({"domain": domain} if domain else {})}
     training = {**chosen, "force_train": force_train, "more_minutes": [_minutes(text) for text in more or ()]}
     outcome: GraphOutcome = (
-        run_graph(defs(), settings, "whole_graph", training)
+        run_graph(defs(), settings, "whole_graph", {"qlora_adapter": training})
         if with_training
         else run_graph(defs(), settings, "train_set")
     )
@@ -188,7 +188,7 @@ def run(  # noqa: PLR0913 - one parameter an option
 
 
 def _minutes(text: str) -> float:
-    """Minutes that a text such as `90s`, `10m` or `1h` says."""
+    """Parse a duration such as `90s`, `10m` or `1h`; in minutes."""
     number, factor = text[:-1], _MINUTES.get(text[-1:])
     if factor is None or not number.replace(".", "", 1).isdigit() or float(number) == 0:
         raise typer.BadParameter(f"--more {text}: no time. Write one such as 90s, 10m or 1h.")
@@ -202,7 +202,12 @@ class _Line(logging.Formatter):
         return visible_text(super().format(record))
 
 
-def _show_progress(logger_name: str) -> None:
+def show_progress(logger_name: str) -> None:
+    """Write the lines of a logger to stderr.
+
+    Args:
+        logger_name: Of progress.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Line("%(asctime)s  %(message)s", "%H:%M:%S"))
     logger = logging.getLogger(logger_name)

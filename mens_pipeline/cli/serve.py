@@ -42,7 +42,8 @@ def serve(  # noqa: PLR0913 - one parameter an option
         Syntax, typer.Option(help="fallback: what is no Vox is written once more, by tokens that lead to a program.")
     ] = Syntax.FALLBACK,
     names: Annotated[
-        bool, typer.Option(help="There a value of known type is only asked for members that it has.")
+        bool,
+        typer.Option(help="Where the parser steers, refuse fields and methods that the type of a value does not have."),
     ] = False,
     best_of: Annotated[
         int, typer.Option(min=1, max=1_024, help="Answers that are drawn to a request, of which one is given.")

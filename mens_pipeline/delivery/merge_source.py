@@ -1,4 +1,4 @@
-"""Which adapter is merged: that of a run, or the champion; refused when it is not what can be merged."""
+"""The adapter to merge: that of a run, or the champion; refused where it cannot be merged."""
 
 import json
 import re
@@ -27,7 +27,7 @@ _ADVICE: Final = "Name the run that it was trained in."
 
 
 def refuse_misfit(adapter: Path, manifest: dict[str, Any]) -> None:
-    """Nothing, if an adapter can be merged into its base.
+    """Check that an adapter can be merged into its base.
 
     Args:
         adapter: Its folder.
@@ -146,7 +146,7 @@ def merge_source(run: Path | None, store: ArtifactStore) -> MergeSource:
 
 
 def lane_of(folder: Path) -> str | None:
-    """Which lane the manifest of a run names; None when there is no manifest, or it names none.
+    """Return the lane in the manifest of a run; None without a manifest or a lane.
 
     Args:
         folder: That of a run, or of an artifact of the store.

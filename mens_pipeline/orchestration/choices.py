@@ -1,4 +1,4 @@
-"""What a run is made and judged by, resolved before anything is made: a mistake shall not show after hours."""
+"""Choices of a run, resolved before anything is made: a mistake must not show after hours."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

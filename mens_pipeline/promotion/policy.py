@@ -1,4 +1,4 @@
-"""What the gates demand, read from `config/gates.yaml`."""
+"""Thresholds of the gates, read from `config/gates.yaml`."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -37,7 +37,7 @@ class _Strict(BaseModel):
 
 
 class Thresholds(_Strict):
-    """What is demanded of a model before it is promoted; rates are shares from 0 to 1."""
+    """Thresholds for promotion; rates are shares from 0 to 1."""
 
     confidence: float = Field(
         gt=0.5,

@@ -59,7 +59,7 @@ _FLAGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What holds now, to tell a verdict that is out of date.
+    """Current state, to tell whether a verdict is out of date.
 
     Attributes:
         thresholds: What the policy demands.
@@ -84,7 +84,7 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """What a promotion came to.
+    """Result of a promotion.
 
     Attributes:
         champion: The adapter that is in use now.
@@ -153,7 +153,7 @@ def _judged_adapter(receipt: Receipt) -> str:
 
 
 def _evidence(receipt: Receipt) -> str:
-    """By what policy, at which try, with what parse rate an adapter was judged."""
+    """Format policy, attempt and parse rate that an adapter was judged with."""
     return f"policy {receipt.policy}, {receipt.tried}, {gate_of(receipt, GateName.PARSE_RATE).message}"
 
 
@@ -200,7 +200,7 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str, signing: Signing |
 def objections(
     gate: Artifact, run: Path, store: ArtifactStore, present: Present, *, is_overridden: bool = False
 ) -> Iterator[str]:
-    """Why a verdict does not make an adapter the champion, a sentence each; none when it does.
+    """Return why a verdict does not make an adapter the champion, a sentence each; none when it does.
 
     Args:
         gate: The verdict.
@@ -259,7 +259,7 @@ def _out_of_date(receipt: Receipt, gate: Artifact, run: Path, store: ArtifactSto
 
 
 def _judged_otherwise(subject: Subject, gate: Artifact, present: Present) -> Iterator[str]:
-    """By what else it was judged than what holds now."""
+    """List the differences between the conditions of a verdict and the present ones."""
     for what, then, now in (
         ("held-out set", subject.heldout_sha256, present.heldout_sha256),
         ("benchmark", subject.benchmark_sha256, present.benchmark_sha256),
@@ -274,7 +274,7 @@ def _judged_otherwise(subject: Subject, gate: Artifact, present: Present) -> Ite
 
 
 def _answered_otherwise(gate: Artifact, present: Decoding) -> Iterator[str]:
-    """Whether answers were drawn in another way than config/evaluation.yaml says: that is another exam."""
+    """Return whether answers were drawn in another way than config/evaluation.yaml says: that is another exam."""
     results = read_results(gate.path / RESULTS)
     if results is None:
         return
@@ -301,14 +301,14 @@ def _base_sha256(manifest: Path) -> str:
 
 
 def _demands_as_much(judged_by: Thresholds, present: Thresholds) -> bool:
-    """Whether a verdict was made with what is demanded now; a run may ask for more of the benchmark, never for less."""
+    """Return whether a verdict was made with the present thresholds; a run may raise that of the benchmark."""
     same = judged_by.model_copy(update={"min_benchmark": present.min_benchmark})
     is_same = digest_of_thresholds(same) == digest_of_thresholds(present)
     return is_same and judged_by.min_benchmark >= present.min_benchmark
 
 
 def _not_reproduced(receipt: Receipt, gate: Artifact) -> Iterator[str]:
-    """Whether the documents say what the receipt says they say."""
+    """Return whether the documents say what the receipt says they say."""
     again = verdict_on(
         Judged(gate.path / RESULTS, gate.path / MANIFEST),
         receipt.policy,
@@ -326,7 +326,7 @@ def _not_reproduced(receipt: Receipt, gate: Artifact) -> Iterator[str]:
 def _objections_to_override(
     override: Override, gate: Artifact, run: Path, history: Sequence[HistoryEvent]
 ) -> Iterator[str]:
-    """Why a signed record does not count; it is used once, and knew of every withdrawal of its adapter."""
+    """Return why a signed record does not count; it is used once, and knew of every withdrawal of its adapter."""
     if override.adapter_sha256 != adapter_digest(run):
         yield "The override is for another adapter; sign one for this."
     if override.receipt_sha256 != digest_of(gate.path / RECEIPT):
@@ -339,7 +339,7 @@ def _objections_to_override(
 
 
 def _refuse_changed(champion: Artifact) -> None:
-    """See that a champion of an earlier day is still what was promoted then, and that nothing was added to it."""
+    """Check that a champion of an earlier day is still what was promoted then, and that nothing was added to it."""
     changed = champion.changed()
     if changed or adapter_digest(champion.path) != champion.manifest["inputs"]["adapter_sha256"]:
         what = ", ".join(changed) or f"files in {ADAPTER}"

@@ -104,7 +104,7 @@ def steps_of(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def seconds_trained(path: Path) -> float:
-    """Seconds that the processes of a run have trained, what was taken back included.
+    """Return seconds that the processes of a run have trained, what was taken back included.
 
     Args:
         path: Its log; need not be there.
@@ -144,7 +144,7 @@ def update_of(checkpoint: str | None) -> int:
 
 
 def _whole(path: Path) -> int:
-    """Bytes up to the end of the last line that is whole."""
+    """Return how many bytes the complete lines have."""
     return path.read_bytes().rfind(b"\n") + 1
 
 

@@ -34,7 +34,10 @@ _PARENTS = {
     "base_model": {"mixed_train_set"},
     "benchmark_gate": {"eval_results"},
     "docs_sources": set(),
-    "eval_results": {"heldout_split", "qlora_adapter"},
+    "eval_results": {"feedback_adapter", "heldout_split", "qlora_adapter"},
+    "feedback_adapter": {"feedback_pairs"},
+    "feedback_pairs": {"feedback_samples"},
+    "feedback_samples": {"qlora_adapter"},
     "extracted_corpus": {"docs_sources", "telemetry_source", "vox_sources"},
     "heldout_split": {"validated_pairs"},
     "merged_model": {"promoted_adapter"},
@@ -53,8 +56,11 @@ _TRAIN_SET = {
     *_SOURCES,
     *("extracted_corpus", "heldout_split", "mixed_train_set", "synthetic_corpus", "validated_pairs"),
 }
+_FEEDBACK = {"feedback_adapter", "feedback_pairs", "feedback_samples"}
 _JOBS = {
     "deliver": {"merged_model", "serving_handoff"},
+    "improve": {*_FEEDBACK, "benchmark_gate", "eval_results", "promoted_adapter"},
+    "improve_control": {"benchmark_gate", "eval_results", "feedback_adapter"},
     "maintenance": set(),
     "scratch": {"scratch_model"},
     "train_set": _TRAIN_SET,
@@ -75,6 +81,8 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
         "eval_results:beats_the_base",
         "extracted_corpus:corpus_coverage",
         "extracted_corpus:everything_accounted_for",
+        "feedback_adapter:feedback_changed_the_adapter",
+        "feedback_adapter:feedback_loss_fell",
         "heldout_split:no_overlap",
         "heldout_split:pairs_accounted_for",
         "merged_model:writes_what_was_judged",

@@ -18,7 +18,7 @@ from mens_pipeline.language import Mode
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What one request asks for.
+    """Prompt and decoding options of one request.
 
     Attributes:
         request: The last thing that was said, which examples are read from.

@@ -1,4 +1,4 @@
-"""What OpenAI's text completions look like, coming in and going out: a text goes on as it stands."""
+"""Text completions in OpenAI's format: requests, responses and streams."""
 
 import secrets
 import time
@@ -64,12 +64,12 @@ class CompletionRequest(TextRequest):
 
     @property
     def text(self) -> str:
-        """What goes on."""
+        """Text to be continued."""
         return self.prompt if isinstance(self.prompt, str) else "".join(self.prompt[:1])
 
     @property
     def wish(self) -> Wish:
-        """What is asked for."""
+        """Decoding options of the request."""
         return Wish(
             model=self.model,
             turns=(),

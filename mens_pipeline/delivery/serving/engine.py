@@ -29,7 +29,7 @@ _NEWEST: Final = 0.2
 
 
 class State(StrEnum):
-    """What the thread is about."""
+    """State of the generation thread."""
 
     LOADING = "loading"
     READY = "ready"
@@ -63,7 +63,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server does at most.
+    """Limits of a server.
 
     Attributes:
         max_concurrent: Answers that are written at once.
@@ -85,7 +85,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Totals:
-    """What an engine has done since it was made.
+    """Counters of an engine since it was made.
 
     Attributes:
         prompt_tokens: Tokens of prompts whose completions ended.

@@ -1,4 +1,4 @@
-"""What OpenAI's chat completions and model lists look like, coming in and going out."""
+"""Chat completions and model lists in OpenAI's format: requests, responses and streams."""
 
 import json
 import secrets
@@ -84,7 +84,7 @@ class _Message(BaseModel):
 
 
 class StreamOptions(BaseModel):
-    """How an answer is streamed."""
+    """Options of a streamed response."""
 
     model_config = STRICT
 
@@ -97,7 +97,7 @@ class StreamOptions(BaseModel):
 
 
 class TextRequest(BaseModel):
-    """What requests for chats and for text completions have in common."""
+    """Fields that requests for chats and for text completions share."""
 
     model_config = STRICT
 
@@ -155,7 +155,7 @@ class ChatRequest(TextRequest):
 
     @property
     def wish(self) -> Wish:
-        """What is asked for."""
+        """Decoding options of the request."""
         return Wish(
             model=self.model,
             turns=tuple(message.turn for message in self.messages),
@@ -265,7 +265,7 @@ def usage(asked: Asked, num_written: int) -> dict[str, int]:
 
 
 def mistakes_of_turns(turns: Sequence[Turn]) -> list[str]:
-    """Why a conversation cannot be answered, a phrase each; a last message of the assistant is gone on with.
+    """Return why a conversation cannot be answered, a phrase each; a last message of the assistant is gone on with.
 
     Args:
         turns: The conversation, not empty.
@@ -281,7 +281,7 @@ def mistakes_of_turns(turns: Sequence[Turn]) -> list[str]:
 def mistakes_of_stream_and_stops(
     stops: Sequence[str], options: StreamOptions | None, *, is_streamed: bool
 ) -> list[str]:
-    """Mistakes that every request can make, a phrase each.
+    """Return mistakes that every request can make, a phrase each.
 
     Args:
         stops: Texts that end an answer.
@@ -297,7 +297,7 @@ def mistakes_of_stream_and_stops(
 
 
 def _steered(ended: Ended | None) -> dict[str, str | int]:
-    """Whether the parser steered an answer, and of how many it was chosen, which OpenAI's shape has no words for."""
+    """Return whether the parser steered an answer, and of how many it was chosen; not part of OpenAI's format."""
     if ended is None:
         return {}
     chosen = {"best_of": ended.best_of} if ended.best_of > 1 else {}

@@ -1,4 +1,4 @@
-"""What is served: the champion, the adapter of a run, or a merged model; looked at before anything is loaded."""
+"""The model to serve: the champion, the adapter of a run, or a merged model; checked before anything is loaded."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -70,12 +70,12 @@ class ServedModel:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What requests may call it."""
+        """Names that requests may call it by."""
         return tuple(dict.fromkeys((self.name, ALIAS)))
 
     @property
     def fingerprint(self) -> str:
-        """What decides the answers, short."""
+        """Short digest of everything that decides the answers."""
         return f"fp_{self.sha256[:_SHOWN]}"
 
 

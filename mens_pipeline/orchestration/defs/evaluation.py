@@ -1,4 +1,4 @@
-"""What the models write, base beside adapter."""
+"""Evaluation of base and adapter on held-out prompts and the benchmark."""
 
 import time
 from dataclasses import replace
@@ -20,6 +20,7 @@ from mens_pipeline.inference.prepare import Conditions, answer_fits, manifest_of
 from mens_pipeline.orchestration.choices import GPU_TAGS, configured
 from mens_pipeline.orchestration.defs.split import heldout_split
 from mens_pipeline.orchestration.failures import plainly
+from mens_pipeline.orchestration.handover import made_in_run
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
@@ -38,7 +39,7 @@ _SHOWN = (
 
 @dg.asset(
     group_name="evaluation",
-    deps=[heldout_split],
+    deps=[heldout_split, "feedback_adapter"],
     kinds={"huggingface", "json"},
     owners=OWNERS,
     code_version=configured(STAGE, EVALUATION, FEW_SHOT, GATE_POLICY),
@@ -57,18 +58,19 @@ def eval_results(
 
     The requests are those that were held out of its own training. Where the gates cannot tell yet, more files are
     asked, as config/gates.yaml says. Answers are kept: the base answers the same requests once, not every night.
+    In a run that makes a `feedback_adapter` that is judged, in all others `qlora_adapter`.
     """
-    settings = load_settings()
+    settings, candidate = load_settings(), made_in_run(context, "feedback_adapter") or qlora_adapter
     benchmark = load_benchmark(settings.benchmark_dir) if settings.benchmark else None
     run, device, config = (
-        store.artifact(qlora_adapter).path,
+        store.artifact(candidate).path,
         compute.resolve(),
         load_model(EVALUATION, EvaluationConfig),
     )
     opened, decoding = store.open(), config.decoding
     manifest = manifest_of(run)
     manifest["train_file"] = str(opened.located(Path(manifest["train_file"])))  # perhaps trained on another machine
-    heldout, fits = store.artifact(qlora_adapter.of(SPLIT)).path / HELDOUT, answer_fits(manifest, decoding)
+    heldout, fits = store.artifact(candidate.of(SPLIT)).path / HELDOUT, answer_fits(manifest, decoding)
     exam = examination(heldout, Path(manifest["train_file"]), benchmark, fits, config.family_tasks)
     demands = Demands(thresholds_of(settings), is_benchmark_asked=settings.benchmark)
     first = rounds_of(exam.tasks, demands.thresholds)[0]
@@ -92,7 +94,7 @@ def eval_results(
     )
     results = EvalResults.model_validate_json((evaluation.path / RESULTS).read_text(encoding="utf-8"))
     return dg.MaterializeResult(
-        value=evaluation.ref(qlora_adapter),
+        value=evaluation.ref(candidate),
         data_version=dg.DataVersion(evaluation.data_version),
         metadata={
             "reused": reused,

@@ -42,7 +42,7 @@ FRESHNESS: Final = dg.FreshnessPolicy.cron(
 
 
 class GateConfig(dg.Config):
-    """What a person may choose for one run: how loudly a failure is told, and a higher bar, never a lower one."""
+    """Run configuration of gate and promotion: the severity of a failure, and higher thresholds, never lower ones."""
 
     strict_quality_gate: bool | None = Field(
         default=None, description="Whether a failing gate fails the run; left out, VOX_EVAL_STRICT says."

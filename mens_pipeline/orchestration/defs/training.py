@@ -34,7 +34,7 @@ from mens_pipeline.training.told import told_kinds
 
 
 class TrainConfig(dg.Config):
-    """What a person may choose for one run."""
+    """Run configuration of the training."""
 
     preset: str = Field(default="auto", description="A recipe of config/presets.yaml; `auto` picks by memory.")
     domain: str | None = Field(default=None, description="Which rows; config/domains.yaml.")
@@ -47,7 +47,7 @@ class TrainConfig(dg.Config):
     native_train: bool = Field(default=True, description="There is one trainer; false is a refusal.")
 
     def flags(self) -> dict[str, str]:
-        """Fields of the recipe, as a person writes them."""
+        """Return the fields of the recipe, as a person writes them."""
         return self.overrides if self.devices is None else {**self.overrides, "devices": str(self.devices)}
 
 
@@ -128,14 +128,24 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     return dg.MaterializeResult(
         value=adapter.ref(mixed_train_set),
         data_version=dg.DataVersion(adapter.manifest["outputs"][WEIGHTS]["sha256"]),
-        metadata={"reused": reused, **_metadata(adapter.manifest["training"], adapter.path)},
+        metadata={"reused": reused, **metadata_of(adapter.manifest["training"], adapter.path)},
     )
 
 
 @dg.asset_check(asset=qlora_adapter, blocking=True)
 def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that the base is bit for bit as it was, and that every matrix of the adapter is not."""
-    result = store.artifact(qlora_adapter).manifest["training"]["result"]
+    return changes_of(qlora_adapter, store)
+
+
+def changes_of(adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """Whether training changed every matrix of an adapter; that it changed nothing of the base it saw to itself.
+
+    Args:
+        adapter: The adapter.
+        store: Where it is kept.
+    """
+    result = store.artifact(adapter).manifest["training"]["result"]
     matrices, changed = result["num_adapter_matrices"], result["num_changed_matrices"]
     return dg.AssetCheckResult(
         passed=0 < matrices == changed,
@@ -224,7 +234,13 @@ def _prepared(  # noqa: PLR0913, PLR0917 - all that decides a run
     return resolved, run
 
 
-def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
+def metadata_of(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return what the page of an adapter shows.
+
+    Args:
+        manifest: Of its training.
+        path: Its folder.
+    """
     result = manifest["result"]
     losses = {step["step"]: step["loss"] for step in steps_of(path / FILE)}
     first, last = quarters_of(list(losses.values()))

@@ -191,7 +191,7 @@ def points(difference: float) -> str:
 
 
 def _is_measured(figure: _Figure, model: ModelScores) -> bool:
-    """Whether a model was asked for what a figure is about; no figure of tests is shown where there are none."""
+    """Return whether a model was asked for what a figure is about; no figure of tests is shown where there are none."""
     scores = _scores(model, figure.suite)
     return scores is not None and (not figure.only_tested or scores.test_rate.denominator > 0)
 
