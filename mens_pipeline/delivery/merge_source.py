@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.adapter_config import read_adapter_config
 from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest, manifest_of
@@ -186,10 +184,6 @@ def _verdict_on(adapter_sha256: str, folder: Path) -> Receipt | None:
     """Return the verdict in a folder; None when there is none, or when it is about another adapter."""
     if not (folder / RECEIPT).is_file():
         return None
-    try:
-        receipt = receipt_in(folder)
-    except ValidationError as error:
-        message = f"{folder / RECEIPT}: cannot be read. Run `mens gate --run-dir {folder}` again."
-        raise RefusedError(message) from error
+    receipt = receipt_in(folder)
     is_about_it = receipt.subject is not None and receipt.subject.adapter_sha256 == adapter_sha256
     return receipt if is_about_it else None

@@ -4,6 +4,8 @@ import shutil
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, JudgedAnswer
 from mens_pipeline.promotion.history import KIND as PROMOTED
@@ -22,6 +24,7 @@ from mens_pipeline.promotion.signing import Signing
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.storage.validation import errors_in
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.telemetry_log import FILE, steps_of
 
@@ -129,5 +132,13 @@ def receipt_in(folder: Path) -> Receipt:
 
     Args:
         folder: That of a gate.
+
+    Raises:
+        RefusedError: It is none.
     """
-    return Receipt.model_validate_json((folder / RECEIPT).read_text(encoding="utf-8"))
+    path = folder / RECEIPT
+    try:
+        return Receipt.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        found = errors_in(error)[:200] if isinstance(error, ValidationError) else error.strerror
+        raise RefusedError(f"{path}: cannot be read. Run `mens gate` again ({found}).") from error

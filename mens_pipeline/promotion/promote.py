@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS, Subject
 from mens_pipeline.inference.generation import Decoding
@@ -39,7 +37,6 @@ from mens_pipeline.promotion.receipt import (
 )
 from mens_pipeline.promotion.signing import Signing, unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of, key_of
-from mens_pipeline.storage.validation import errors_in
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.telemetry_log import FILE
@@ -221,8 +218,8 @@ def objections(
         return
     try:
         receipt = receipt_in(gate.path)
-    except ValidationError as error:
-        yield f"The receipt cannot be read ({errors_in(error)[:200]}); run the gate again."
+    except RefusedError as error:
+        yield f"The receipt cannot be read ({error}); run the gate again."
         return
     found = adapter_digest(run)
     judged = receipt.subject.adapter_sha256 if receipt.subject is not None else "nothing"

@@ -109,7 +109,7 @@ def result_of(run_dir: Path) -> dict[str, Any] | None:
     """
     try:
         result = json.loads((run_dir / RESULT).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return None
     return result if isinstance(result, dict) else None
 
@@ -162,7 +162,7 @@ def _is_whole(mark: Path) -> bool:
     try:
         sizes = json.loads(text)
         return all((mark.parent / name).stat().st_size == size for name, size in sizes.items())
-    except (ValueError, AttributeError, OSError):
+    except (ValueError, AttributeError, OSError, RecursionError):
         return False
 
 
