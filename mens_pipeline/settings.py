@@ -15,6 +15,7 @@ from mens_pipeline.training.environment import num_processors
 from mens_pipeline.training.recorded_base import look_in
 
 if TYPE_CHECKING:
+    from mens_pipeline.inference.generation import Engine
     from mens_pipeline.promotion.policy import Thresholds
     from mens_pipeline.promotion.promote import Present
     from mens_pipeline.promotion.signing import Signing
@@ -100,6 +101,26 @@ class Settings(BaseSettings):
         ge=1,
         validation_alias="MENS_NUM_WORKERS",
         description="Processes that work on a corpus at once; the result does not depend on it. Default: all CPUs.",
+    )
+    engine: str | None = Field(
+        default=None,
+        pattern=r"\{folder\}.*\{port\}|\{port\}.*\{folder\}",
+        validation_alias="MENS_ENGINE",
+        description="A command that serves the model in {folder} at {port}, such as vLLM; it writes free answers.",
+    )
+    num_engines: int = Field(
+        default=1,
+        ge=1,
+        validation_alias="MENS_NUM_ENGINES",
+        description="Servers that share the requests; the command may hold {index}, which counts them from 0.",
+    )
+    engine_requests: int = Field(
+        default=16, ge=1, validation_alias="MENS_ENGINE_REQUESTS", description="Requests on their way to each server."
+    )
+    trackers: SecretStr = Field(
+        default=SecretStr(""),
+        validation_alias="MENS_TRACKERS",
+        description="Where runs and the champion are shown: mlflow=URI,tensorboard=FOLDER, or one of them.",
     )
     telemetry_url: SecretStr | None = Field(
         default=None,
@@ -258,6 +279,19 @@ def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
     except ModuleNotFoundError as error:
         raise ConfigurationError(f"MENS_STORE_URL: no {error.name} here. Install the extra `cluster`.") from error
     return ArtifactStore(folder, Remote(settings.store_url))
+
+
+def engine_of(settings: Settings) -> "Engine | None":
+    """Return the servers that answer in place of our own loop; None where nobody asked for any.
+
+    Args:
+        settings: Of this process.
+    """
+    from mens_pipeline.inference.generation import Engine  # noqa: PLC0415 - most commands judge nothing
+
+    if settings.engine is None:
+        return None
+    return Engine(command=settings.engine, copies=settings.num_engines, at_once=settings.engine_requests)
 
 
 def thresholds_of(settings: Settings) -> "Thresholds":

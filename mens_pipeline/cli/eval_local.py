@@ -174,7 +174,7 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     """
     from mens_pipeline.evaluation.benchmark import load_benchmark  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.inference.prepare import Conditions  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import engine_of, load_settings  # noqa: PLC0415 - likewise
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
 
     settings = load_settings()
@@ -188,7 +188,7 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
         return
     chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
     tell(f"device {chosen.kind}: {chosen.name}")
-    conditions = Conditions(config.decoding, chosen, settings.cache_root / f"{chosen.kind}.lock")
+    conditions = Conditions(config.decoding, chosen, settings.cache_root / f"{chosen.kind}.lock", engine_of(settings))
     if trial:
         _try(run_dir, _asked_alone(benchmark), conditions, as_json=as_json)
     else:

@@ -38,6 +38,7 @@ def promote(
 
     Exit code 0: done. 1: refused; the message names every reason. 2: the command was misused.
     """
+    from mens_pipeline.delivery.trackers import track_champion  # noqa: PLC0415 - likewise
     from mens_pipeline.orchestration.champion import report_champion  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion import promote as promotion  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.history import history_of  # noqa: PLC0415 - likewise
@@ -66,6 +67,7 @@ def promote(
     before = f", before it {done.previous[:12]}" if done.previous and done.changed else ""
     note = "" if done.changed else " already"
     say(f"champion{note}: {done.champion.key[:12]} in {done.champion.path}{before}")
+    track_champion(settings.trackers.get_secret_value(), done.champion, store, tell)
     if done.changed and (problem := report_champion(done, store, settings.dagster_home)):
         advice = "The champion is in use all the same; docs/operations.md says how a home is repaired."
         tell(f"warning: {settings.dagster_home} does not show the change ({problem[:300]}). {advice}")

@@ -27,7 +27,7 @@ from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.generator import Generator
 from mens_pipeline.promotion.receipt import read_results
 from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of
-from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, load_settings, thresholds_of
+from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, engine_of, load_settings, thresholds_of
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.storage.yaml_file import load_model
 
@@ -79,7 +79,7 @@ def eval_results(
         num_base_tasks=config.base_tasks,
         few_shot=few_shot_of(first, config.few_shot_tasks, FEW_SHOT, manifest),
     )
-    conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock")
+    conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock", engine_of(settings))
     evaluation, reused = evaluate_in_rounds(
         run,
         exam,

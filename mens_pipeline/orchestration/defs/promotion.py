@@ -10,6 +10,7 @@ from pydantic import Field
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.delivery.trackers import track_champion
 from mens_pipeline.errors import MensError
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.inference.prepare import adapter_digest, manifest_of
@@ -184,6 +185,7 @@ def promoted_adapter(
         promotion = promote(gate, run, store.open(), present, now=int(time.time()))
     except MensError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
+    track_champion(settings.trackers.get_secret_value(), promotion.champion, store.open(), context.log.warning)
     yield dg.MaterializeResult(
         value=promotion.champion.ref(benchmark_gate),
         data_version=dg.DataVersion(promotion.champion.key),
