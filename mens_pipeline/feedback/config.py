@@ -1,22 +1,10 @@
 """`config/feedback.yaml`: how a model learns from its own answers, and how long that may take."""
 
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from mens_pipeline.inference.generation import Decoding
-
-
-class Method(StrEnum):
-    """What is done with judged answers."""
-
-    RAFT = "raft"
-    """Supervised training on the accepted answers among rows of the train set."""
-    DPO = "dpo"
-    """Preference of accepted answers, or of references, over answers that failed."""
-    CONTROL = "control"
-    """Nothing: supervised training on rows of the train set alone, to compare with."""
 
 
 class FeedbackConfig(BaseModel):

@@ -12,7 +12,7 @@ from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, EvalResults, JudgedAnswer
 from mens_pipeline.evaluation.statistics import Paired, p_text, paired
 from mens_pipeline.evaluation.tasks import FAMILIES
-from mens_pipeline.feedback.config import Method
+from mens_pipeline.feedback.method import Method
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import ArtifactStore

@@ -1,11 +1,11 @@
 """`mens` on the seed data with a base model small enough for every night's tests."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.training.environment import own_environment
 from mens_pipeline_tests.training.runs import FAST
 
 _EXAM = "max_new_tokens: 100\nbase_tasks: 4\nfew_shot_tasks: 2\nfamily_tasks: 2\n"
@@ -30,7 +30,7 @@ def mens(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """
     recipe = {**FAST, "model_name_or_path": folder / "base", "max_steps": 12, "max_length": 512}
     environment = {
-        **os.environ,
+        **own_environment(),
         **{f"MENS_TRAIN_{name.upper()}": str(value) for name, value in recipe.items()},
         "DAGSTER_HOME": str(folder / "home"),
         "MENS_STORE_ROOT": str(folder / "store"),

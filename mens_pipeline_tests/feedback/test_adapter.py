@@ -6,7 +6,8 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.feedback.adapter import Learning, as_long_as, prepare_feedback, with_minutes
-from mens_pipeline.feedback.config import FeedbackConfig, Method
+from mens_pipeline.feedback.config import FeedbackConfig
+from mens_pipeline.feedback.method import Method
 from mens_pipeline.feedback.pairs import build_feedback_pairs
 from mens_pipeline.feedback.reward import Tier
 from mens_pipeline.feedback.samples import Sample

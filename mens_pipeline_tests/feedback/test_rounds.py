@@ -6,7 +6,7 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import write_documents
-from mens_pipeline.feedback.config import Method
+from mens_pipeline.feedback.method import Method
 from mens_pipeline.feedback.rounds import Arm, Round, arm_of, figures_of, kept_round, lines_of
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, evaluation

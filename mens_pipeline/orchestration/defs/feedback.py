@@ -8,7 +8,8 @@ from pydantic import Field
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.feedback.adapter import Learning, as_long_as, prepare_feedback, with_minutes
-from mens_pipeline.feedback.config import FeedbackConfig, Method
+from mens_pipeline.feedback.config import FeedbackConfig
+from mens_pipeline.feedback.method import Method
 from mens_pipeline.feedback.pairs import STAGE as PAIRS_STAGE
 from mens_pipeline.feedback.pairs import build_feedback_pairs
 from mens_pipeline.feedback.samples import KIND as SAMPLES
