@@ -12,7 +12,7 @@ class FeedbackConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    most_prompts: int = Field(default=400, ge=1, description="Executable prompts of the train set that are asked.")
+    most_prompts: int = Field(default=250, ge=1, description="Executable prompts of the train set that are asked.")
     samples: int = Field(default=4, ge=2, le=64, description="Answers to each prompt.")
     temperature: float = Field(default=0.7, gt=0, le=2, description="At which they are drawn.")
     top_p: float = Field(default=0.95, gt=0, le=1, description="Share of probability that is sampled from.")
