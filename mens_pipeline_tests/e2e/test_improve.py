@@ -19,9 +19,9 @@ def test_a_round_is_answered_judged_trained_gated_and_compared(tmp_path: Path) -
     assert "no adapter was trained yet. Run `mens run` first" in early.stderr
 
     mens(tmp_path, "run", "--preset", "tiny")
-    nothing_right = mens(tmp_path, "improve", "--minutes", "0.5")
-    first = mens(tmp_path, "improve", "--method", "dpo", "--minutes", "0.5", "--control")
-    second = mens(tmp_path, "improve", "--method", "dpo", "--minutes", "0.5", "--control", "--json")
+    nothing_right = mens(tmp_path, "improve")
+    first = mens(tmp_path, "improve", "--method", "dpo", "--control")
+    second = mens(tmp_path, "improve", "--method", "dpo", "--control", "--json")
 
     assert nothing_right.returncode == 1, nothing_right.stderr[-3000:]
     assert "0 accepted answers, 2 are needed to learn from" in nothing_right.stderr

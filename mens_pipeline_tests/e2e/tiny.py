@@ -9,7 +9,10 @@ from mens_pipeline.training.environment import own_environment
 from mens_pipeline_tests.training.runs import FAST
 
 _EXAM = "max_new_tokens: 100\nbase_tasks: 4\nfew_shot_tasks: 2\nfamily_tasks: 2\n"
-_FEEDBACK = "most_prompts: 6\nsamples: 2\nmax_new_tokens: 160\nprompts_at_once: 3\nleast_rows: 2\n"
+_FEEDBACK = (
+    "most_prompts: 6\nsamples: 2\nmax_new_tokens: 160\nprompts_at_once: 3\nleast_rows: 2\n"
+    "sampling_minutes: 10\ntraining_minutes: 0.2\n"
+)
 _MENS = """
 import sys
 from pathlib import Path

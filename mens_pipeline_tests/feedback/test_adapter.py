@@ -40,7 +40,8 @@ def _learning(method: Method, run: Path, folder: Path, samples: list[Sample]) ->
     store, train = ArtifactStore(folder / "store"), folder / "train.jsonl"
     short = [row.model_copy(update={"prompt": f"Write {number}."}) for number, row in enumerate(ROWS.values())]
     write_jsonl(train, [*ROWS.values(), *short])
-    pairs, _ = build_feedback_pairs(sampled(store, samples), train, _CONFIG, store)
+    heldout = run.parent / "heldout.jsonl"
+    pairs, _ = build_feedback_pairs(sampled(store, samples), train, heldout, _CONFIG, store)
     return Learning(method, run, pairs, train, _CONFIG), store
 
 

@@ -113,15 +113,18 @@ def test_loops_are_rejected_first() -> None:
 
 def test_they_are_kept_with_the_train_set(tmp_path: Path) -> None:
     """Accepted answers stand behind its rows; counts are in the manifest."""
-    store, train = ArtifactStore(tmp_path / "store"), tmp_path / "train.jsonl"
+    store, train, heldout = ArtifactStore(tmp_path / "store"), tmp_path / "train.jsonl", tmp_path / "heldout.jsonl"
     write_jsonl(train, ROWS.values())
-    samples = sampled(store, [sample(0, Tier.PASSED, structure="a"), sample(1, Tier.VOX, text="fn a() {}")])
-    pairs, reused = build_feedback_pairs(samples, train, _CONFIG, store)
+    secret = "fn secret() to int {\n    return 1\n}\n"
+    write_jsonl(heldout, [pair().model_copy(update={"prompt": "Write it.", "response": secret})])
+    known = sample(2, Tier.PASSED, text=secret.replace("\n", " "), structure="b")
+    samples = sampled(store, [sample(0, Tier.PASSED, structure="a"), sample(1, Tier.VOX, text="fn a() {}"), known])
+    pairs, reused = build_feedback_pairs(samples, train, heldout, _CONFIG, store)
     rows = list(read_pairs(pairs.path / RAFT))
 
     assert not reused
-    assert build_feedback_pairs(samples, train, _CONFIG, store)[1]
+    assert build_feedback_pairs(samples, train, heldout, _CONFIG, store)[1]
     assert [row.task_family for row in rows] == ["task"] * 6 + ["feedback"]
     assert len(list(read_models(pairs.path / PREFERENCES, PreferencePair))) == 1
-    counts = {name: pairs.manifest[name] for name in ("num_accepted", "num_pairs", "num_of_loops", "num_by_reference")}
-    assert counts == {"num_accepted": 1, "num_pairs": 1, "num_of_loops": 0, "num_by_reference": 0}
+    expected = {"num_accepted": 1, "num_pairs": 1, "num_of_loops": 0, "num_by_reference": 0, "num_held_out": 1}
+    assert {name: pairs.manifest[name] for name in expected} == expected
