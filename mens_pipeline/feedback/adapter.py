@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.feedback.config import FeedbackConfig, Method
+from mens_pipeline.feedback.config import FeedbackConfig
+from mens_pipeline.feedback.method import Method
 from mens_pipeline.feedback.pairs import FEEDBACK, PREFERENCES, RAFT
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.continued import continued

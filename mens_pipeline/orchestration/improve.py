@@ -13,7 +13,8 @@ from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.evaluation.tasks import heldout_tasks
-from mens_pipeline.feedback.config import FeedbackConfig, Method
+from mens_pipeline.feedback.config import FeedbackConfig
+from mens_pipeline.feedback.method import Method
 from mens_pipeline.feedback.pairs import KIND as PAIRS
 from mens_pipeline.feedback.rounds import Arm, Round, arm_of, figures_of, kept_round
 from mens_pipeline.feedback.samples import KIND as SAMPLES

@@ -9,6 +9,8 @@ import dagster as dg
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
+from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import STAGE, examination
 from mens_pipeline.evaluation.few_shot import few_shot_of
@@ -28,7 +30,7 @@ from mens_pipeline.orchestration.resources.generator import Generator
 from mens_pipeline.promotion.receipt import read_results
 from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of
 from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, engine_of, load_settings, thresholds_of
-from mens_pipeline.storage.store import ArtifactRef
+from mens_pipeline.storage.store import ArtifactRef, digest_of
 from mens_pipeline.storage.yaml_file import load_model
 
 _SHOWN = (
@@ -73,11 +75,13 @@ def eval_results(
     heldout, fits = store.artifact(candidate.of(SPLIT)).path / HELDOUT, answer_fits(manifest, decoding)
     exam = examination(heldout, Path(manifest["train_file"]), benchmark, fits, config.family_tasks)
     demands = Demands(thresholds_of(settings), is_benchmark_asked=settings.benchmark)
+    # The base is shown the examples that it was shown before, whatever an adapter learnt besides.
+    examples = manifest if candidate is qlora_adapter else _train_set(store.artifact(candidate.of(MIXED)).path / TRAIN)
     first = rounds_of(exam.tasks, demands.thresholds)[0]
     exam = replace(
         exam,
         num_base_tasks=config.base_tasks,
-        few_shot=few_shot_of(first, config.few_shot_tasks, FEW_SHOT, manifest),
+        few_shot=few_shot_of(first, config.few_shot_tasks, FEW_SHOT, examples),
     )
     conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock", engine_of(settings))
     evaluation, reused = evaluate_in_rounds(
@@ -107,6 +111,11 @@ def eval_results(
             "answers": dg.MetadataValue.path(evaluation.path / JUDGED_ANSWERS),
         },
     )
+
+
+def _train_set(path: Path) -> dict[str, str]:
+    """Return what a training manifest says of its train set."""
+    return {"train_file": str(path), "train_sha256": digest_of(path)}
 
 
 @dg.asset_check(asset=eval_results)

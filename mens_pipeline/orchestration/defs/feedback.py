@@ -5,10 +5,13 @@ from typing import Any, Final, Literal
 import dagster as dg
 from pydantic import Field
 
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.feedback.adapter import Learning, as_long_as, prepare_feedback, with_minutes
-from mens_pipeline.feedback.config import FeedbackConfig, Method
+from mens_pipeline.feedback.config import FeedbackConfig
+from mens_pipeline.feedback.method import Method
 from mens_pipeline.feedback.pairs import STAGE as PAIRS_STAGE
 from mens_pipeline.feedback.pairs import build_feedback_pairs
 from mens_pipeline.feedback.samples import KIND as SAMPLES
@@ -131,10 +134,11 @@ def feedback_pairs(feedback_samples: ArtifactRef, store: ArtifactStoreResource) 
     pairs, reused = build_feedback_pairs(
         store.artifact(feedback_samples),
         store.artifact(feedback_samples.of(MIXED)).path / TRAIN,
+        store.artifact(feedback_samples.of(SPLIT)).path / HELDOUT,
         load_model(FEEDBACK, FeedbackConfig),
         store.open(),
     )
-    counts = ("num_accepted", "num_pairs", "num_of_loops", "num_by_reference")
+    counts = ("num_accepted", "num_pairs", "num_of_loops", "num_by_reference", "num_held_out")
     return dg.MaterializeResult(
         value=pairs.ref(feedback_samples),
         data_version=dg.DataVersion(pairs.data_version),
