@@ -122,7 +122,10 @@ class GraphOutcome:
 
 
 def run_graph(
-    definitions: dg.Definitions, settings: Settings, job_name: str, training: Mapping[str, Any] | None = None
+    definitions: dg.Definitions,
+    settings: Settings,
+    job_name: str,
+    configs: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> GraphOutcome:
     """Materialise the assets of a job and run their checks; progress goes to the logger `mens_pipeline.progress`.
 
@@ -130,14 +133,14 @@ def run_graph(
         definitions: The code location.
         settings: Where the sources and the instance are.
         job_name: `whole_graph`, or `train_set` to train nothing.
-        training: Configuration of the adapter: preset, domain, overrides, force_train, native_train.
+        configs: Configuration of its steps by their names.
 
     Raises:
         ConfigurationError: The Dagster instance cannot be opened.
     """
     started, run_id = perf_counter(), str(uuid4())
     job = definitions.resolve_job_def(job_name)
-    ops = {"qlora_adapter": {"config": dict(training)}} if training is not None else {}
+    ops = {name: {"config": dict(config)} for name, config in (configs or {}).items()}
     home = settings.dagster_home
     with open_instance(home, is_headless=True) as instance, at_work(home, run_id):
         fail_abandoned(home, instance)

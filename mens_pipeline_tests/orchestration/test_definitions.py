@@ -41,6 +41,7 @@ _PARENTS = {
     "mixed_train_set": {"heldout_split"},
     "promoted_adapter": {"benchmark_gate"},
     "qlora_adapter": {"base_model", "mixed_train_set"},
+    "recipe_scores": {"benchmark_gate"},
     "scratch_model": {"mixed_train_set"},
     "serving_handoff": {"merged_model"},
     "synthetic_corpus": {"extracted_corpus"},
@@ -55,6 +56,7 @@ _TRAIN_SET = {
 }
 _JOBS = {
     "deliver": {"merged_model", "serving_handoff"},
+    "experiments": {"base_model", "benchmark_gate", "eval_results", "qlora_adapter", "recipe_scores"},
     "maintenance": set(),
     "scratch": {"scratch_model"},
     "train_set": _TRAIN_SET,
