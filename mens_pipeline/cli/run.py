@@ -47,6 +47,7 @@ def summary_of(figures: Figures, *, is_good: bool, command: str, options: str = 
         yield f"train set   {train_set['num_distinct']} different pairs{_reused(train_set)}"
     if adapter and adapter["recipe_name"] != _DEFAULT:
         yield f"recipe      {adapter['recipe_name']}, adapter {adapter['adapter_sha256']}"
+    if adapter:
         losses = f"loss {adapter['first_loss']:.3f} at first, {adapter['last_loss']:.3f} at last"
         yield f"training    {_updates(adapter)}, {losses}{_reused(adapter)}"
         yield f"shown       {adapter['shown']}"
