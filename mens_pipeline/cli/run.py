@@ -45,12 +45,8 @@ def summary_of(figures: Figures, *, is_good: bool, command: str, options: str = 
     results, gate, champion = (figures.get(name, {}) for name in ("eval_results", "benchmark_gate", "promoted_adapter"))
     if train_set:
         yield f"train set   {train_set['num_distinct']} different pairs{_reused(train_set)}"
-    if adapter and adapter["recipe_name"] != _DEFAULT:
-        yield f"recipe      {adapter['recipe_name']}, adapter {adapter['adapter_sha256']}"
     if adapter:
-        losses = f"loss {adapter['first_loss']:.3f} at first, {adapter['last_loss']:.3f} at last"
-        yield f"training    {_updates(adapter)}, {losses}{_reused(adapter)}"
-        yield f"shown       {adapter['shown']}"
+        yield from _training(adapter)
     for name, value in results.items():
         suite, _, figure = name.partition(": ")
         if figure in _FIGURES:
@@ -83,6 +79,15 @@ def called_as() -> str:
 
 def _reused(figures: Mapping[str, Any]) -> str:
     return ", nothing had changed" if figures.get("reused") else ""
+
+
+def _training(adapter: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what an adapter was trained by; its recipe where one was chosen."""
+    if adapter["recipe_name"] != _DEFAULT:
+        yield f"recipe      {adapter['recipe_name']}, adapter {adapter['adapter_sha256']}"
+    losses = f"loss {adapter['first_loss']:.3f} at first, {adapter['last_loss']:.3f} at last"
+    yield f"training    {_updates(adapter)}, {losses}{_reused(adapter)}"
+    yield f"shown       {adapter['shown']}"
 
 
 def _updates(adapter: Mapping[str, Any]) -> str:
