@@ -30,6 +30,7 @@ _OUTPUTS: Final = user_data_path("mens-pipeline") if PROJECT_ROOT == _PACKAGED e
 _CONFIG: Final = Path(os.environ.get("MENS_CONFIG_ROOT", PROJECT_ROOT / "config"))
 PRESETS: Final = _CONFIG / "presets.yaml"
 DOMAINS: Final = _CONFIG / "domains.yaml"
+RECIPES: Final = _CONFIG / "recipes.yaml"
 PIPELINE_CONFIG: Final = _CONFIG / "pipeline.yaml"
 MIX_CONFIG: Final = _CONFIG / "mix.yaml"
 GATE_POLICY: Final = _CONFIG / "gates.yaml"

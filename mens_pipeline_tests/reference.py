@@ -18,6 +18,7 @@ from mens_pipeline.feedback.config import FeedbackConfig
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.promotion.policy import GatePolicy
 from mens_pipeline.settings import PROJECT_ROOT, Settings
+from mens_pipeline.training.named_recipes import NamedRecipe
 from mens_pipeline.training.recipe import Recipe
 
 FOLDER: Final = PROJECT_ROOT / "docs" / "reference"
@@ -56,10 +57,14 @@ _AFTER_VARIABLES: Final = """
 _RECIPE: Final = """\
 Each preset or domain sets some of these fields; `about` says what it is for, `min_vram_gb` from which size of GPU on
 `auto` takes a preset. Precedence: a flag of `mens train` (`--set FIELD=VALUE`), then `MENS_TRAIN_FIELD`, then the
-preset, then the domain, then the default."""
+named recipe, then the preset, then the domain, then the default."""
+
+_NAMED: Final = """\
+Named recipes, to be compared ([training](../training.md#experiments)); one is called `default`."""
 
 _FILES: Final[Mapping[str, tuple[str, type[BaseModel]]]] = {
     "config/presets.yaml, config/domains.yaml": (_RECIPE, Recipe),
+    "config/recipes.yaml": (_NAMED, NamedRecipe),
     "config/pipeline.yaml": ("Settings of the corpus stages.", PipelineConfig),
     "config/mix.yaml": ("What the train set is mixed of.", MixConfig),
     "config/evaluation.yaml": ("How models answer, and what is asked beside the exam.", EvaluationConfig),

@@ -16,8 +16,13 @@ from mens_pipeline_tests.training.runs import FAST
 _EXAM: Final = {"max_new_tokens": 100, "base_tasks": 4, "few_shot_tasks": 2, "family_tasks": 2}
 """To hold what random weights write in full length to the language takes minutes."""
 _FEEDBACK: Final = {
-    "most_prompts": 6, "samples": 2, "max_new_tokens": 160, "prompts_at_once": 3, "least_rows": 2,
-    "sampling_minutes": 10, "training_minutes": 0.2,
+    "most_prompts": 6,
+    "samples": 2,
+    "max_new_tokens": 160,
+    "prompts_at_once": 3,
+    "least_rows": 2,
+    "sampling_minutes": 10,
+    "training_minutes": 0.2,
 }
 
 

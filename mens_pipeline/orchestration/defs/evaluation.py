@@ -21,6 +21,7 @@ from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, answer_fits, manifest_of
 from mens_pipeline.orchestration.choices import GPU_TAGS, configured
 from mens_pipeline.orchestration.defs.split import heldout_split
+from mens_pipeline.orchestration.experiment import identify
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.handover import made_in_run
 from mens_pipeline.orchestration.owners import OWNERS
@@ -101,6 +102,7 @@ def eval_results(
         value=evaluation.ref(candidate),
         data_version=dg.DataVersion(evaluation.data_version),
         metadata={
+            **identify(context, manifest, results.subject.adapter_sha256),
             "reused": reused,
             "scores": dg.MetadataValue.table(rows_of(results.base.overall, results.adapter.overall)),
             **{
