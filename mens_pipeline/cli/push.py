@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class What(StrEnum):
-    """What is sent."""
+    """Kind of repository content."""
 
     ADAPTER = "adapter"
     TRAIN_SET = "train-set"

@@ -217,7 +217,7 @@ def run(  # noqa: PLR0913 - one parameter an option
 
 
 def _is_good(outcome: "GraphOutcome", *, with_training: bool, with_promotion: bool) -> bool:
-    """Whether a run came to what it was started for."""
+    """Return whether a run came to what it was started for."""
     if with_training and not with_promotion:
         return outcome.success and outcome.figures.get("benchmark_gate", {}).get("passed") is True
     return outcome.is_promoted if with_training else outcome.success

@@ -29,7 +29,7 @@ _OF_PAIRS: Final = {Method.RAFT: "num_accepted", Method.DPO: "num_pairs"}
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """What is learnt, from where, and how.
+    """Rows, start and method of a training on judged answers.
 
     Attributes:
         method: What is done with judged answers.

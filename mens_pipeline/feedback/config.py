@@ -8,7 +8,7 @@ from mens_pipeline.inference.generation import Decoding
 
 
 class FeedbackConfig(BaseModel):
-    """How answers are drawn, chosen and learnt from."""
+    """Settings of sampling, selection and training of a round."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -38,7 +38,7 @@ class FeedbackConfig(BaseModel):
 
     @property
     def decoding(self) -> Decoding:
-        """How many answers there are to each prompt, and how they are drawn."""
+        """Decoding options of the samples."""
         return Decoding(
             max_new_tokens=self.max_new_tokens,
             num_samples=self.samples,

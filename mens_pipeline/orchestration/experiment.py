@@ -1,4 +1,4 @@
-"""What a run trains by, under which name, and how everything that comes of it says so."""
+"""The named recipe of a run, and the tags and metadata by which all its artifacts state it."""
 
 from collections.abc import Mapping
 from typing import Any, Final

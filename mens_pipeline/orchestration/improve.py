@@ -36,7 +36,7 @@ class InterruptedRoundError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What rounds are run.
+    """Number and options of the rounds.
 
     Attributes:
         num_rounds: How many.
@@ -53,7 +53,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """Where a round begins.
+    """Adapter and evaluation that a round starts from.
 
     Attributes:
         adapter: The key of the adapter that answers.

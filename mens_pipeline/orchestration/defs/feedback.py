@@ -41,7 +41,7 @@ _GROUP: Final = "feedback"
 
 
 class RoundConfig(dg.Config):
-    """What a person may choose for one round."""
+    """Run configuration of a round."""
 
     minutes: float | None = Field(
         default=None, gt=0, description="Of answering and training together; else as config/feedback.yaml says."
@@ -50,13 +50,13 @@ class RoundConfig(dg.Config):
 
 
 class SamplesConfig(RoundConfig):
-    """Who is asked, and how long."""
+    """Run configuration of the sampling."""
 
     start: str = Field(default="", description="The key of an adapter of the store; empty for `qlora_adapter`.")
 
 
 class LearningConfig(RoundConfig):
-    """How it learns."""
+    """Run configuration of the training on judged answers."""
 
     method: Literal["raft", "dpo", "control"] = Field(
         default="raft", description="raft, dpo, or control to compare with."

@@ -55,7 +55,7 @@ class GateConfig(dg.Config):
 
 
 class PromotionConfig(dg.Config):
-    """What a person may choose for one run."""
+    """Run configuration of the promotion."""
 
     promote: bool = Field(default=True, description="False judges, and leaves the adapter in use as it is.")
 
