@@ -5,6 +5,7 @@ from typing import Any, Final, Literal
 import dagster as dg
 from pydantic import Field
 
+from mens_pipeline.configured import artifact_commit
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
@@ -28,7 +29,7 @@ from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreRe
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.generator import Generator
 from mens_pipeline.orchestration.resources.trainer import Trainer
-from mens_pipeline.settings import FEEDBACK, artifact_commit, load_settings
+from mens_pipeline.settings import FEEDBACK, load_settings
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.contract import STAGE as TRAINING_STAGE

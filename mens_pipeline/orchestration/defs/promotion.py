@@ -8,6 +8,7 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import Field
 
+from mens_pipeline.configured import policy_label, present_of, signing_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.delivery.trackers import track_champion
@@ -26,7 +27,7 @@ from mens_pipeline.promotion.history import rival_of, withdrawn
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.promote import promote
 from mens_pipeline.promotion.receipt import RECEIPT, Receipt, gate_of
-from mens_pipeline.settings import GATE_POLICY, Settings, load_settings, policy_label, present_of, signing_of
+from mens_pipeline.settings import GATE_POLICY, Settings, load_settings
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.training.markdown import plain

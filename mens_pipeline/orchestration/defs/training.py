@@ -7,6 +7,7 @@ from typing import Any
 
 import dagster as dg
 
+from mens_pipeline.configured import artifact_commit
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.orchestration.charts import line_chart
 from mens_pipeline.orchestration.choices import GPU_TAGS, config_of, configured, resolve_choices
@@ -18,7 +19,7 @@ from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreRe
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.promotion.policy import load_gate_policy
-from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, RECIPES, artifact_commit, load_settings
+from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, RECIPES, load_settings
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 from mens_pipeline.training.base_model import find_base_model
