@@ -7,7 +7,7 @@ import typer
 
 from mens_pipeline.cli.run import INTERRUPTED, REFUSED, show_progress
 from mens_pipeline.cli.terminal import say
-from mens_pipeline.feedback.config import Method
+from mens_pipeline.feedback.method import Method
 
 
 def improve(

@@ -7,6 +7,7 @@ import typer
 
 from mens_pipeline.cli import corpus, scratch, store, telemetry
 from mens_pipeline.cli.check import check
+from mens_pipeline.cli.compare import compare
 from mens_pipeline.cli.eval_local import eval_local
 from mens_pipeline.cli.gate import gate
 from mens_pipeline.cli.generate_data import generate_data
@@ -55,6 +56,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(check)
+app.command()(compare)
 app.command(name="test")(run_files)
 app.command()(run)
 app.command(name="generate-data")(generate_data)

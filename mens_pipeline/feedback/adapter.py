@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.feedback.config import FeedbackConfig, Method
+from mens_pipeline.feedback.config import FeedbackConfig
+from mens_pipeline.feedback.method import Method
 from mens_pipeline.feedback.pairs import FEEDBACK, PREFERENCES, RAFT
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.continued import continued
@@ -28,7 +29,7 @@ _OF_PAIRS: Final = {Method.RAFT: "num_accepted", Method.DPO: "num_pairs"}
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """What is learnt, from where, and how.
+    """Rows, start and method of a training on judged answers.
 
     Attributes:
         method: What is done with judged answers.

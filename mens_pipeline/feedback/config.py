@@ -1,6 +1,5 @@
 """`config/feedback.yaml`: how a model learns from its own answers, and how long that may take."""
 
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -8,23 +7,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from mens_pipeline.inference.generation import Decoding
 
 
-class Method(StrEnum):
-    """What is done with judged answers."""
-
-    RAFT = "raft"
-    """Supervised training on the accepted answers among rows of the train set."""
-    DPO = "dpo"
-    """Preference of accepted answers, or of references, over answers that failed."""
-    CONTROL = "control"
-    """Nothing: supervised training on rows of the train set alone, to compare with."""
-
-
 class FeedbackConfig(BaseModel):
-    """How answers are drawn, chosen and learnt from."""
+    """Settings of sampling, selection and training of a round."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    most_prompts: int = Field(default=400, ge=1, description="Executable prompts of the train set that are asked.")
+    most_prompts: int = Field(default=250, ge=1, description="Executable prompts of the train set that are asked.")
     samples: int = Field(default=4, ge=2, le=64, description="Answers to each prompt.")
     temperature: float = Field(default=0.7, gt=0, le=2, description="At which they are drawn.")
     top_p: float = Field(default=0.95, gt=0, le=1, description="Share of probability that is sampled from.")
@@ -50,7 +38,7 @@ class FeedbackConfig(BaseModel):
 
     @property
     def decoding(self) -> Decoding:
-        """How many answers there are to each prompt, and how they are drawn."""
+        """Decoding options of the samples."""
         return Decoding(
             max_new_tokens=self.max_new_tokens,
             num_samples=self.samples,

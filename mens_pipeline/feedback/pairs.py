@@ -32,13 +32,14 @@ _GENERATOR: Final = "adapter"
 
 
 def build_feedback_pairs(
-    samples: Artifact, train: Path, config: FeedbackConfig, store: ArtifactStore
+    samples: Artifact, train: Path, heldout: Path, config: FeedbackConfig, store: ArtifactStore
 ) -> tuple[Artifact, bool]:
     """Choose what is learnt of judged answers.
 
     Args:
         samples: The judged answers.
         train: The train set whose prompts were asked.
+        heldout: Pairs that never train; an answer that is the response of one is not learnt either.
         config: How many answers and pairs of a prompt there are at most.
         store: Where they are kept.
 
@@ -48,10 +49,17 @@ def build_feedback_pairs(
     Raises:
         ConfigurationError: The store cannot be written.
     """
-    params = {"train_sha256": digest_of(train), "per_prompt": config.per_prompt}
+    params = {
+        "train_sha256": digest_of(train),
+        "heldout_sha256": digest_of(heldout),
+        "per_prompt": config.per_prompt,
+        "seed": config.seed,
+    }
 
     def write(folder: Path) -> dict[str, Any]:
-        by_task, judged = training_tasks(read_pairs(train)), read_samples(samples)
+        by_task, every = training_tasks(read_pairs(train)), read_samples(samples)
+        never = {" ".join(pair.response.split()) for pair in read_pairs(heldout)}
+        judged = [sample for sample in every if " ".join(sample.program.split()) not in never]
         rows = {name: pair for name, (_, pair) in by_task.items()}
         accepted = list(accepted_rows(judged, rows, config))
         write_jsonl(folder / RAFT, chain(read_pairs(train), accepted))
@@ -61,6 +69,7 @@ def build_feedback_pairs(
             "num_accepted": len(accepted),
             "num_pairs": len(preferences),
             "num_of_loops": sum(not pair.rejected_stopped for pair in preferences),
+            "num_held_out": len(every) - len(judged),
             "num_by_reference": sum(pair.lineage is None for pair in preferences),
         }
 

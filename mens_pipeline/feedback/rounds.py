@@ -12,10 +12,10 @@ from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, EvalResults, JudgedAnswer
 from mens_pipeline.evaluation.statistics import Paired, p_text, paired
 from mens_pipeline.evaluation.tasks import FAMILIES
-from mens_pipeline.feedback.config import Method
+from mens_pipeline.feedback.method import Method
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.stage import Stage
-from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline.storage.store import ArtifactStore
 
 KIND: Final = "feedback_round"
 STAGE: Final = Stage(KIND, (__name__,), by_content=True)
@@ -24,7 +24,7 @@ _FIGURES: Final = ("stop_rate", "parse_rate", "resolve_rate", "pass_at_1", "test
 
 
 class Arm(BaseModel):
-    """What one method made of a round."""
+    """Result of one method in a round."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -144,36 +144,25 @@ def _refuse_another_exam(before: Path, after: Path) -> None:
             raise RefusedError(f"{after}: {field} is {found[1]}, that of the adapter before is {found[0]}. {advice}")
 
 
-def kept_round(
-    store: ArtifactStore, params: Mapping[str, Any], make: Callable[[], Round] | None = None
-) -> tuple[Round, bool] | None:
+def kept_round(store: ArtifactStore, params: Mapping[str, Any], make: Callable[[], Round]) -> tuple[Round, bool]:
     """Return a round that was run before, or run and keep it.
 
     Args:
         store: Where rounds are kept.
         params: All that decides the round, in JSON types.
-        make: Runs it; None where it is only looked for.
+        make: Runs it.
 
     Returns:
-        The round, and whether it was run before; None where it was not, and is only looked for.
+        The round, and whether it was run before.
     """
-    found = store.find(KIND, STAGE.inputs((), params))
-    if found is not None and not found.is_damaged():
-        return _read(found), True
-    if make is None:
-        return None
-    made = make()
 
     def write(folder: Path) -> dict[str, Any]:
+        made = make()
         (folder / ROUND).write_text(made.model_dump_json(indent=2) + "\n", encoding="utf-8")
         return {"number": made.number}
 
-    STAGE.build(store, (), params, write)
-    return made, False
-
-
-def _read(artifact: Artifact) -> Round:
-    return Round.model_validate_json((artifact.path / ROUND).read_text(encoding="utf-8"))
+    artifact, reused = STAGE.build(store, (), params, write)
+    return Round.model_validate_json((artifact.path / ROUND).read_text(encoding="utf-8")), reused
 
 
 def lines_of(done: Round) -> Iterator[str]:
@@ -183,7 +172,7 @@ def lines_of(done: Round) -> Iterator[str]:
         done: The round.
     """
     told = done.answers
-    yield f"round {done.number}: {told['num_prompts']} training prompts answered {told['num_samples']} times"
+    yield f"round {done.number}: {told['num_prompts']} training prompts, {told['num_samples']} answers"
     tiers = ", ".join(f"{name} {count}" for name, count in told["tiers"].items())
     yield f"  answers    {tiers}; mean reward {told['mean_reward']:.3f}, ended {100 * told['stop_rate']:.0f} %"
     pairs = f"{told['num_pairs']} pairs, {told['num_of_loops']} of them with answers that were cut off"

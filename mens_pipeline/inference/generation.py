@@ -127,6 +127,16 @@ class JudgedModel(BaseModel):
     )
 
 
+class Engine(BaseModel):
+    """Servers that answer in place of our own loop."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    command: str = Field(description="Starts one, with `{folder}` and `{port}` in it, and perhaps `{index}`.")
+    copies: int = Field(default=1, ge=1, description="How many share the requests.")
+    at_once: int = Field(default=16, ge=1, description="Requests on their way to each.")
+
+
 class GenerationJob(JudgedModel):
     """Job of a generation process."""
 
@@ -134,6 +144,7 @@ class GenerationJob(JudgedModel):
     decoding: Decoding
     requests: tuple[Request, ...]
     run_dir: Path = Field(description="Where the answers go.")
+    engine: Engine | None = Field(default=None, description="What writes free answers; None for our own loop.")
     lock_path: Path = Field(description="Held while the device is in use.")
     lock_seconds: float = Field(default=120.0, ge=0, description="How long another holder may take to end.")
 

@@ -12,6 +12,7 @@ from mens_pipeline.inference.generation import (
     ANSWERS,
     Decoding,
     Dtype,
+    Engine,
     GenerationJob,
     Held,
     JudgedModel,
@@ -99,11 +100,13 @@ class Conditions:
         decoding: How answers are drawn.
         device: What it runs on.
         lock_path: Held while the device is in use.
+        engine: What writes free answers; None for our own loop.
     """
 
     decoding: Decoding
     device: Device
     lock_path: Path
+    engine: Engine | None = None
 
 
 def prepare_generation(  # noqa: PLR0913 - all that decides the answers
@@ -179,6 +182,7 @@ def prepare_requests(
         "decoding": decoding.model_dump(exclude={"batch_tokens"} if judged.device == "cpu" else None),
         "computed_on": [judged.device, judged.compute_dtype],
         "libraries": library_versions(),
+        **({} if conditions.engine is None else {"engine": conditions.engine.model_dump()}),
     }
     shutil.rmtree(run_dir, ignore_errors=True)
     run_dir.mkdir(parents=True)
@@ -188,6 +192,7 @@ def prepare_requests(
         decoding=decoding,
         requests=requests,
         run_dir=run_dir.resolve(),
+        engine=conditions.engine,
         lock_path=conditions.lock_path.resolve(),
     )
     job_path = run_dir.resolve() / JOB

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 import dagster as dg
+from dagster._core.storage.tags import PARENT_RUN_ID_TAG
 
 from mens_pipeline.storage.store import ArtifactRef
 
@@ -67,7 +68,8 @@ def made_in_run(context: dg.AssetExecutionContext, name: str) -> ArtifactRef | N
         own = [made for entry in logs if (made := entry.asset_materialization) and made.asset_key == dg.AssetKey(name)]
         if own:
             return artifact_of(own[-1])
-        run = context.instance.get_run_by_id(run.parent_run_id) if run.parent_run_id is not None else None
+        before = run.tags.get(PARENT_RUN_ID_TAG)
+        run = context.instance.get_run_by_id(before) if before is not None else None
     return None
 
 

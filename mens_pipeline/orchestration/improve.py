@@ -7,20 +7,22 @@ from typing import Any, Final
 
 import dagster as dg
 
+from mens_pipeline.configured import open_store, thresholds_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.evaluation.tasks import heldout_tasks
-from mens_pipeline.feedback.config import FeedbackConfig, Method
+from mens_pipeline.feedback.config import FeedbackConfig
+from mens_pipeline.feedback.method import Method
 from mens_pipeline.feedback.pairs import KIND as PAIRS
 from mens_pipeline.feedback.rounds import Arm, Round, arm_of, figures_of, kept_round
 from mens_pipeline.feedback.samples import KIND as SAMPLES
 from mens_pipeline.orchestration.handover import artifact_of
 from mens_pipeline.orchestration.headless import GraphOutcome, run_graph
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.settings import FEEDBACK, Settings, open_store, thresholds_of
+from mens_pipeline.settings import FEEDBACK, Settings
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
@@ -35,7 +37,7 @@ class InterruptedRoundError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What rounds are run.
+    """Number and options of the rounds.
 
     Attributes:
         num_rounds: How many.
@@ -52,7 +54,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """Where a round begins.
+    """Adapter and evaluation that a round starts from.
 
     Attributes:
         adapter: The key of the adapter that answers.

@@ -68,6 +68,7 @@ class _Result(_Part):
 class _Manifest(_Part):
     name: str = Field(pattern="^[0-9A-Za-z._-]{1,128}$")
     base_model: _Base
+    preset: _Word | None
     recipe: _Recipe
     result: _Result
     system_prompt: str

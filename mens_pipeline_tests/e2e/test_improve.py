@@ -19,14 +19,14 @@ def test_a_round_is_answered_judged_trained_gated_and_compared(tmp_path: Path) -
     assert "no adapter was trained yet. Run `mens run` first" in early.stderr
 
     mens(*where, "run", "--preset", "tiny")
-    nothing_right = mens(*where, "improve", "--minutes", "0.5")
-    first = mens(*where, "improve", "--method", "dpo", "--minutes", "0.5", "--control")
-    second = mens(*where, "improve", "--method", "dpo", "--minutes", "0.5", "--control", "--json")
+    nothing_right = mens(*where, "improve")
+    first = mens(*where, "improve", "--method", "dpo", "--control")
+    second = mens(*where, "improve", "--method", "dpo", "--control", "--json")
 
     assert nothing_right.returncode == 1, nothing_right.stderr[-3000:]
     assert "0 accepted answers, 2 are needed to learn from" in nothing_right.stderr
     assert first.returncode == 0, first.stderr[-3000:]
-    assert "round 1: 6 training prompts answered 12 times" in first.stdout
+    assert "round 1: 6 training prompts, 12 answers" in first.stdout
     assert "taken: the next round begins with it" in first.stdout
     assert "feedback_samples" in first.stderr
     (told,) = json.loads(second.stdout)

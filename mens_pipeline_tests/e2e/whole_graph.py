@@ -1,6 +1,5 @@
 """`mens` on a base model that is small enough for every night's tests, with an exam to match."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -11,11 +10,20 @@ from typing import Any, Final
 import yaml
 
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.training.environment import own_environment
 from mens_pipeline_tests.training.runs import FAST
 
 _EXAM: Final = {"max_new_tokens": 100, "base_tasks": 4, "few_shot_tasks": 2, "family_tasks": 2}
 """To hold what random weights write in full length to the language takes minutes."""
-_FEEDBACK: Final = {"most_prompts": 6, "samples": 2, "max_new_tokens": 160, "prompts_at_once": 3, "least_rows": 2}
+_FEEDBACK: Final = {
+    "most_prompts": 6,
+    "samples": 2,
+    "max_new_tokens": 160,
+    "prompts_at_once": 3,
+    "least_rows": 2,
+    "sampling_minutes": 10,
+    "training_minutes": 0.2,
+}
 
 
 def write_config(folder: Path, exam: Mapping[str, Any] | None = None, policy: Mapping[str, Any] | None = None) -> Path:
@@ -50,7 +58,7 @@ def mens(
     """
     recipe = {**FAST, "model_name_or_path": base, "max_steps": 12, "max_length": 512}
     environment = {
-        **os.environ,
+        **own_environment(),
         **{f"MENS_TRAIN_{name.upper()}": str(value) for name, value in recipe.items()},
         "DAGSTER_HOME": str(folder / "home"),
         "MENS_STORE_ROOT": str(folder / "store"),

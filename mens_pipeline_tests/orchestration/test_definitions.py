@@ -44,6 +44,7 @@ _PARENTS = {
     "mixed_train_set": {"heldout_split"},
     "promoted_adapter": {"benchmark_gate"},
     "qlora_adapter": {"base_model", "mixed_train_set"},
+    "recipe_scores": {"benchmark_gate"},
     "scratch_model": {"mixed_train_set"},
     "serving_handoff": {"merged_model"},
     "synthetic_corpus": {"extracted_corpus"},
@@ -59,6 +60,7 @@ _TRAIN_SET = {
 _FEEDBACK = {"feedback_adapter", "feedback_pairs", "feedback_samples"}
 _JOBS = {
     "deliver": {"merged_model", "serving_handoff"},
+    "experiments": {"base_model", "benchmark_gate", "eval_results", "qlora_adapter", "recipe_scores"},
     "improve": {*_FEEDBACK, "benchmark_gate", "eval_results", "promoted_adapter"},
     "improve_control": {"benchmark_gate", "eval_results", "feedback_adapter"},
     "maintenance": set(),

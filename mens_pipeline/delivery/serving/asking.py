@@ -13,6 +13,7 @@ from mens_pipeline.delivery.serving.engine import Limits
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 from mens_pipeline.delivery.serving.served_model import ServedModel
 from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.training.base_model import configuration_of
 from mens_pipeline.training.chat import Tokenizer
 from mens_pipeline.training.conversation import Turn, encode_text, encode_turns
 
@@ -46,6 +47,7 @@ class Wish:
         best_of: Answers of which one is chosen; None for what the server does by default.
         token_field: What the request calls `max_tokens`, for messages.
         text: What goes on as it stands, in place of a conversation.
+        ids: The tokens of it, where the client sent those.
         ignored: Fields of the request that nothing heeds.
         num_likeliest: Most likely tokens to be told of each place; None: no tokens are told of.
     """
@@ -62,6 +64,7 @@ class Wish:
     best_of: int | None = None
     token_field: str = "max_tokens"  # noqa: S105 - the name of a field
     text: str | None = None
+    ids: tuple[int, ...] = ()
     ignored: tuple[str, ...] = ()
     num_likeliest: int | None = None
 
@@ -118,7 +121,9 @@ class Asker:
         """
         self._check(wish)
         turns = tuple(wish.turns)
-        if wish.text is not None:
+        if wish.ids:
+            prompt = self._known(wish.ids)
+        elif wish.text is not None:
             prompt = await run_in_threadpool(encode_text, self._tokenizer, wish.text)
         else:
             if turns[0].role != "system":
@@ -143,6 +148,14 @@ class Asker:
             warnings=tuple(self._warnings(wish, room)),
             num_likeliest=wish.num_likeliest,
         )
+
+    def _known(self, ids: tuple[int, ...]) -> tuple[int, ...]:
+        config = configuration_of(self._served.judged.base_path)
+        most = int(config.get("text_config", config)["vocab_size"])
+        if max(ids) >= most:
+            message = f"prompt: the id {max(ids)} is none of the {most} tokens of the model."
+            raise RequestRefusedError(400, message, param="prompt", code="invalid_value")
+        return ids
 
     def check_name(self, name: str) -> None:
         """Check that a request means the model that is served.

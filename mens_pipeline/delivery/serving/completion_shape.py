@@ -3,10 +3,10 @@
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from fastapi.sse import format_sse_event
-from pydantic import Field, model_validator
+from pydantic import Field, StrictInt, model_validator
 
 from mens_pipeline.delivery.serving.answering import Answering, Asked, Outcome
 from mens_pipeline.delivery.serving.asking import Listing, Wish
@@ -25,6 +25,8 @@ from mens_pipeline.delivery.serving.token_shape import MOST_IN_TEXTS, of_text
 
 PATH: Final = "/v1/completions"
 
+Ids = Annotated[list[Annotated[StrictInt, Field(ge=0)]], Field(fail_fast=True, max_length=1_000_000)]
+
 _USUAL_TOKENS: Final = 16
 """Of an answer where a request does not say; as OpenAI has it."""
 
@@ -33,9 +35,11 @@ _IDLE: Final[dict[str, tuple[Any, ...]]] = {
     "echo": (None, False),
     "frequency_penalty": (None, 0, 0.0),
     "logit_bias": (None, {}),
+    "min_p": (None, 0, 0.0),
     "presence_penalty": (None, 0, 0.0),
     "stream_options": (None,),
     "suffix": (None, ""),
+    "top_k": (None, 0, -1),
 }
 """Parameters that are not supported, at the values that ask for nothing; clients send them along."""
 
@@ -43,7 +47,9 @@ _IDLE: Final[dict[str, tuple[Any, ...]]] = {
 class CompletionRequest(TextRequest):
     """A request for text completions."""
 
-    prompt: str | Listing[str] = Field(description="One text, by itself or alone in a list.")
+    prompt: str | Listing[str] | Ids | Listing[Ids] = Field(
+        description="One text or the ids of its tokens, by itself or alone in a list."
+    )
     logprobs: int | None = Field(default=None, ge=0, le=MOST_IN_TEXTS, description="Likeliest tokens of each place.")
 
     @model_validator(mode="before")
@@ -54,9 +60,9 @@ class CompletionRequest(TextRequest):
     @model_validator(mode="after")
     def _holds_together(self) -> "CompletionRequest":
         mistakes = mistakes_of_stream_and_stops(self.stops, self.stream_options, is_streamed=bool(self.stream))
-        if isinstance(self.prompt, list) and len(self.prompt) != 1:
+        if isinstance(self.prompt, list) and len(self.prompt) > 1 and not isinstance(self.prompt[0], int):
             mistakes.append(f"prompt: {len(self.prompt)} texts; send one a request")
-        if not self.text:
+        if not (self.text or self.ids):
             mistakes.append("prompt: empty; there is nothing to go on from")
         if mistakes:
             raise ValueError("; ".join(mistakes))
@@ -64,8 +70,16 @@ class CompletionRequest(TextRequest):
 
     @property
     def text(self) -> str:
-        """Text to be continued."""
-        return self.prompt if isinstance(self.prompt, str) else "".join(self.prompt[:1])
+        """Text to be continued; empty where its ids were sent."""
+        found = self.prompt if isinstance(self.prompt, str) else next(iter(self.prompt), "")
+        return found if isinstance(found, str) else ""
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Tokens to be continued; none where they were sent as a text."""
+        first = self.prompt[0] if isinstance(self.prompt, list) and self.prompt else ""
+        found = self.prompt if isinstance(first, int) else first
+        return tuple(token for token in found if isinstance(token, int))
 
     @property
     def wish(self) -> Wish:
@@ -74,6 +88,7 @@ class CompletionRequest(TextRequest):
             model=self.model,
             turns=(),
             text=self.text,
+            ids=self.ids,
             num_answers=self.n or 1,
             temperature=self.temperature,
             top_p=self.top_p,

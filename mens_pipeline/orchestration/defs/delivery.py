@@ -176,7 +176,7 @@ def _refuse_what_cannot_be_sent(context: dg.AssetExecutionContext, settings: Set
     """Check, before anything is merged, that the target of what the same run would publish, and a token, are set."""
     if not any(node.name == serving_handoff.op.name for node in context.job_def.nodes):
         return
-    config = HandoffConfig(**config_of(context, serving_handoff.op.name))
+    config = HandoffConfig(**config_of(context.run, serving_handoff.op.name))
     with TemporaryDirectory(prefix="mens-push-") as staging:
         plan = _planned(config, settings, source, Path(staging))
     if plan is not None and (settings.hub_token is None or not settings.hub_token.get_secret_value().strip()):

@@ -5,10 +5,14 @@ from typing import Any, Final, Literal
 import dagster as dg
 from pydantic import Field
 
+from mens_pipeline.configured import artifact_commit
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.feedback.adapter import Learning, as_long_as, prepare_feedback, with_minutes
-from mens_pipeline.feedback.config import FeedbackConfig, Method
+from mens_pipeline.feedback.config import FeedbackConfig
+from mens_pipeline.feedback.method import Method
 from mens_pipeline.feedback.pairs import STAGE as PAIRS_STAGE
 from mens_pipeline.feedback.pairs import build_feedback_pairs
 from mens_pipeline.feedback.samples import KIND as SAMPLES
@@ -25,7 +29,7 @@ from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreRe
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.generator import Generator
 from mens_pipeline.orchestration.resources.trainer import Trainer
-from mens_pipeline.settings import FEEDBACK, artifact_commit, load_settings
+from mens_pipeline.settings import FEEDBACK, load_settings
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.contract import STAGE as TRAINING_STAGE
@@ -38,7 +42,7 @@ _GROUP: Final = "feedback"
 
 
 class RoundConfig(dg.Config):
-    """What a person may choose for one round."""
+    """Run configuration of a round."""
 
     minutes: float | None = Field(
         default=None, gt=0, description="Of answering and training together; else as config/feedback.yaml says."
@@ -47,13 +51,13 @@ class RoundConfig(dg.Config):
 
 
 class SamplesConfig(RoundConfig):
-    """Who is asked, and how long."""
+    """Run configuration of the sampling."""
 
     start: str = Field(default="", description="The key of an adapter of the store; empty for `qlora_adapter`.")
 
 
 class LearningConfig(RoundConfig):
-    """How it learns."""
+    """Run configuration of the training on judged answers."""
 
     method: Literal["raft", "dpo", "control"] = Field(
         default="raft", description="raft, dpo, or control to compare with."
@@ -131,10 +135,11 @@ def feedback_pairs(feedback_samples: ArtifactRef, store: ArtifactStoreResource) 
     pairs, reused = build_feedback_pairs(
         store.artifact(feedback_samples),
         store.artifact(feedback_samples.of(MIXED)).path / TRAIN,
+        store.artifact(feedback_samples.of(SPLIT)).path / HELDOUT,
         load_model(FEEDBACK, FeedbackConfig),
         store.open(),
     )
-    counts = ("num_accepted", "num_pairs", "num_of_loops", "num_by_reference")
+    counts = ("num_accepted", "num_pairs", "num_of_loops", "num_by_reference", "num_held_out")
     return dg.MaterializeResult(
         value=pairs.ref(feedback_samples),
         data_version=dg.DataVersion(pairs.data_version),

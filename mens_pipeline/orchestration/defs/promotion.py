@@ -8,13 +8,16 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import Field
 
+from mens_pipeline.configured import policy_label, present_of, signing_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.delivery.trackers import track_champion
 from mens_pipeline.errors import MensError
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.inference.prepare import adapter_digest, manifest_of
 from mens_pipeline.orchestration.champion import champion_metadata
 from mens_pipeline.orchestration.choices import configured, demanded
+from mens_pipeline.orchestration.experiment import identify
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
@@ -24,7 +27,7 @@ from mens_pipeline.promotion.history import rival_of, withdrawn
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.promote import promote
 from mens_pipeline.promotion.receipt import RECEIPT, Receipt, gate_of
-from mens_pipeline.settings import GATE_POLICY, Settings, load_settings, policy_label, present_of, signing_of
+from mens_pipeline.settings import GATE_POLICY, Settings, load_settings
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.training.markdown import plain
@@ -52,6 +55,12 @@ class GateConfig(dg.Config):
     )
 
 
+class PromotionConfig(dg.Config):
+    """Run configuration of the promotion."""
+
+    promote: bool = Field(default=True, description="False judges, and leaves the adapter in use as it is.")
+
+
 @dg.asset(group_name="evaluation", kinds={"json"}, owners=OWNERS, code_version=configured(STAGE, GATE_POLICY))
 @plainly
 def benchmark_gate(
@@ -63,7 +72,8 @@ def benchmark_gate(
     """
     settings = load_settings()
     run = store.artifact(eval_results.of(ADAPTER)).path
-    rival = rival_of(store.open(), adapter_digest(run))
+    sha256, manifest = adapter_digest(run), manifest_of(run)
+    rival = rival_of(store.open(), sha256)
     gate, reused = build_benchmark_gate(
         store.artifact(eval_results),
         run,
@@ -77,18 +87,18 @@ def benchmark_gate(
         signing=signing_of(settings),
     )
     receipt = receipt_in(gate.path)
-    context.instance.add_run_tags(context.run.run_id, {"mens/verdict": str(receipt.status)})
     return dg.MaterializeResult(
         value=gate.ref(eval_results),
         data_version=dg.DataVersion(gate.data_version),
         metadata={
+            **identify(context, manifest, sha256, verdict=str(receipt.status)),
             "reused": reused,
             "passed": receipt.overall_passed,
             "status": str(receipt.status),
             "attempt": receipt.tried or "unknown",
             "policy": receipt.policy,
             "strict": receipt.strict,
-            **_cause(receipt, manifest_of(run)),
+            **_cause(receipt, manifest),
             "gates": dg.MetadataValue.table(_rows(receipt)),
             "report": dg.MetadataValue.path(gate.path / PAGE),
             "receipt": dg.MetadataValue.path(gate.path / RECEIPT),
@@ -157,13 +167,19 @@ def gate_checks(
     freshness_policy=FRESHNESS,
 )
 def promoted_adapter(
-    context: dg.AssetExecutionContext, benchmark_gate: ArtifactRef, store: ArtifactStoreResource
+    context: dg.AssetExecutionContext,
+    config: PromotionConfig,
+    benchmark_gate: ArtifactRef,
+    store: ArtifactStoreResource,
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Promote the adapter: write an atomic pointer to it, its verdict, and the history of all changes.
 
     Without a verdict that passed and is about this very adapter it refuses, also when it is materialised alone.
     One that a rollback took out of use is not promoted again.
     """
+    if not config.promote:
+        context.log.info("judged, and not promoted: the run was told promote: false")
+        return
     settings = load_settings()
     gate = store.artifact(benchmark_gate)
     receipt = receipt_in(gate.path)
@@ -184,6 +200,7 @@ def promoted_adapter(
         promotion = promote(gate, run, store.open(), present, now=int(time.time()))
     except MensError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
+    track_champion(settings.trackers.get_secret_value(), promotion.champion, store.open(), context.log.warning)
     yield dg.MaterializeResult(
         value=promotion.champion.ref(benchmark_gate),
         data_version=dg.DataVersion(promotion.champion.key),

@@ -109,7 +109,7 @@ class PreferenceTrainer(CommonTrainer, DPOTrainer):  # type: ignore[misc]
         loader: DataLoader[Any] = DataLoader(
             self.train_dataset, batch_sampler=self._batches, collate_fn=self.data_collator
         )
-        return self.accelerator.prepare(loader)  # type: ignore[no-any-return]
+        return self.accelerator.prepare(loader)
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
