@@ -115,9 +115,9 @@ def test_they_are_kept_with_the_train_set(tmp_path: Path) -> None:
     """Accepted answers stand behind its rows; counts are in the manifest."""
     store, train, heldout = ArtifactStore(tmp_path / "store"), tmp_path / "train.jsonl", tmp_path / "heldout.jsonl"
     write_jsonl(train, ROWS.values())
-    secret = "fn secret() to int {\n    return 1\n}\n"
-    write_jsonl(heldout, [pair().model_copy(update={"prompt": "Write it.", "response": secret})])
-    known = sample(2, Tier.PASSED, text=secret.replace("\n", " "), structure="b")
+    hidden = "fn hidden() to int {\n    return 1\n}\n"
+    write_jsonl(heldout, [pair().model_copy(update={"prompt": "Write it.", "response": hidden})])
+    known = sample(2, Tier.PASSED, text=hidden.replace("\n", " "), structure="b")
     samples = sampled(store, [sample(0, Tier.PASSED, structure="a"), sample(1, Tier.VOX, text="fn a() {}"), known])
     pairs, reused = build_feedback_pairs(samples, train, heldout, _CONFIG, store)
     rows = list(read_pairs(pairs.path / RAFT))
