@@ -1,6 +1,5 @@
 """`mens run` on a base model that is small enough for every night's tests, with an exam to match."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from typing import Any, Final
 import yaml
 
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.training.environment import own_environment
 from mens_pipeline_tests.training.runs import FAST
 
 _EXAM: Final = {"max_new_tokens": 100, "base_tasks": 4, "few_shot_tasks": 2, "family_tasks": 2}
@@ -47,7 +47,7 @@ def run_whole_graph(
     """
     recipe = {**FAST, "model_name_or_path": base, "max_steps": 12, "max_length": 512}
     environment = {
-        **os.environ,
+        **own_environment(),
         **{f"MENS_TRAIN_{name.upper()}": str(value) for name, value in recipe.items()},
         "DAGSTER_HOME": str(folder / "home"),
         "MENS_STORE_ROOT": str(folder / "store"),
