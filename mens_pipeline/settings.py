@@ -1,6 +1,7 @@
 """Read the settings of the pipeline from environment variables; no other module gives them a meaning."""
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from mens_pipeline.inference.generation import Engine
     from mens_pipeline.promotion.policy import Thresholds
     from mens_pipeline.promotion.promote import Present
+    from mens_pipeline.promotion.signing import Signing
     from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 _PACKAGE: Final = Path(__file__).resolve().parent
@@ -28,16 +30,19 @@ _OUTPUTS: Final = user_data_path("mens-pipeline") if PROJECT_ROOT == _PACKAGED e
 _CONFIG: Final = Path(os.environ.get("MENS_CONFIG_ROOT", PROJECT_ROOT / "config"))
 PRESETS: Final = _CONFIG / "presets.yaml"
 DOMAINS: Final = _CONFIG / "domains.yaml"
+RECIPES: Final = _CONFIG / "recipes.yaml"
 PIPELINE_CONFIG: Final = _CONFIG / "pipeline.yaml"
 MIX_CONFIG: Final = _CONFIG / "mix.yaml"
 GATE_POLICY: Final = _CONFIG / "gates.yaml"
 EVALUATION: Final = _CONFIG / "evaluation.yaml"
 FEW_SHOT: Final = _CONFIG / "few_shot.md"
+FEEDBACK: Final = _CONFIG / "feedback.yaml"
 RETENTION: Final = _CONFIG / "retention.yaml"
 
 
 _RECIPE: Final = "MENS_TRAIN_"
 _SHORTEST_SECRET: Final = 16
+_KEY: Final = re.compile("[0-9a-f]{64}")
 
 
 class Settings(BaseSettings):
@@ -168,6 +173,11 @@ class Settings(BaseSettings):
         validation_alias="VOX_BENCHMARK_DIR",
         description="The folder of the held-out benchmark.",
     )
+    feedback: bool = Field(
+        default=False,
+        validation_alias="MENS_FEEDBACK",
+        description="`1`: the job `whole_graph` goes on with a round of learning from judged answers.",
+    )
     environment: Literal["dev", "prod"] = Field(
         default="dev",
         validation_alias="MENS_ENV",
@@ -177,6 +187,17 @@ class Settings(BaseSettings):
         default=None,
         validation_alias="MENS_OVERRIDE_KEY",
         description="The secret that signs and checks overrides: promotion against a verdict.",
+    )
+    signing_key: SecretStr | None = Field(
+        default=None,
+        validation_alias="MENS_SIGNING_KEY",
+        description="Signs verdicts and champions, which then must be signed; as `openssl rand -hex 32` prints it.",
+    )
+    verify_key: str | None = Field(
+        default=None,
+        pattern="^[0-9a-f]{64}$",
+        validation_alias="MENS_VERIFY_KEY",
+        description="The public key of MENS_SIGNING_KEY, where signatures are demanded and none are made.",
     )
     serve_token: SecretStr | None = Field(
         default=None,
@@ -209,6 +230,13 @@ class Settings(BaseSettings):
         validation_alias="DAGSTER_HOME",
         description="Where Dagster keeps runs and events; gets a link to dagster.yaml.",
     )
+
+    @field_validator("signing_key")
+    @classmethod
+    def _is_a_key(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and not _KEY.fullmatch(key.get_secret_value()):
+            raise ValueError("not 64 hexadecimal digits, as `openssl rand -hex 32` prints them")
+        return key
 
     @field_validator("alert_url")
     @classmethod
@@ -284,7 +312,9 @@ def thresholds_of(settings: Settings) -> "Thresholds":
 
 
 def policy_label(settings: Settings) -> str:
-    """Name the policy, with every threshold that the environment changes: `ci (min_parse_rate 0.0 by VOX_...)`.
+    """Name the policy, with all that the environment changes of it: `ci (min_parse_rate 0.0 by VOX_...)`.
+
+    Of another policy than the default one, all is named that it demands otherwise.
 
     Args:
         settings: Of this process.
@@ -294,18 +324,24 @@ def policy_label(settings: Settings) -> str:
     """
     from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
 
-    policy = load_gate_policy(GATE_POLICY).thresholds(settings.eval_policy)
+    policies, name = load_gate_policy(GATE_POLICY), settings.eval_policy
+    policy, usual = policies.thresholds(name), Settings.model_fields["eval_policy"].default
     changes = (
-        ("min_parse_rate", policy.min_parse_rate, "eval_min_parse_rate"),
-        ("min_coverage", policy.min_coverage, "eval_min_coverage"),
-        ("min_benchmark", policy.min_benchmark, "benchmark_min_pass_rate"),
+        ("min_parse_rate", "eval_min_parse_rate"),
+        ("min_coverage", "eval_min_coverage"),
+        ("min_benchmark", "benchmark_min_pass_rate"),
     )
     told = [
-        f"{name} {value} by {Settings.model_fields[field].validation_alias}"
-        for name, usual, field in changes
-        if (value := getattr(settings, field)) is not None and value != usual
+        f"{field} {value} by {Settings.model_fields[setting].validation_alias}"
+        for field, setting in changes
+        if (value := getattr(settings, setting)) is not None and value != getattr(policy, field)
     ]
-    return f"{settings.eval_policy} ({', '.join(told)})" if told else settings.eval_policy
+    if not settings.benchmark:
+        told.append(f"the benchmark has no say by {Settings.model_fields['benchmark'].validation_alias}")
+    unusual = policy.unlike(policies.policies[usual]) if usual in policies.policies else ()
+    if unusual:
+        told.append(f"unlike {usual}: {', '.join(unusual)}")
+    return f"{name} ({'; '.join(told)})" if told else name
 
 
 def present_of(
@@ -337,7 +373,23 @@ def present_of(
         benchmark_sha256=load_benchmark(settings.benchmark_dir).digest if settings.benchmark else None,
         is_benchmark_asked=settings.benchmark,
         decoding=load_model(EVALUATION, EvaluationConfig).decoding,
+        signing=signing_of(settings),
     )
+
+
+def signing_of(settings: Settings) -> "Signing | None":
+    """Return the keys by which verdicts and champions are signed; None where none are set.
+
+    Args:
+        settings: Of this process.
+
+    Raises:
+        ConfigurationError: They do not belong together, or the library is missing.
+    """
+    from mens_pipeline.promotion.signing import Signing  # noqa: PLC0415 - likewise
+
+    private = settings.signing_key
+    return Signing.of(private.get_secret_value() if private is not None else None, settings.verify_key)
 
 
 def artifact_commit(settings: Settings) -> str | None:
@@ -352,7 +404,7 @@ def artifact_commit(settings: Settings) -> str | None:
 
 
 def recipe_variables() -> dict[str, str]:
-    """Fields of a training recipe that the environment sets: MENS_TRAIN_LEARNING_RATE is `learning_rate`."""
+    """Return fields of a training recipe that the environment sets: MENS_TRAIN_LEARNING_RATE is `learning_rate`."""
     return {name.removeprefix(_RECIPE).lower(): value for name, value in os.environ.items() if name.startswith(_RECIPE)}
 
 

@@ -32,7 +32,7 @@ _WHO: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """How a model writes, as it was asked for."""
+    """Sampling options of the generator."""
 
     temperature: float
     max_new_tokens: int

@@ -16,6 +16,7 @@ from mens_pipeline.cli.progress import show_answers
 from mens_pipeline.cli.terminal import INTERRUPTED, say, tell
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline.training.devices import DeviceChoice
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def trial_summary_of(scores: "Scores", best_of: "BestOf | None", answers: Path) 
         answers: Where its answers stand.
     """
     rows = [("suite", "figure", "model"), *_rows("benchmark", [scores], scores)]
+    if scores.test_rate.denominator:
+        rows.append(("", "run-time errors", str(scores.execution_errors.get(ErrorClass.RUNTIME, 0))))
     rows += _best_of_rows(best_of, "benchmark", [True])
     return "\n".join([*_table(rows), f"answers {answers}", "a trial: no verdict rests on it"])
 
@@ -136,6 +139,13 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
             help="constrained: only what can still become a program is written; fallback: where an answer is none."
         ),
     ] = None,
+    names: Annotated[
+        bool | None,
+        typer.Option(
+            "--names/--no-names",
+            help="Where the parser steers, refuse fields and methods that the type of a value does not have.",
+        ),
+    ] = None,
     trial: Annotated[
         bool, typer.Option("--trial", help="The adapter alone, on the benchmark alone: figures that no verdict uses.")
     ] = False,
@@ -169,8 +179,9 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
 
     settings = load_settings()
     config = _config(
-        num_samples=samples, temperature=temperature, max_new_tokens=max_tokens, seed=seed_base, syntax=decoding
-    )
+        num_samples=samples, temperature=temperature, max_new_tokens=max_tokens, seed=seed_base, syntax=decoding,
+        names=names,
+    )  # fmt: skip
     benchmark = None if no_bench else load_benchmark(bench or settings.benchmark_dir)
     if endpoint is not None:
         _try_endpoint(endpoint, str(run_dir), _asked_alone(benchmark), config, describe=describe, as_json=as_json)

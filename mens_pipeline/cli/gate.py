@@ -41,7 +41,13 @@ def gate(
     from mens_pipeline.promotion.benchmark_gate import PAGE, build_benchmark_gate, receipt_in  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.history import rival_of  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.receipt import FAILED, RECEIPT  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings, open_store, policy_label, thresholds_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import (  # noqa: PLC0415 - likewise
+        load_settings,
+        open_store,
+        policy_label,
+        signing_of,
+        thresholds_of,
+    )
     from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
 
     settings = load_settings()
@@ -61,6 +67,7 @@ def gate(
         is_benchmark_asked=settings.benchmark,
         strict=settings.eval_strict,
         now=int(time.time()),
+        signing=signing_of(settings),
     )
     (run_dir / FAILED).unlink(missing_ok=True)
     for name in (RECEIPT, FAILED, PAGE):

@@ -21,14 +21,14 @@ _GRACE_SECONDS: Final = 20.0
 
 
 class Dtype(StrEnum):
-    """What merged weights are stored in."""
+    """Data types for merged weights."""
 
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
 
 
 class Gguf(StrEnum):
-    """How the matrices of a GGUF file are stored."""
+    """Data types for the matrices of a GGUF file."""
 
     F32 = "f32"
     F16 = "f16"

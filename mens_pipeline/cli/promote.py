@@ -34,13 +34,15 @@ def promote(
     train set, and not be out of date; all of that is checked again. An adapter that was rolled back is not promoted
     again by itself.
 
+    With MENS_SIGNING_KEY the verdict must be signed by that key, and the champion will be.
+
     Exit code 0: done. 1: refused; the message names every reason. 2: the command was misused.
     """
     from mens_pipeline.delivery.trackers import track_champion  # noqa: PLC0415 - likewise
     from mens_pipeline.orchestration.champion import report_champion  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion import promote as promotion  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.history import history_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings, open_store  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings, open_store, signing_of  # noqa: PLC0415 - likewise
     from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
 
     settings = load_settings()
@@ -54,7 +56,7 @@ def promote(
             say(f"{when}  {event.action:<8}  {event.key[:12]}  {event.reason}")
         return
     if rollback:
-        done = promotion.roll_back(store, now=int(time.time()), reason=reason)
+        done = promotion.roll_back(store, now=int(time.time()), reason=reason, signing=signing_of(settings))
     else:
         refuse_links(run_dir)
         gate = _gate_of(run_dir, store)

@@ -8,17 +8,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from html import unescape
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from mens_pipeline.cli.terminal import say
 from mens_pipeline.language.visible_text import visible_text
 
+if TYPE_CHECKING:
+    from mens_pipeline.orchestration.headless import GraphOutcome
+
 Figures = Mapping[str, Mapping[str, Any]]
 """Asset -> its metadata, plain values only."""
 
-_AUTO: Final = "auto"
+_DEFAULT: Final = "default"
+"""The recipe of a run without a choice."""
+
 _LEAST_MORE: Final = 10
 """Minutes for which a refused run goes on at least, where more training helps."""
 
@@ -41,9 +46,7 @@ def summary_of(figures: Figures, *, is_good: bool, command: str, options: str = 
     if train_set:
         yield f"train set   {train_set['num_distinct']} different pairs{_reused(train_set)}"
     if adapter:
-        losses = f"loss {adapter['first_loss']:.3f} at first, {adapter['last_loss']:.3f} at last"
-        yield f"training    {_updates(adapter)}, {losses}{_reused(adapter)}"
-        yield f"shown       {adapter['shown']}"
+        yield from _training(adapter)
     for name, value in results.items():
         suite, _, figure = name.partition(": ")
         if figure in _FIGURES:
@@ -78,6 +81,15 @@ def _reused(figures: Mapping[str, Any]) -> str:
     return ", nothing had changed" if figures.get("reused") else ""
 
 
+def _training(adapter: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what an adapter was trained by; its recipe where one was chosen."""
+    if adapter["recipe_name"] != _DEFAULT:
+        yield f"recipe      {adapter['recipe_name']}, adapter {adapter['adapter_sha256']}"
+    losses = f"loss {adapter['first_loss']:.3f} at first, {adapter['last_loss']:.3f} at last"
+    yield f"training    {_updates(adapter)}, {losses}{_reused(adapter)}"
+    yield f"shown       {adapter['shown']}"
+
+
 def _updates(adapter: Mapping[str, Any]) -> str:
     done, planned, minutes = adapter["num_updates"], adapter["num_planned_updates"], adapter["train/seconds"] / 60
     after = f" after {adapter['num_updates_before']} earlier ones" if adapter["num_updates_before"] else ""
@@ -109,6 +121,8 @@ def _next(figures: Figures, command: str, options: str, *, is_good: bool) -> str
         return "see above why an adapter that passed was not promoted"
     if not is_good:
         return "mend what failed, and run the same again: what is done is reused"
+    if "benchmark_gate" in figures and "promoted_adapter" not in figures:
+        return f"{command} run{options} puts it in use; {command} compare A B lays two recipes side by side"
     if "promoted_adapter" in figures:
         return f"make ui shows the graph; {command} promote --history shows every champion"
     return f"{command} run goes on to the adapter"
@@ -124,29 +138,42 @@ def run(  # noqa: PLR0913 - one parameter an option
         Path | None,
         typer.Option(help="The Vox workspace to learn from [default: MENS_SOURCE_ROOT, else this repository's data]."),
     ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of config/recipes.yaml [default: default].")
+    ] = None,
     preset: Annotated[
-        str, typer.Option(metavar="NAME", help="A recipe of config/presets.yaml; `auto` picks by the GPU's memory.")
-    ] = _AUTO,
-    domain: Annotated[str | None, typer.Option(metavar="NAME", help="Which rows; config/domains.yaml.")] = None,
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of config/presets.yaml; `auto` picks by the GPU's memory [default: that of the recipe].",
+        ),
+    ] = None,
+    domain: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which rows; config/domains.yaml [default: those of the recipe].")
+    ] = None,
     force_train: Annotated[bool, typer.Option("--force-train", help="Train although nothing has changed.")] = False,
     more: Annotated[
         list[str] | None,
         typer.Option(metavar="TIME", help="Go on after the end of the same run: 10m, 1h. Again for another time."),
     ] = None,
     with_training: Annotated[bool, typer.Option("--train/--no-train", help="Whether to go on to the adapter.")] = True,
+    with_promotion: Annotated[
+        bool, typer.Option("--promote/--no-promote", help="Whether an adapter that passes comes into use.")
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON document.")] = False,
 ) -> None:
     """Run every asset and every check once, with progress on stderr and a summary at the end.
 
     What has not changed is not made again: a second run trains nothing. With --more the adapter of the same preset and
-    data trains further from where it stands, with a schedule that comes up and down again.
+    data trains further from where it stands, with a schedule that comes up and down again. What two recipes came to,
+    `mens compare` lays side by side.
 
-    Exit code 0: the adapter is promoted, or with --no-train every check passed. 1: the gate or a check refused, or a
-    step failed. 2: the command was misused. 130: interrupted; run the same command to go on.
+    Exit code 0: the adapter is promoted, with --no-promote it passed, or with --no-train every check passed. 1: a gate
+    or a check refused, or a step failed. 2: the command was misused. 130: interrupted; run the same command to go on.
     """
     from mens_pipeline.definitions import defs  # noqa: PLC0415 - Dagster takes a second that `--help` need not wait
     from mens_pipeline.orchestration.choices import resolve_choices  # noqa: PLC0415 - likewise
-    from mens_pipeline.orchestration.headless import GraphOutcome, run_graph  # noqa: PLC0415 - likewise
+    from mens_pipeline.orchestration.headless import run_graph  # noqa: PLC0415 - likewise
     from mens_pipeline.orchestration.progress import PROGRESS_LOGGER  # noqa: PLC0415 - likewise
     from mens_pipeline.orchestration.resources.compute import Compute  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
@@ -157,20 +184,22 @@ def run(  # noqa: PLR0913 - one parameter an option
     if not settings.source_root.is_dir():
         advice = "Name a Vox workspace with --source-root or MENS_SOURCE_ROOT."
         raise typer.BadParameter(f"{settings.source_root}: no such folder. {advice}")
+    named = {"recipe": recipe, "preset": preset, "domain": domain}
+    chosen: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     if with_training:
-        resolve_choices(settings, Compute().resolve(), preset=preset, domain=domain, overrides={})
-    _show_progress(PROGRESS_LOGGER)
-    chosen = {"preset": preset, **({"domain": domain} if domain else {})}
+        resolve_choices(settings, Compute().resolve(), overrides={}, **chosen)
+    show_progress(PROGRESS_LOGGER)
     training = {**chosen, "force_train": force_train, "more_minutes": [_minutes(text) for text in more or ()]}
+    configs: dict[str, dict[str, Any]] = {"qlora_adapter": training, "promoted_adapter": {"promote": with_promotion}}
     outcome: GraphOutcome = (
-        run_graph(defs(), settings, "whole_graph", training)
+        run_graph(defs(), settings, "whole_graph", configs)
         if with_training
         else run_graph(defs(), settings, "train_set")
     )
     if outcome.is_interrupted:
         say("interrupted; run the same again: what is done is reused", err=True)
         raise typer.Exit(INTERRUPTED)
-    is_good = outcome.is_promoted if with_training else outcome.success
+    is_good = _is_good(outcome, with_training=with_training, with_promotion=with_promotion)
     if as_json:
         typer.echo(json.dumps(asdict(outcome), indent=2))
     else:
@@ -178,7 +207,7 @@ def run(  # noqa: PLR0913 - one parameter an option
             say(f"{'passed ' if check.passed else 'FAILED ' if check.blocks else 'warning'}  {check.name}")
             for key, value in check.figures.items() if not check.passed else ():
                 say(f"         {key}: {value}")
-        options = "".join(f" --{name} {value}" for name, value in chosen.items() if value != _AUTO)
+        options = "".join(f" --{name} {value}" for name, value in chosen.items())
         options += "".join(f" --more {text}" for text in more or ())
         for line in summary_of(outcome.figures, is_good=is_good, command=called_as(), options=options):
             say(line)
@@ -187,8 +216,15 @@ def run(  # noqa: PLR0913 - one parameter an option
     raise typer.Exit(0 if is_good else REFUSED)
 
 
+def _is_good(outcome: "GraphOutcome", *, with_training: bool, with_promotion: bool) -> bool:
+    """Whether a run came to what it was started for."""
+    if with_training and not with_promotion:
+        return outcome.success and outcome.figures.get("benchmark_gate", {}).get("passed") is True
+    return outcome.is_promoted if with_training else outcome.success
+
+
 def _minutes(text: str) -> float:
-    """Minutes that a text such as `90s`, `10m` or `1h` says."""
+    """Parse a duration such as `90s`, `10m` or `1h`; in minutes."""
     number, factor = text[:-1], _MINUTES.get(text[-1:])
     if factor is None or not number.replace(".", "", 1).isdigit() or float(number) == 0:
         raise typer.BadParameter(f"--more {text}: no time. Write one such as 90s, 10m or 1h.")
@@ -202,7 +238,12 @@ class _Line(logging.Formatter):
         return visible_text(super().format(record))
 
 
-def _show_progress(logger_name: str) -> None:
+def show_progress(logger_name: str) -> None:
+    """Write the lines of a logger to stderr.
+
+    Args:
+        logger_name: Of progress.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Line("%(asctime)s  %(message)s", "%H:%M:%S"))
     logger = logging.getLogger(logger_name)

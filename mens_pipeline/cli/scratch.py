@@ -35,7 +35,7 @@ def train(  # noqa: PLR0913 - one parameter an option
     batch_size: Annotated[int | None, typer.Option(help="per_device_train_batch_size.")] = None,
     grad_accum: Annotated[int | None, typer.Option(help="gradient_accumulation_steps.")] = None,
     epochs: Annotated[int | None, typer.Option(help="num_train_epochs.")] = None,
-    max_steps: Annotated[int | None, typer.Option(help="Updates at most.")] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Optimizer steps at most.")] = None,
     max_minutes: Annotated[float | None, typer.Option(help="Minutes of training at most.")] = None,
     lr: Annotated[float | None, typer.Option(help="learning_rate.")] = None,
     warmup: Annotated[int | None, typer.Option(help="warmup_steps.")] = None,

@@ -30,7 +30,7 @@ _PARTIAL: Final = (
 
 
 class Resume(StrEnum):
-    """What to do with a run that was interrupted."""
+    """Policy for an interrupted run."""
 
     AUTO = "auto"
     NEVER = "never"
@@ -68,7 +68,7 @@ def train(  # noqa: PLR0913 - one parameter an option
     batch_size: Annotated[int | None, typer.Option(help="per_device_train_batch_size.")] = None,
     grad_accum: Annotated[int | None, typer.Option(help="gradient_accumulation_steps.")] = None,
     epochs: Annotated[int | None, typer.Option(help="num_train_epochs.")] = None,
-    max_steps: Annotated[int | None, typer.Option(help="Updates at most.")] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Optimizer steps at most.")] = None,
     max_minutes: Annotated[float | None, typer.Option(help="Minutes of training at most.")] = None,
     lr: Annotated[float | None, typer.Option(help="learning_rate.")] = None,
     warmup: Annotated[int | None, typer.Option(help="warmup_steps.")] = None,
@@ -148,7 +148,7 @@ def train(  # noqa: PLR0913 - one parameter an option
 
 
 def _refuse_old_spellings(provider: str | None, data_dir: Path, output_dir: Path, *, native: bool) -> None:
-    """Say what to write in place of the flags of earlier toolchains."""
+    """Print what to write in place of the flags of earlier toolchains."""
     folders = f"--data-dir {data_dir} --output-dir {output_dir}"
     if native:
         raise RefusedError(f"--native trains the model that is made from scratch. Run: mens training native {folders}")

@@ -113,7 +113,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class PushPlan:
-    """What would be sent, and where.
+    """Files of an upload, and the repository that they go to.
 
     Attributes:
         target: Where it goes.
@@ -128,7 +128,7 @@ class PushPlan:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What it became.
+    """Address and commit of an upload.
 
     Attributes:
         commit: To pin; 40 hexadecimal digits.

@@ -1,4 +1,4 @@
-"""What of the store stays and what goes: a pure plan, with a reason for each artifact."""
+"""Retention of artifacts in the store: a pure plan, with a reason for each artifact."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Days(_Strict):
 
 
 class RetentionPolicy(_Strict):
-    """How long the store keeps what the pipeline makes, and Dagster its runs."""
+    """Retention times of artifacts, and of the runs of Dagster."""
 
     days: Days
     runs: int = Field(ge=1, description="Days that the Dagster instance keeps finished runs.")
@@ -90,7 +90,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of a folder.
+    """Decision on one folder.
 
     Attributes:
         item: The folder.
@@ -105,13 +105,13 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What becomes of all folders, by kind, the newest of each first."""
+    """Decisions on all folders, by kind, the newest of each first."""
 
     decisions: tuple[Decision, ...]
 
     @property
     def removed(self) -> tuple[Decision, ...]:
-        """What goes."""
+        """Folders to delete."""
         return tuple(decision for decision in self.decisions if decision.action == "remove")
 
     @property

@@ -1,4 +1,4 @@
-"""JSON Schemas of all documents that other tools read; the files in `config/schemas` are these."""
+"""JSON Schemas of documents that other tools read, and of recipes, which people write; `config/schemas` has these."""
 
 import json
 from pathlib import Path
@@ -14,6 +14,7 @@ from mens_pipeline.evaluation.manifest import Manifest
 from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer, LocalReport, PassAtK
 from mens_pipeline.promotion.override import Override
 from mens_pipeline.promotion.receipt import GateFailed, Receipt
+from mens_pipeline.training.named_recipes import NamedRecipes
 
 DOCUMENTS: Final[dict[str, type[BaseModel]]] = {
     "data_evaluation": DataEvaluationDocument,
@@ -29,6 +30,7 @@ DOCUMENTS: Final[dict[str, type[BaseModel]]] = {
     "merge_report": MergeReport,
     "gguf_report": GgufReport,
     "external_serving_handoff_v1": ServingHandoff,
+    "recipes": NamedRecipes,
 }
 """Name of a document -> what it is."""
 

@@ -51,7 +51,7 @@ class _Usage(BaseModel):
 
 
 class _Completion(BaseModel):
-    """What is needed of an answer; the rest is passed over."""
+    """Fields of a response that are used; others are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -113,7 +113,7 @@ class Endpoint:
 
     @property
     def decoding(self) -> Mapping[str, Any]:
-        """How it answers, in JSON types."""
+        """Decoding options in JSON types."""
         return {"max_new_tokens": self.max_new_tokens, "temperature": self.temperature}
 
     def answer(
@@ -221,7 +221,7 @@ class Endpoint:
         return f"status {response.status_code}" + (f" ({said[:_SHOWN]})" if said else "")
 
     def _wait(self, attempt: int, response: "httpx2.Response") -> float:
-        """Seconds before a repetition: what the endpoint asks for, else twice as long each time."""
+        """Return seconds before a repetition: what the endpoint asks for, else twice as long each time."""
         asked = response.headers.get("retry-after", "")
         return min(float(asked) if asked.isdecimal() else self.first_wait * 2**attempt, _LONGEST_WAIT)
 

@@ -1,4 +1,4 @@
-"""What a model is asked, how it answers, and what it answered."""
+"""Jobs and results of generation: models, prompts, decoding options, answers."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,7 +25,7 @@ Held = Literal["dense", "nf4"]
 
 
 class Decoding(BaseModel):
-    """How answers are drawn from a model."""
+    """Decoding options of a model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,7 +39,7 @@ class Decoding(BaseModel):
     syntax: Syntax = Field(default=Syntax.FREE, description="Whether the parser steers what is written.")
     names: bool = Field(
         default=False,
-        description="Whether, where the parser steers, a value of known type is only asked for members that it has.",
+        description="Where the parser steers, refuse fields and methods that the type of a value does not have.",
     )
     batch_tokens: int = Field(
         default=12_288, ge=256, description="Positions held at once; more on a GPU with room for them."
@@ -70,7 +70,7 @@ class EvaluationConfig(Decoding):
 
     @property
     def decoding(self) -> Decoding:
-        """How models answer."""
+        """Decoding options without those of the exam."""
         return Decoding.model_validate(self.model_dump(include=set(Decoding.model_fields)))
 
 
@@ -85,7 +85,7 @@ class Request(BaseModel):
 
 
 class Answer(BaseModel):
-    """What a model wrote."""
+    """Answer of a model to a prompt."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -111,7 +111,7 @@ def as_served(answers: Iterable[Answer]) -> tuple[Answer, ...]:
 
 
 class JudgedModel(BaseModel):
-    """What is loaded to let a model answer."""
+    """Base and adapter to load."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
@@ -138,7 +138,7 @@ class Engine(BaseModel):
 
 
 class GenerationJob(JudgedModel):
-    """What a generation process is told."""
+    """Job of a generation process."""
 
     system_prompt: str
     decoding: Decoding
@@ -150,7 +150,7 @@ class GenerationJob(JudgedModel):
 
 
 def progress_of(answer: dict[str, Any]) -> str:
-    """How far a generation is, as people read it.
+    """Format the progress of a generation for people.
 
     Args:
         answer: The payload of its newest event.

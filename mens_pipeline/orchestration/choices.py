@@ -1,4 +1,4 @@
-"""What a run is made and judged by, resolved before anything is made: a mistake shall not show after hours."""
+"""Choices of a run, resolved before anything is made: a mistake must not show after hours."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,11 +10,12 @@ import dagster as dg
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import Decoding, EvaluationConfig
 from mens_pipeline.promotion.policy import Thresholds
-from mens_pipeline.settings import DOMAINS, EVALUATION, PRESETS, Settings, recipe_variables, thresholds_of
+from mens_pipeline.settings import DOMAINS, EVALUATION, PRESETS, RECIPES, Settings, recipe_variables, thresholds_of
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import digest_of, key_of
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.devices import Device
+from mens_pipeline.training.named_recipes import DEFAULT, load_recipes, recipe_called
 from mens_pipeline.training.presets import ResolvedRecipe, load_named, resolve_recipe
 
 GPU_TAGS: Final = {"mens/device": "gpu"}
@@ -42,7 +43,8 @@ def resolve_choices(  # noqa: PLR0913 - what a run can be told
     settings: Settings,
     device: Device,
     *,
-    preset: str,
+    recipe: str = DEFAULT,
+    preset: str | None = None,
     domain: str | None = None,
     overrides: Mapping[str, str],
     benchmark_min_pass_rate: float | None = None,
@@ -52,27 +54,32 @@ def resolve_choices(  # noqa: PLR0913 - what a run can be told
     Args:
         settings: Of this process.
         device: What it trains on.
-        preset: The chosen one.
-        domain: The chosen one.
+        recipe: The named recipe.
+        preset: The chosen one; None for that of the recipe.
+        domain: The chosen one; None for that of the recipe.
         overrides: Fields of the recipe.
         benchmark_min_pass_rate: A higher bar for this run.
 
     Raises:
         ConfigurationError: A name is unknown, or values do not hold together.
     """
+    chosen = recipe_called(recipe, load_recipes(RECIPES))
     resolved = resolve_recipe(
         load_named(PRESETS),
         load_named(DOMAINS),
-        preset=preset,
-        domain=domain,
+        preset=preset or chosen.preset,
+        domain=domain or chosen.domain,
+        named=(recipe, chosen.values()),
         environment=recipe_variables(),
         flags=overrides,
         vram_gb=device.preset_gb,
     )
     for field in _OF_BASE:
         origin = resolved.origins[field]
-        if origin not in {"environment", "default", f"preset {resolved.preset}"}:
-            advice = f"Set MENS_TRAIN_{field.upper()}, which base_model reads as well."
+        if origin not in {"environment", "default", f"preset {resolved.preset}", f"recipe {recipe}"}:
+            advice = (
+                f"Set MENS_TRAIN_{field.upper()}, which base_model reads as well, or name it in config/recipes.yaml."
+            )
             raise ConfigurationError(f"{field} ({origin}): in the graph the base is an asset of its own. {advice}")
     return Choices(
         resolved, demanded(settings, benchmark_min_pass_rate), load_model(EVALUATION, EvaluationConfig).decoding
@@ -90,14 +97,14 @@ def configured(stage: Stage, *paths: Path) -> str:
     return key_of({"code": stage.code_version, "configuration": contents})
 
 
-def config_of(context: dg.AssetExecutionContext, op: str) -> dict[str, Any]:
-    """Return the configuration that a run gave to another of its steps.
+def config_of(run: dg.DagsterRun, op: str) -> dict[str, Any]:
+    """Return the configuration that a run gave to one of its steps.
 
     Args:
-        context: Of the asset that asks.
-        op: The other step.
+        run: The run.
+        op: The step.
     """
-    ops: Any = context.run.run_config.get("ops", {})
+    ops: Any = run.run_config.get("ops", {})
     config: dict[str, Any] = ops.get(op, {}).get("config", {})
     return config
 

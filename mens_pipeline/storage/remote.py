@@ -259,7 +259,7 @@ class Remote:
 
     @contextmanager
     def _told(self, name: str) -> Iterator[str]:
-        """Say in one line what the server did not do."""
+        """Format in one line what the server did not do."""
         try:
             yield name
         except (BaseError, FileNotFoundError) as error:

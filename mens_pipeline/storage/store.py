@@ -115,7 +115,7 @@ class Artifact:
         return tuple(name for name, output in self.manifest["outputs"].items() if not self._is_as_written(name, output))
 
     def is_damaged(self) -> bool:
-        """Whether an output is not as it was written; looked at once in a process."""
+        """Return whether an output is not as it was written; looked at once in a process."""
         seen = (self.path, key_of(self.manifest["outputs"]))
         if seen not in _SOUND and not self.changed():
             _SOUND.add(seen)
@@ -355,7 +355,7 @@ class Draft:
         (self.path / MANIFEST).write_text(text, encoding="utf-8")
 
     def holds(self, name: object) -> bool:
-        """Whether a failure that names a file is one of this folder or below it.
+        """Return whether a failure that names a file is one of this folder or below it.
 
         Args:
             name: What `OSError.filename` is: a path, a number, or nothing.
@@ -375,7 +375,7 @@ def _read(kind: str, key: str, path: Path) -> Artifact | None:
 
 
 def key_of(inputs: Mapping[str, Any]) -> str:
-    """SHA-256 over inputs in canonical JSON, hexadecimal.
+    """Compute the SHA-256 over inputs in canonical JSON, hexadecimal.
 
     Args:
         inputs: JSON values; the order of keys does not matter.
@@ -385,7 +385,7 @@ def key_of(inputs: Mapping[str, Any]) -> str:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file, hexadecimal.
+    """Compute the SHA-256 of a file, hexadecimal.
 
     Args:
         path: A file of any size.

@@ -20,7 +20,7 @@ _Word = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00-\x
 
 
 class _Part(BaseModel):
-    """What is read of it must be of its type; what else it says is of no concern here."""
+    """Fields of a manifest that are read, with their types; others are ignored."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True, protected_namespaces=(), allow_inf_nan=False)
 
@@ -68,6 +68,7 @@ class _Result(_Part):
 class _Manifest(_Part):
     name: str = Field(pattern="^[0-9A-Za-z._-]{1,128}$")
     base_model: _Base
+    preset: _Word | None
     recipe: _Recipe
     result: _Result
     system_prompt: str

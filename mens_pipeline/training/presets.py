@@ -41,7 +41,8 @@ class ResolvedRecipe:
 
     Attributes:
         recipe: The recipe.
-        origins: Field -> `flag` or the flag itself, `environment`, `preset NAME`, `domain NAME` or `default`.
+        origins: Field -> `flag` or the flag itself, `environment`, `recipe NAME`, `preset NAME`, `domain NAME` or
+            `default`.
         preset: The preset, if one was used.
         domain: The domain, if one was used.
     """
@@ -53,7 +54,7 @@ class ResolvedRecipe:
 
 
 def load_named(path: Path) -> dict[str, Named]:
-    """All presets or domains of a file; every one is checked.
+    """Return all presets or domains of a file; every one is checked.
 
     Args:
         path: `config/presets.yaml` or `config/domains.yaml`.
@@ -107,8 +108,9 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
     flags: Mapping[str, Any],
     vram_gb: float | None = None,
     flag_names: Mapping[str, str] = MappingProxyType({}),
+    named: tuple[str, Mapping[str, Any]] = ("none", MappingProxyType({})),
 ) -> ResolvedRecipe:
-    """Build a recipe from all sources: flag before environment before preset before domain before default.
+    """Build a recipe: flag before environment before named recipe before preset before domain before default.
 
     Args:
         presets: All presets.
@@ -119,6 +121,7 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
         flags: Field -> value, of what the user typed.
         vram_gb: Gigabytes of the GPU, for `auto`.
         flag_names: Field -> what the user typed for it, where that is known: `--rank`.
+        named: The named recipe that was chosen, and the fields that it sets.
 
     Raises:
         ConfigurationError: A name is unknown, or values do not hold together; all mistakes are named.
@@ -128,6 +131,7 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
     layers = [
         (f"domain {domain}", _chosen(domains, domain, "domain").values if domain else {}),
         (f"preset {preset}", _chosen(presets, preset, "preset").values if preset else {}),
+        (f"recipe {named[0]}", dict(named[1])),
         ("environment", dict(environment)),
         ("flag", dict(flags)),
     ]

@@ -12,6 +12,8 @@ from mens_pipeline.training.markdown import plain
 
 _TRAIN_SET = {"num_distinct": 2704, "reused": False}
 _ADAPTER = {
+    "recipe_name": "default",
+    "adapter_sha256": "0123456789ab",
     "num_updates": 150,
     "num_planned_updates": 150,
     "num_updates_before": 0,
@@ -174,3 +176,12 @@ def test_advice_can_be_typed_as_it_stands(
     monkeypatch.setattr(sys, "argv", [program.format(folder=tmp_path), "run"])
 
     assert called_as() == shown
+
+
+def test_a_recipe_is_named_where_one_was_chosen() -> None:
+    """As `mens compare` takes it; what passed and was not to be promoted says how it is."""
+    adapter = {**_ADAPTER, "recipe_name": "wide"}
+    text = _lines(qlora_adapter=adapter, benchmark_gate=_PASSED)
+
+    assert "recipe      wide, adapter 0123456789ab" in text
+    assert "run --preset tiny puts it in use; .venv/bin/mens compare A B" in text

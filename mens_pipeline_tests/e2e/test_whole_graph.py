@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline_tests.e2e.whole_graph import run_whole_graph, write_config
+from mens_pipeline_tests.e2e.whole_graph import mens, write_config
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -13,8 +13,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 @pytest.mark.seed_row(77)
 def test_random_weights_are_trained_judged_and_refused(tmp_path: Path) -> None:
     """Every stage is real; the gate says no, nothing is promoted, and the second time nothing is made again."""
-    base, config = write_tiny_base(tmp_path / "base"), write_config(tmp_path, exam={}, policy={})
-    first, second = (run_whole_graph(tmp_path, base, config, {}) for _ in range(2))
+    base, config = write_tiny_base(tmp_path / "base"), write_config(tmp_path)
+    first, second = (mens(tmp_path, base, config, "run", "--preset", "tiny") for _ in range(2))
 
     assert first.returncode == second.returncode == 1, first.stderr[-3000:]
     assert "warning  benchmark_gate/gate_passed" in first.stdout

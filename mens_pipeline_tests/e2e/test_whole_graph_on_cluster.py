@@ -15,7 +15,7 @@ from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.store import ArtifactStore, digest_of
 from mens_pipeline.training.job import ADAPTER
-from mens_pipeline_tests.e2e.whole_graph import run_whole_graph, write_config
+from mens_pipeline_tests.e2e.whole_graph import mens, write_config
 from mens_pipeline_tests.training.ray_head import RayHead, ray_head
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
@@ -52,7 +52,7 @@ def test_a_cluster_makes_what_one_machine_makes(
 ) -> None:
     """The same artifacts by key, an adapter promoted, every run on record; another machine finds all of it made."""
     base = write_tiny_base(tmp_path / "base")
-    config = write_config(tmp_path, exam={"syntax": "free"}, policy=_WARNS)
+    config = write_config(tmp_path, {"syntax": "free"}, _WARNS)
     database = sa.make_url(postgres_url).set(drivername="postgresql+psycopg2").render_as_string(hide_password=False)
     one_thread = {"OMP_NUM_THREADS": "1"}  # bits depend on threads
     shared = {"MENS_LAUNCHER": "ray", "MENS_STORE_URL": store_url, "MENS_DAGSTER_POSTGRES_URL": database}
@@ -61,17 +61,18 @@ def test_a_cluster_makes_what_one_machine_makes(
         link = tmp_path / name / "home" / "dagster.yaml"
         link.symlink_to(PROJECT_ROOT / "config" / "dagster-postgres.yaml")
 
-    alone = run_whole_graph(tmp_path / "alone", base, config, one_thread)
+    run = ("run", "--preset", "tiny")
+    alone = mens(tmp_path / "alone", base, config, *run, variables=one_thread)
     first, second = (
-        run_whole_graph(tmp_path / name, base, config, {**one_thread, **head.variables, **shared})
+        mens(tmp_path / name, base, config, *run, variables={**one_thread, **head.variables, **shared})
         for name in ("first", "second")
     )
     stores = (ArtifactStore(tmp_path / "third", Remote(store_url)), ArtifactStore(tmp_path / "alone" / "store"))
     with sa.create_engine(database, poolclass=sa.NullPool).connect() as connection:
         statuses = connection.exec_driver_sql("SELECT status FROM runs").scalars().all()
 
-    for run in (alone, first, second):
-        assert run.returncode == 0, run.stdout + run.stderr[-3000:]
+    for done in (alone, first, second):
+        assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     made, made_alone = _in_bucket(store_url), _in_folder(tmp_path / "alone" / "store")
     timed = dict.fromkeys(("benchmark_gate", "promoted_adapter"), 1)  # by figures that hold seconds
     assert {ref for ref in made if ref[0] not in timed} == {ref for ref in made_alone if ref[0] not in timed}

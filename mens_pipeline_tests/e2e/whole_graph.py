@@ -1,4 +1,4 @@
-"""`mens run` on a base model that is small enough for every night's tests, with an exam to match."""
+"""`mens` on a base model that is small enough for every night's tests, with an exam to match."""
 
 import shutil
 import subprocess
@@ -15,34 +15,45 @@ from mens_pipeline_tests.training.runs import FAST
 
 _EXAM: Final = {"max_new_tokens": 100, "base_tasks": 4, "few_shot_tasks": 2, "family_tasks": 2}
 """To hold what random weights write in full length to the language takes minutes."""
+_FEEDBACK: Final = {
+    "most_prompts": 6,
+    "samples": 2,
+    "max_new_tokens": 160,
+    "prompts_at_once": 3,
+    "least_rows": 2,
+    "sampling_minutes": 10,
+    "training_minutes": 0.2,
+}
 
 
-def write_config(folder: Path, *, exam: Mapping[str, Any], policy: Mapping[str, Any]) -> Path:
-    """Copy the configuration with another exam and other thresholds of the policy `ci`, and return where it is.
+def write_config(folder: Path, exam: Mapping[str, Any] | None = None, policy: Mapping[str, Any] | None = None) -> Path:
+    """Copy the configuration with a short exam and a short round of feedback, and return where it is.
 
     Args:
         folder: Where the copy goes.
         exam: Fields of evaluation.yaml besides those of a short exam.
-        policy: Thresholds that take the place of the shipped ones.
+        policy: Thresholds that take the place of those of the policy `ci`.
     """
     config = folder / "config"
     shutil.copytree(PROJECT_ROOT / "config", config)
-    (config / "evaluation.yaml").write_text(yaml.safe_dump({**_EXAM, **exam}))
+    (config / "evaluation.yaml").write_text(yaml.safe_dump({**_EXAM, **(exam or {})}))
+    (config / "feedback.yaml").write_text(yaml.safe_dump(_FEEDBACK))
     gates = yaml.safe_load((config / "gates.yaml").read_text())
-    gates["policies"]["ci"] |= policy
+    gates["policies"]["ci"] |= policy or {}
     (config / "gates.yaml").write_text(yaml.safe_dump(gates))
     return config
 
 
-def run_whole_graph(
-    folder: Path, base: Path, config: Path, variables: Mapping[str, str]
+def mens(
+    folder: Path, base: Path, config: Path, *arguments: str, variables: Mapping[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """Run the graph from the seed data to a verdict.
+    """Run a command on the seed data.
 
     Args:
         folder: Home, store and cache of the machine that runs it.
         base: The base model.
         config: The configuration.
+        arguments: Of the command.
         variables: Set besides.
     """
     recipe = {**FAST, "model_name_or_path": base, "max_steps": 12, "max_length": 512}
@@ -55,7 +66,7 @@ def run_whole_graph(
         "MENS_CONFIG_ROOT": str(config),
         "VOX_BACKEND": "cpu",
         "VOX_BENCHMARK": "0",
-        **variables,
+        **(variables or {}),
     }
-    command = [sys.executable, "-m", "mens_pipeline.cli", "run", "--preset", "tiny"]
+    command = [sys.executable, "-m", "mens_pipeline.cli", *arguments]
     return subprocess.run(command, cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, check=False)

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from mens_pipeline.definitions import defs
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.orchestration.defs import alerts
-from mens_pipeline.orchestration.defs.promotion import NOT_PROMOTED
+from mens_pipeline.orchestration.defs.promotion import NOT_PROMOTED, PromotionConfig
 from mens_pipeline.orchestration.failures import reason_of
 from mens_pipeline.orchestration.webhook import tell_webhook
 from mens_pipeline.settings import load_settings
@@ -81,7 +81,12 @@ def test_a_run_that_failed_outside_of_a_step_has_a_reason(capfd: pytest.CaptureF
         assert "of some_job failed: Execution of run" in _said("run_failed", context, capfd)
 
 
-def _ended_well(promotes: bool, selection: list[str] | None, capfd: pytest.CaptureFixture[str]) -> str:  # noqa: FBT001
+def _ended_well(
+    promotes: bool,  # noqa: FBT001 - a column
+    selection: list[str] | None,
+    capfd: pytest.CaptureFixture[str],
+    config: dict[str, Any] | None = None,
+) -> str:
     """What is said of a run of two assets, the second of which perhaps gives nothing."""
 
     @dg.asset
@@ -89,12 +94,17 @@ def _ended_well(promotes: bool, selection: list[str] | None, capfd: pytest.Captu
         pass
 
     @dg.asset(deps=[benchmark_gate], output_required=False)
-    def promoted_adapter() -> Iterator[dg.MaterializeResult[Any]]:
-        if promotes:
+    def promoted_adapter(config: PromotionConfig) -> Iterator[dg.MaterializeResult[Any]]:
+        if promotes and config.promote:
             yield dg.MaterializeResult()
 
     with dg.DagsterInstance.ephemeral() as instance:
-        result = dg.materialize([benchmark_gate, promoted_adapter], instance=instance, selection=selection)
+        result = dg.materialize(
+            [benchmark_gate, promoted_adapter],
+            instance=instance,
+            selection=selection,
+            run_config={"ops": {"promoted_adapter": {"config": config}}} if config is not None else None,
+        )
         context = dg.build_run_status_sensor_context(
             sensor_name="run_without_promotion",
             dagster_instance=instance,
@@ -121,6 +131,11 @@ def test_a_green_run_without_a_promotion_is_told(
 ) -> None:
     """A hole that nobody would see."""
     assert words in _ended_well(promotes, selection, capfd)
+
+
+def test_nothing_is_told_of_a_run_that_was_to_judge_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    """It promotes nothing because a person said so."""
+    assert "was to judge and not to promote" in _ended_well(True, None, capfd, {"promote": False})  # noqa: FBT003
 
 
 class _Chat(BaseHTTPRequestHandler):

@@ -109,7 +109,11 @@ def test_a_refusal_stands_where_people_look(store: ArtifactStore) -> None:
     (seen,) = [event.asset_observation_data.asset_observation for event in observed]
     checks = {check.check_name: check.metadata for check in result.get_asset_check_evaluations()}
 
-    assert _TAGS == {"mens/verdict": "failed"}
+    assert {name: _TAGS[name] for name in ("mens/verdict", "mens/recipe", "mens/base")} == {
+        "mens/verdict": "failed",
+        "mens/recipe": "preset tiny",
+        "mens/base": "tiny",
+    }
     assert seen.asset_key == promoted_adapter.key
     assert "parse_rate: " in str(seen.metadata["not_promoted"].value)
     assert isinstance(checks["model_parse_rate"]["measured"].value, float)

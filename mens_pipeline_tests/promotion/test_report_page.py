@@ -340,5 +340,5 @@ def test_every_file_of_the_page_is_shipped() -> None:
     folder = PROJECT_ROOT / "mens_pipeline" / "promotion" / "report"
 
     assert {path.name for path in Path(folder).iterdir() if path.suffix not in {".py", ""}} == {
-        *("page.html.jinja", "style.css", "filter.js"),
+        *("compare.html.jinja", "macros.html.jinja", "page.html.jinja", "style.css", "filter.js"),
     }

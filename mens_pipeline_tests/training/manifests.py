@@ -18,6 +18,7 @@ def manifest_about(base: BaseModel, **changes: Any) -> dict[str, Any]:
         "name": "lora-adapter-0123abcd",
         "vcs_sha": "0123abcd",
         "base_model": base.as_json(),
+        "preset": "tiny",
         "recipe": Recipe().model_dump(mode="json"),
         "system_prompt": "You write Vox.",
         "train_file": "/nowhere/train.jsonl",

@@ -49,7 +49,7 @@ def test_what_training_writes_is_read(tmp_path: Path) -> None:
         ("[]", "backend is nothing, expected qlora"),
         ("null", "backend is nothing"),
         ('{"backend": ["lora"]}', r"backend is \['lora'\]"),
-        ('{"backend": "qlora"}', "name: Field required; base_model: Field required; .* and 5 more"),
+        ('{"backend": "qlora"}', "name: Field required; base_model: Field required; .* and 6 more"),
         (_changed(("name",), "../../home/x"), "name: String should match"),
         (_changed(("name",), "x" * 129), "name: String should match"),
         (_changed(("base_model",), "HuggingFaceTB"), "base_model: Input should be"),

@@ -32,7 +32,7 @@ Listing = Annotated[list[Listed], Field(fail_fast=True, max_length=1_000)]
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a request says of its answers; None where it says nothing.
+    """Decoding options that a request states; None where it states none.
 
     Attributes:
         model: The name of the model.
@@ -49,6 +49,7 @@ class Wish:
         text: What goes on as it stands, in place of a conversation.
         ids: The tokens of it, where the client sent those.
         ignored: Fields of the request that nothing heeds.
+        num_likeliest: Most likely tokens to be told of each place; None: no tokens are told of.
     """
 
     model: str
@@ -65,6 +66,7 @@ class Wish:
     text: str | None = None
     ids: tuple[int, ...] = ()
     ignored: tuple[str, ...] = ()
+    num_likeliest: int | None = None
 
     @property
     def goes_on(self) -> bool:
@@ -144,6 +146,7 @@ class Asker:
             syntax=Syntax.FREE if wish.goes_on else self._defaults.syntax if wish.syntax is None else wish.syntax,
             names=self._defaults.names,
             warnings=tuple(self._warnings(wish, room)),
+            num_likeliest=wish.num_likeliest,
         )
 
     def _known(self, ids: tuple[int, ...]) -> tuple[int, ...]:
@@ -155,7 +158,7 @@ class Asker:
         return ids
 
     def check_name(self, name: str) -> None:
-        """See that a request means the model that is served.
+        """Check that a request means the model that is served.
 
         Args:
             name: What it says.
@@ -168,7 +171,7 @@ class Asker:
             raise RequestRefusedError(404, message, param="model", code="model_not_found")
 
     def _best_of(self, wish: Wish) -> int:
-        """Answers of which one is chosen."""
+        """Return the number of answers of which one is chosen."""
         if wish.best_of is None:
             is_single = wish.num_answers == 1 and wish.temperature != 0 and not wish.goes_on
             return self._defaults.best_of if is_single else 1
@@ -198,7 +201,7 @@ class Asker:
             raise RequestRefusedError(400, message, param="stop", code="invalid_value")
 
     def _room(self, wish: Wish, num_prompt: int) -> int:
-        """Tokens that an answer may have."""
+        """Return how many tokens an answer may have."""
         context, most = self._served.max_context, self._limits.max_new_tokens
         if num_prompt >= context:
             message = f"The prompt has {num_prompt} tokens, the context of the model is {context}. Send a shorter one."

@@ -1,4 +1,4 @@
-"""What OpenAI's text completions look like, coming in and going out: a text goes on as it stands."""
+"""Text completions in OpenAI's format: requests, responses and streams."""
 
 import secrets
 import time
@@ -19,8 +19,9 @@ from mens_pipeline.delivery.serving.openai_shape import (
     usage,
 )
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
-from mens_pipeline.delivery.serving.reply import Ended, Piece
+from mens_pipeline.delivery.serving.reply import Drawn, Piece
 from mens_pipeline.delivery.serving.served_model import ServedModel
+from mens_pipeline.delivery.serving.token_shape import MOST_IN_TEXTS, of_text
 
 PATH: Final = "/v1/completions"
 
@@ -34,7 +35,6 @@ _IDLE: Final[dict[str, tuple[Any, ...]]] = {
     "echo": (None, False),
     "frequency_penalty": (None, 0, 0.0),
     "logit_bias": (None, {}),
-    "logprobs": (None,),
     "min_p": (None, 0, 0.0),
     "presence_penalty": (None, 0, 0.0),
     "stream_options": (None,),
@@ -50,6 +50,7 @@ class CompletionRequest(TextRequest):
     prompt: str | Listing[str] | Ids | Listing[Ids] = Field(
         description="One text or the ids of its tokens, by itself or alone in a list."
     )
+    logprobs: int | None = Field(default=None, ge=0, le=MOST_IN_TEXTS, description="Likeliest tokens of each place.")
 
     @model_validator(mode="before")
     @classmethod
@@ -69,20 +70,20 @@ class CompletionRequest(TextRequest):
 
     @property
     def text(self) -> str:
-        """What goes on; empty where its ids were sent."""
+        """Text to be continued; empty where its ids were sent."""
         found = self.prompt if isinstance(self.prompt, str) else next(iter(self.prompt), "")
         return found if isinstance(found, str) else ""
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The tokens of what goes on; none where it was sent as a text."""
+        """Tokens to be continued; none where they were sent as a text."""
         first = self.prompt[0] if isinstance(self.prompt, list) and self.prompt else ""
         found = self.prompt if isinstance(first, int) else first
         return tuple(token for token in found if isinstance(token, int))
 
     @property
     def wish(self) -> Wish:
-        """What is asked for."""
+        """Decoding options of the request."""
         return Wish(
             model=self.model,
             turns=(),
@@ -95,6 +96,7 @@ class CompletionRequest(TextRequest):
             max_tokens=self.max_tokens or _USUAL_TOKENS,
             stop=self.stops,
             ignored=self.ignored,
+            num_likeliest=self.logprobs,
         )
 
 
@@ -123,7 +125,10 @@ class CompletionAnswer:
         Args:
             outcomes: Complete answers.
         """
-        choices = [_choice(number, "".join(out.texts), out.ended) for number, out in enumerate(outcomes)]
+        choices = [
+            self._choice(number, "".join(out.texts), out.ended.reason if out.ended else None, out.tokens)
+            for number, out in enumerate(outcomes)
+        ]
         num_written = sum(outcome.ended.num_tokens for outcome in outcomes if outcome.ended)
         return {**self._head, "choices": choices, "usage": usage(self._asked, num_written)}
 
@@ -135,11 +140,16 @@ class CompletionAnswer:
             has_usage: Whether the last event says what it took.
         """
         num_written = 0
+        offsets = [0] * answering.num_answers
         try:
             async for number, event in answering.events():
-                text, ended = (event.text, None) if isinstance(event, Piece) else ("", event)
-                num_written += ended.num_tokens if ended else 0
-                yield event_of({**self._head, "choices": [_choice(number, text, ended)]})
+                if isinstance(event, Piece):
+                    choice = self._choice(number, event.text, None, event.tokens, offsets[number])
+                    offsets[number] += sum(len(token.text) for token in event.tokens)
+                else:
+                    num_written += event.num_tokens
+                    choice = self._choice(number, "", event.reason)
+                yield event_of({**self._head, "choices": [choice]})
         except RequestRefusedError as error:
             yield event_of(error.document(PATH))
             return
@@ -147,7 +157,9 @@ class CompletionAnswer:
             yield event_of({**self._head, "choices": [], "usage": usage(self._asked, num_written)})
         yield format_sse_event(data_str="[DONE]")
 
-
-def _choice(number: int, text: str, ended: Ended | None) -> dict[str, Any]:
-    reason = ended.reason if ended else None
-    return {"index": number, "text": text, "logprobs": None, "finish_reason": reason}
+    def _choice(
+        self, number: int, text: str, reason: str | None, tokens: Sequence[Drawn] = (), offset: int = 0
+    ) -> dict[str, Any]:
+        is_told = self._asked.num_likeliest is not None and (tokens or text)
+        told = of_text(tokens, offset) if is_told else None
+        return {"index": number, "text": text, "logprobs": told, "finish_reason": reason}

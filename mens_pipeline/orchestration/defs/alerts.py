@@ -1,4 +1,4 @@
-"""What is said, in the log and to a webhook, of a run that failed or promoted nothing, and of a stale adapter."""
+"""Alerts, in the log and to a webhook, on failed runs, refused adapters and a stale champion."""
 
 import logging
 from datetime import UTC, datetime
@@ -6,8 +6,9 @@ from typing import Final
 
 import dagster as dg
 
+from mens_pipeline.orchestration.choices import config_of
 from mens_pipeline.orchestration.defs.jobs import whole_graph
-from mens_pipeline.orchestration.defs.promotion import NOT_PROMOTED, promoted_adapter
+from mens_pipeline.orchestration.defs.promotion import NOT_PROMOTED, PromotionConfig, promoted_adapter
 from mens_pipeline.orchestration.failures import reasons_of
 from mens_pipeline.orchestration.webhook import tell_webhook
 from mens_pipeline.settings import load_settings
@@ -55,6 +56,8 @@ def _unpromoted_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         run = context.dagster_run
         if not _has(context, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED):
             return dg.SkipReason(f"run {run.run_id} was not asked for a promotion")
+        if not PromotionConfig(**config_of(run, promoted_adapter.op.name)).promote:
+            return dg.SkipReason(f"run {run.run_id} was to judge and not to promote")
         if _has(context, dg.DagsterEventType.ASSET_MATERIALIZATION):
             return dg.SkipReason(f"run {run.run_id} promoted its adapter, or confirmed the one in use")
         line = f"run {run.run_id} of {run.job_name} promoted nothing: {_reasons(context)}"

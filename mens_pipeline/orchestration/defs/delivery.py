@@ -36,7 +36,7 @@ from mens_pipeline.training.manifest import CARD
 
 
 class MergeConfig(dg.Config):
-    """What a person may choose for one run."""
+    """Run configuration of `merged_model`."""
 
     dtype: Literal["as_judged", "float32", "bfloat16"] = Field(
         default="as_judged", description="Of the weights; what the adapter was judged in keeps every token."
@@ -48,7 +48,7 @@ class MergeConfig(dg.Config):
 
 
 class HandoffConfig(dg.Config):
-    """What a person may choose for one run."""
+    """Run configuration of `pushed_adapter`."""
 
     publish: bool | None = Field(
         default=None, description="Send the adapter to the Hub; left out, exactly when MENS_HUB_REPO is set."
@@ -173,10 +173,10 @@ def _published(config: HandoffConfig, settings: Settings, source: MergeSource) -
 
 
 def _refuse_what_cannot_be_sent(context: dg.AssetExecutionContext, settings: Settings, source: MergeSource) -> None:
-    """See, before anything is merged, that what the same run would publish has a place and a token."""
+    """Check, before anything is merged, that the target of what the same run would publish, and a token, are set."""
     if not any(node.name == serving_handoff.op.name for node in context.job_def.nodes):
         return
-    config = HandoffConfig(**config_of(context, serving_handoff.op.name))
+    config = HandoffConfig(**config_of(context.run, serving_handoff.op.name))
     with TemporaryDirectory(prefix="mens-push-") as staging:
         plan = _planned(config, settings, source, Path(staging))
     if plan is not None and (settings.hub_token is None or not settings.hub_token.get_secret_value().strip()):

@@ -4,13 +4,32 @@ from typing import Final
 
 import dagster as dg
 
+from mens_pipeline.settings import load_settings
+
 _DELIVERED: Final = dg.AssetSelection.assets("merged_model", "serving_handoff")
 """What follows a promotion: as large as the base, and of use only to whom it is handed."""
 
+_FEEDBACK: Final = dg.AssetSelection.groups("feedback")
+_ASIDE: Final = _DELIVERED | dg.AssetSelection.groups(
+    "scratch", "experiments", *(() if load_settings().feedback else ("feedback",))
+)
+
 whole_graph = dg.define_asset_job(
     "whole_graph",
-    selection=dg.AssetSelection.all(include_sources=True) - _DELIVERED - dg.AssetSelection.groups("scratch"),
+    selection=dg.AssetSelection.all(include_sources=True) - _ASIDE,
     description="Everything from the sources to the adapter in use, with all checks.",
+)
+
+improve = dg.define_asset_job(
+    "improve",
+    selection=_FEEDBACK | dg.AssetSelection.assets("eval_results", "benchmark_gate", "promoted_adapter"),
+    description="A round of learning from judged answers: the newest adapter is asked and trained, the next one gated.",
+)
+
+improve_control = dg.define_asset_job(
+    "improve_control",
+    selection=dg.AssetSelection.assets("feedback_adapter", "eval_results", "benchmark_gate"),
+    description="What stands beside a round: the same minutes on rows of the train set alone; judged, never promoted.",
 )
 
 deliver = dg.define_asset_job(
@@ -29,4 +48,13 @@ scratch = dg.define_asset_job(
     "scratch",
     selection=dg.AssetSelection.groups("scratch"),
     description="The side branch: a small model made from scratch on the train set that is there; never promoted.",
+)
+
+experiments = dg.define_asset_job(
+    "experiments",
+    selection=dg.AssetSelection.assets(
+        "base_model", "qlora_adapter", "eval_results", "benchmark_gate", "recipe_scores"
+    ),
+    description="Trains and judges recipes of config/recipes.yaml, a partition each, on the train set that is there. "
+    "Nothing is promoted.",
 )

@@ -16,6 +16,7 @@ from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.inference.prepare import adapter_digest, manifest_of
 from mens_pipeline.orchestration.champion import champion_metadata
 from mens_pipeline.orchestration.choices import configured, demanded
+from mens_pipeline.orchestration.experiment import identify
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
@@ -25,7 +26,7 @@ from mens_pipeline.promotion.history import rival_of, withdrawn
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.promote import promote
 from mens_pipeline.promotion.receipt import RECEIPT, Receipt, gate_of
-from mens_pipeline.settings import GATE_POLICY, Settings, load_settings, policy_label, present_of
+from mens_pipeline.settings import GATE_POLICY, Settings, load_settings, policy_label, present_of, signing_of
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.training.markdown import plain
@@ -43,7 +44,7 @@ FRESHNESS: Final = dg.FreshnessPolicy.cron(
 
 
 class GateConfig(dg.Config):
-    """What a person may choose for one run: how loudly a failure is told, and a higher bar, never a lower one."""
+    """Run configuration of gate and promotion: the severity of a failure, and higher thresholds, never lower ones."""
 
     strict_quality_gate: bool | None = Field(
         default=None, description="Whether a failing gate fails the run; left out, VOX_EVAL_STRICT says."
@@ -51,6 +52,12 @@ class GateConfig(dg.Config):
     benchmark_min_pass_rate: float | None = Field(
         default=None, description="Share of the benchmark that must pass; left out, policy or environment say."
     )
+
+
+class PromotionConfig(dg.Config):
+    """What a person may choose for one run."""
+
+    promote: bool = Field(default=True, description="False judges, and leaves the adapter in use as it is.")
 
 
 @dg.asset(group_name="evaluation", kinds={"json"}, owners=OWNERS, code_version=configured(STAGE, GATE_POLICY))
@@ -64,7 +71,8 @@ def benchmark_gate(
     """
     settings = load_settings()
     run = store.artifact(eval_results.of(ADAPTER)).path
-    rival = rival_of(store.open(), adapter_digest(run))
+    sha256, manifest = adapter_digest(run), manifest_of(run)
+    rival = rival_of(store.open(), sha256)
     gate, reused = build_benchmark_gate(
         store.artifact(eval_results),
         run,
@@ -75,20 +83,21 @@ def benchmark_gate(
         is_benchmark_asked=settings.benchmark,
         strict=settings.eval_strict if config.strict_quality_gate is None else config.strict_quality_gate,
         now=int(time.time()),
+        signing=signing_of(settings),
     )
     receipt = receipt_in(gate.path)
-    context.instance.add_run_tags(context.run.run_id, {"mens/verdict": str(receipt.status)})
     return dg.MaterializeResult(
         value=gate.ref(eval_results),
         data_version=dg.DataVersion(gate.data_version),
         metadata={
+            **identify(context, manifest, sha256, verdict=str(receipt.status)),
             "reused": reused,
             "passed": receipt.overall_passed,
             "status": str(receipt.status),
             "attempt": receipt.tried or "unknown",
             "policy": receipt.policy,
             "strict": receipt.strict,
-            **_cause(receipt, manifest_of(run)),
+            **_cause(receipt, manifest),
             "gates": dg.MetadataValue.table(_rows(receipt)),
             "report": dg.MetadataValue.path(gate.path / PAGE),
             "receipt": dg.MetadataValue.path(gate.path / RECEIPT),
@@ -157,13 +166,19 @@ def gate_checks(
     freshness_policy=FRESHNESS,
 )
 def promoted_adapter(
-    context: dg.AssetExecutionContext, benchmark_gate: ArtifactRef, store: ArtifactStoreResource
+    context: dg.AssetExecutionContext,
+    config: PromotionConfig,
+    benchmark_gate: ArtifactRef,
+    store: ArtifactStoreResource,
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Promote the adapter: write an atomic pointer to it, its verdict, and the history of all changes.
 
     Without a verdict that passed and is about this very adapter it refuses, also when it is materialised alone.
     One that a rollback took out of use is not promoted again.
     """
+    if not config.promote:
+        context.log.info("judged, and not promoted: the run was told promote: false")
+        return
     settings = load_settings()
     gate = store.artifact(benchmark_gate)
     receipt = receipt_in(gate.path)

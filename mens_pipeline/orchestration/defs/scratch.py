@@ -27,7 +27,7 @@ from mens_pipeline.training.telemetry_log import FILE, steps_of
 
 
 class ScratchTrainConfig(dg.Config):
-    """What a person may choose for one run."""
+    """Run configuration of the scratch lane."""
 
     config: str = Field(default="auto", description="default, small, or auto: the full model on a GPU, else small.")
     overrides: dict[str, str] = Field(default={}, description="Fields of the recipe.")

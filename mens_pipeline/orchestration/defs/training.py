@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from pydantic import Field
 
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.orchestration.charts import line_chart
 from mens_pipeline.orchestration.choices import GPU_TAGS, config_of, configured, resolve_choices
 from mens_pipeline.orchestration.defs.mix import mixed_train_set
+from mens_pipeline.orchestration.experiment import RECIPE_TAG, TrainConfig, identify, training_of
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.promotion.policy import load_gate_policy
-from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, artifact_commit, load_settings
+from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, RECIPES, artifact_commit, load_settings
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 from mens_pipeline.training.base_model import find_base_model
@@ -33,24 +33,6 @@ from mens_pipeline.training.telemetry_log import FILE, steps_of
 from mens_pipeline.training.told import told_kinds
 
 
-class TrainConfig(dg.Config):
-    """What a person may choose for one run."""
-
-    preset: str = Field(default="auto", description="A recipe of config/presets.yaml; `auto` picks by memory.")
-    domain: str | None = Field(default=None, description="Which rows; config/domains.yaml.")
-    overrides: dict[str, str] = Field(default={}, description="Fields of the recipe.")
-    devices: int | None = Field(default=None, description="GPUs that share each step; else what the preset says.")
-    more_minutes: list[float] = Field(
-        default=[], description="Minutes by which the same run goes on after its end, each with a schedule of its own."
-    )
-    force_train: bool = Field(default=False, description="Train although nothing has changed.")
-    native_train: bool = Field(default=True, description="There is one trainer; false is a refusal.")
-
-    def flags(self) -> dict[str, str]:
-        """Fields of the recipe, as a person writes them."""
-        return self.overrides if self.devices is None else {**self.overrides, "devices": str(self.devices)}
-
-
 @dg.asset(
     group_name="training",
     deps=[mixed_train_set],
@@ -62,16 +44,13 @@ class TrainConfig(dg.Config):
 def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.MaterializeResult[Any]:
     """Find the pretrained model that adapters stand on: on this machine, the Hub, or in the wheel of the CPU default.
 
-    A preset that names one, chosen for `qlora_adapter` in the same run, decides which.
+    A recipe or preset that names one, chosen for `qlora_adapter` in the same run, decides which.
 
     It does not depend on what the train set holds; it waits for its checks, so that nothing is downloaded for a corpus
     that is refused.
     """
     settings = load_settings()
-    config = TrainConfig(**config_of(context, "qlora_adapter"))
-    recipe = resolve_choices(
-        settings, compute.resolve(), preset=config.preset, domain=config.domain, overrides=config.flags()
-    ).resolved.recipe
+    recipe = resolve_choices(settings, compute.resolve(), **training_of(context).choice()).resolved.recipe
     name = recipe.model_name_or_path or _default_model(compute)
     base = find_base_model(name, recipe.model_revision, settings.cache_root / "base_models", context.log.info)
     return dg.MaterializeResult(
@@ -94,7 +73,7 @@ def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.Materi
     deps=[base_model],
     kinds={"pytorch", "huggingface"},
     owners=OWNERS,
-    code_version=configured(STAGE, PRESETS, DOMAINS),
+    code_version=configured(STAGE, RECIPES, PRESETS, DOMAINS),
     pool="gpu",
     op_tags=GPU_TAGS,
 )
@@ -117,25 +96,41 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
         raise dg.Failure(message, allow_retries=False)
     if any(minutes <= 0 for minutes in config.more_minutes):
         raise dg.Failure(f"more_minutes is {config.more_minutes}. Write minutes above 0.", allow_retries=False)
+    config = training_of(context)
     prepare = partial(_prepared, config, compute, store, context, mixed_train_set)
     build = partial(_built, config, store.open(), lambda r: trainer.run(context, r, num_processes=r.job.recipe.devices))
     resolved, run = prepare()
-    tags = {"mens/preset": resolved.preset or "none", "mens/base": run.base.name}
+    tags = {RECIPE_TAG: config.label(), "mens/preset": resolved.preset or "none", "mens/base": run.base.name}
     context.instance.add_run_tags(context.run.run_id, tags)
     adapter, reused = build(resolved, run)
     for minutes in config.more_minutes:
         adapter, reused = build(*prepare(minutes, continued(adapter.path)))
+    manifest, weights = adapter.manifest["training"], adapter.manifest["outputs"][WEIGHTS]["sha256"]
     return dg.MaterializeResult(
         value=adapter.ref(mixed_train_set),
-        data_version=dg.DataVersion(adapter.manifest["outputs"][WEIGHTS]["sha256"]),
-        metadata={"reused": reused, **_metadata(adapter.manifest["training"], adapter.path)},
+        data_version=dg.DataVersion(weights),
+        metadata={
+            "reused": reused,
+            **metadata_of(manifest, adapter.path),
+            **identify(context, manifest, weights),
+        },
     )
 
 
 @dg.asset_check(asset=qlora_adapter, blocking=True)
 def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that the base is bit for bit as it was, and that every matrix of the adapter is not."""
-    result = store.artifact(qlora_adapter).manifest["training"]["result"]
+    return changes_of(qlora_adapter, store)
+
+
+def changes_of(adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """Whether training changed every matrix of an adapter; that it changed nothing of the base it saw to itself.
+
+    Args:
+        adapter: The adapter.
+        store: Where it is kept.
+    """
+    result = store.artifact(adapter).manifest["training"]["result"]
     matrices, changed = result["num_adapter_matrices"], result["num_changed_matrices"]
     return dg.AssetCheckResult(
         passed=0 < matrices == changed,
@@ -204,10 +199,8 @@ def _prepared(  # noqa: PLR0913, PLR0917 - all that decides a run
     resolved = resolve_choices(
         load_settings(),
         device,
-        preset=config.preset,
-        domain=config.domain,
-        overrides=config.flags(),
-        benchmark_min_pass_rate=config_of(context, "benchmark_gate").get("benchmark_min_pass_rate"),
+        **config.choice(),
+        benchmark_min_pass_rate=config_of(context.run, "benchmark_gate").get("benchmark_min_pass_rate"),
     ).resolved
     if minutes is not None:
         resolved = further(resolved, minutes)
@@ -224,7 +217,13 @@ def _prepared(  # noqa: PLR0913, PLR0917 - all that decides a run
     return resolved, run
 
 
-def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
+def metadata_of(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return what the page of an adapter shows.
+
+    Args:
+        manifest: Of its training.
+        path: Its folder.
+    """
     result = manifest["result"]
     losses = {step["step"]: step["loss"] for step in steps_of(path / FILE)}
     first, last = quarters_of(list(losses.values()))
@@ -246,7 +245,6 @@ def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
         "kinds": dg.MetadataValue.table(_kind_rows(result["kinds"])),
         "plan": dg.MetadataValue.json(result["plan"]),
         "num_trained_parameters": result["num_trained_parameters"],
-        "base_model": manifest["base_model"]["name"],
         "preset": manifest["preset"] or "none",
         "contract": manifest["contract_digest"],
         "recipe": dg.MetadataValue.json(manifest["recipe"]),

@@ -1,4 +1,4 @@
-"""How a training is started and watched: by processes of this machine, or by a Ray cluster."""
+"""Launcher of training: processes of this machine, or a Ray cluster."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from mens_pipeline.training.told import told_plan
 
 
 class Prepared(Protocol):
-    """What is needed of a run that may begin."""
+    """Part of a prepared run that the launcher needs."""
 
     @property
     def job_path(self) -> Path:

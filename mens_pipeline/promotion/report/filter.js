@@ -5,7 +5,7 @@ const groups = [...document.querySelectorAll(".group")];
 const show = () => {
   const wanted = form.querySelector("input").value.trim().toLowerCase();
   for (const task of tasks) task.hidden = !task.textContent.toLowerCase().includes(wanted);
-  for (const group of groups) group.hidden = !group.querySelector(".task:not([hidden])");
+  for (const group of groups) group.hidden = Boolean(wanted) && !group.querySelector(".task:not([hidden])");
   const shown = tasks.filter((task) => !task.hidden).length;
   form.querySelector("output").textContent = wanted ? `${shown} of ${tasks.length} requests` : "";
 };

@@ -47,8 +47,8 @@ def report_page(
     tasks = task_views(answers)
     failures = [task for task in tasks if not task.adapter.passed]
     passes = [task for task in tasks if task.adapter.passed]
-    style, script = (_FOLDER / "style.css").read_text("utf-8"), (_FOLDER / "filter.js").read_text("utf-8")
-    return _ENVIRONMENT.get_template("page.html.jinja").render(
+    style, script = text_of("style.css"), text_of("filter.js")
+    return ENVIRONMENT.get_template("page.html.jinja").render(
         verdict=headline(results, receipt),
         results=results,
         receipt=receipt,
@@ -71,8 +71,8 @@ def report_page(
         num_passes=len(passes),
         style=style,
         script=script,
-        style_hash=_hash_of(style),
-        script_hash=_hash_of(script),
+        style_hash=hash_of(style),
+        script_hash=hash_of(script),
     )
 
 
@@ -87,8 +87,21 @@ def visible(value: Any) -> Any:
     return visible_text(value)
 
 
-def _hash_of(text: str) -> str:
-    """Return the hash by which the page's content security policy allows a style sheet or script: no other runs."""
+def text_of(name: str) -> str:
+    """Return a style sheet or script that pages carry.
+
+    Args:
+        name: The file beside this module.
+    """
+    return (_FOLDER / name).read_text("utf-8")
+
+
+def hash_of(text: str) -> str:
+    """Return the hash by which a page's content security policy allows a style sheet or script: no other runs.
+
+    Args:
+        text: What stands in the page.
+    """
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
@@ -100,7 +113,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
-_ENVIRONMENT: Final = Environment(
+ENVIRONMENT: Final = Environment(
     loader=FileSystemLoader(_FOLDER),
     autoescape=True,
     finalize=visible,
@@ -108,4 +121,4 @@ _ENVIRONMENT: Final = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_ENVIRONMENT.filters.update(percent=_percent, points=points, p_text=p_text)
+ENVIRONMENT.filters.update(percent=_percent, points=points, p_text=p_text)

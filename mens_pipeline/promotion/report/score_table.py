@@ -1,18 +1,18 @@
 """The figures of all models side by side, and what their differences are worth."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Final
 
 from mens_pipeline.evaluation.judge import Judgement
-from mens_pipeline.evaluation.results import BestOf, EvalResults, JudgedAnswer
+from mens_pipeline.evaluation.results import AnsweringModel, BestOf, EvalResults, JudgedAnswer
 from mens_pipeline.evaluation.scores import ModelScores, Scores
 from mens_pipeline.evaluation.statistics import Paired, Rate, p_text, paired
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.promotion.report.verdict import Tone
 
-_SIGNIFICANT: Final = 0.05
+SIGNIFICANT: Final = 0.05
 _OVERALL: Final = "pass@1"
 _BEFORE_AT_K: Final = "Benchmark pass@1"
 _FAMILIES: Final = {
@@ -56,19 +56,30 @@ class ScoreRow:
 
 
 @dataclass(frozen=True, slots=True)
-class _Figure:
+class Figure:
+    """One figure of a model, and what of an answer it counts.
+
+    Attributes:
+        label: What it is.
+        meaning: In a sentence.
+        rate: How it is read from scores.
+        holds: What is compared answer by answer; None of it where the task does not ask. No comparison without.
+        suite: Which requests it is over; None for all.
+        better: 1 where more is better, -1 where less is.
+        only_tested: Whether it is over requests with hidden tests alone.
+    """
+
     label: str
     meaning: str
     rate: Callable[[Scores], Rate]
     holds: Callable[[Judgement], bool | None] | None
-    """What is compared answer by answer; None of it where the task does not ask. No comparison without."""
     suite: Suite | None = None
     better: int = 1
     only_tested: bool = False
 
 
-def _tests(label: str, meaning: str, suite: Suite | None = None) -> _Figure:
-    return _Figure(
+def _tests(label: str, meaning: str, suite: Suite | None = None) -> Figure:
+    return Figure(
         label,
         meaning,
         lambda s: s.test_rate,
@@ -78,35 +89,35 @@ def _tests(label: str, meaning: str, suite: Suite | None = None) -> _Figure:
     )
 
 
-_FIGURES: Final = (
-    _Figure("Parse rate", "The front end accepts the answer.", lambda s: s.parse_rate, lambda j: j.parses),
-    _Figure(
+FIGURES: Final = (
+    Figure("Parse rate", "The front end accepts the answer.", lambda s: s.parse_rate, lambda j: j.parses),
+    Figure(
         "Parse rate, held-out requests",
         "On what the workspace itself contains; its gate looks at this one.",
         lambda s: s.parse_rate,
         lambda j: j.parses,
         Suite.HELDOUT,
     ),
-    _Figure(
+    Figure(
         "Resolve rate",
         "It parses, and nothing is known to be wrong with its names and types.",
         lambda s: s.resolve_rate,
         lambda j: j.resolves,
     ),
-    _Figure(
+    Figure(
         "Resolve rate, held-out requests",
         "The same, on what the workspace itself contains; a gate of its own looks at this one.",
         lambda s: s.resolve_rate,
         lambda j: j.resolves,
         Suite.HELDOUT,
     ),
-    _Figure(
+    Figure(
         _OVERALL,
         "Complete Vox of the kind and name asked for that meets all that is required.",
         lambda s: s.pass_at_1,
         lambda j: j.passed,
     ),
-    _Figure(
+    Figure(
         _BEFORE_AT_K,
         "The same, on the requests written to judge by.",
         lambda s: s.pass_at_1,
@@ -116,13 +127,11 @@ _FIGURES: Final = (
     _tests("Hidden tests", "The program was run, and all tests pass; over all requests that have tests."),
     _tests("Hidden tests, held-out requests", "On functions of the workspace itself.", Suite.HELDOUT),
     _tests("Hidden tests, benchmark", "On the requests written to judge by.", Suite.BENCHMARK),
-    _Figure("Ends by itself", "The answer ended before the limit.", lambda s: s.stop_rate, lambda j: j.stopped),
-    _Figure(
-        "Right construct", "It declares what was asked for.", lambda s: s.construct_rate, lambda j: j.has_construct
-    ),
-    _Figure("Right name", "Under the name asked for, where one was.", lambda s: s.name_rate, lambda j: j.has_name),
-    _Figure("Stubs", "A placeholder stands where code should.", lambda s: s.stub_rate, lambda j: j.stub, better=-1),
-    _Figure("Duplicates", "The same program answers another request.", lambda s: s.duplicate_rate, None, better=-1),
+    Figure("Ends by itself", "The answer ended before the limit.", lambda s: s.stop_rate, lambda j: j.stopped),
+    Figure("Right construct", "It declares what was asked for.", lambda s: s.construct_rate, lambda j: j.has_construct),
+    Figure("Right name", "Under the name asked for, where one was.", lambda s: s.name_rate, lambda j: j.has_name),
+    Figure("Stubs", "A placeholder stands where code should.", lambda s: s.stub_rate, lambda j: j.stub, better=-1),
+    Figure("Duplicates", "The same program answers another request.", lambda s: s.duplicate_rate, None, better=-1),
 )
 
 
@@ -161,8 +170,8 @@ def score_rows(results: EvalResults, answers: Sequence[JudgedAnswer]) -> Iterato
     """
     models = list(models_of(results).values())
     both = (results.base, results.adapter)
-    for figure in _figures_of(models):
-        if all(_is_measured(figure, model) for model in both):
+    for figure in figures_of(models):
+        if all(is_measured(figure, model) for model in both):
             yield _rate_row(figure, models, both, answers)
         if figure.label in {_OVERALL, _BEFORE_AT_K} and results.best_of is not None:
             yield from _best_of_row(results, results.best_of, figure.suite)
@@ -190,21 +199,30 @@ def points(difference: float) -> str:
     return f"{100 * difference:+.1f} points"
 
 
-def _is_measured(figure: _Figure, model: ModelScores) -> bool:
-    """Whether a model was asked for what a figure is about; no figure of tests is shown where there are none."""
-    scores = _scores(model, figure.suite)
+def is_measured(figure: Figure, model: ModelScores) -> bool:
+    """Return whether a model was asked for what a figure is about; no figure of tests is shown where there are none.
+
+    Args:
+        figure: The figure.
+        model: Its scores.
+    """
+    scores = scores_in(model, figure.suite)
     return scores is not None and (not figure.only_tested or scores.test_rate.denominator > 0)
 
 
-def _figures_of(models: Sequence[ModelScores]) -> Iterator[_Figure]:
-    """Yield the figures, with pass@k for every number of samples but one that all models have."""
+def figures_of(models: Sequence[ModelScores]) -> Iterator[Figure]:
+    """Yield the figures, with pass@k for every number of samples but one that all models have.
+
+    Args:
+        models: Their scores.
+    """
     numbers = [set(model.suites[Suite.BENCHMARK].pass_at) for model in models if Suite.BENCHMARK in model.suites]
-    for figure in _FIGURES:
+    for figure in FIGURES:
         yield figure
         if figure.label == _BEFORE_AT_K and numbers:
             for number in sorted(set.intersection(*numbers) - {1}):
                 meaning = f"At least one of {number} answers passes."
-                yield _Figure(f"Benchmark pass@{number}", meaning, _pass_at(number), None, Suite.BENCHMARK)
+                yield Figure(f"Benchmark pass@{number}", meaning, _pass_at(number), None, Suite.BENCHMARK)
 
 
 def _pass_at(number: int) -> Callable[[Scores], Rate]:
@@ -212,54 +230,77 @@ def _pass_at(number: int) -> Callable[[Scores], Rate]:
 
 
 def _rate_row(
-    figure: _Figure,
+    figure: Figure,
     models: Iterable[ModelScores],
     both: tuple[ModelScores, ModelScores],
-    answers: Iterable[JudgedAnswer],
+    answers: Sequence[JudgedAnswer],
 ) -> ScoreRow:
     cells = tuple(_cell(figure, model) for model in models)
     base, adapter = (_value(figure, model) for model in both)
     if base is None or adapter is None:
         return ScoreRow(figure.label, figure.meaning, cells, "", "", Tone.OPEN)
     test = _test(figure, answers)
-    is_clear = test is not None and test.p_value < _SIGNIFICANT and adapter != base
+    is_clear = test is not None and test.p_value < SIGNIFICANT and adapter != base
     tone = (Tone.GOOD if (adapter - base) * figure.better > 0 else Tone.BAD) if is_clear else Tone.OPEN
     p_value = p_text(test.p_value) if test is not None else ""
     return ScoreRow(figure.label, figure.meaning, cells, points(adapter - base), p_value, tone)
 
 
-def _cell(figure: _Figure, model: ModelScores) -> Cell:
+def _cell(figure: Figure, model: ModelScores) -> Cell:
     """Return the cell with a figure of a model; a dash where it was not asked for it."""
-    scores = _scores(model, figure.suite)
+    scores = scores_in(model, figure.suite)
     if scores is None:
         return Cell("\u2013")
     rate = figure.rate(scores)
     return Cell(rate.short, rate)
 
 
-def _value(figure: _Figure, model: ModelScores) -> float | None:
-    scores = _scores(model, figure.suite)
+def _value(figure: Figure, model: ModelScores) -> float | None:
+    scores = scores_in(model, figure.suite)
     return figure.rate(scores).value if scores is not None else None
 
 
-def _scores(model: ModelScores, suite: Suite | None) -> Scores | None:
+def scores_in(model: ModelScores, suite: Suite | None) -> Scores | None:
+    """Return the scores over one suite, or over all; None where it was not asked.
+
+    Args:
+        model: Of a model.
+        suite: Which; None for all.
+    """
     return model.overall if suite is None else model.suites.get(suite)
 
 
-def _test(figure: _Figure, answers: Iterable[JudgedAnswer]) -> Paired | None:
+def _test(figure: Figure, answers: Sequence[JudgedAnswer]) -> Paired | None:
     """Compute the exact test over the first completions of the prompts that both models were asked."""
-    if figure.holds is None:
-        return None
-    outcomes: dict[str, dict[str, bool]] = {"base": {}, "adapter": {}}
+    return paired_over(outcomes_of(figure, answers, "base"), outcomes_of(figure, answers, "adapter"))
+
+
+def outcomes_of(figure: Figure, answers: Iterable[JudgedAnswer], model: AnsweringModel) -> dict[str, bool]:
+    """Return whether the first answer of a model does what a figure counts, by request.
+
+    Args:
+        figure: The figure; one that compares no answers gives nothing.
+        answers: Of all models.
+        model: Whose.
+    """
+    outcomes = {}
     for answer in answers:
-        judgement = answer.judgement
-        holds = figure.holds(judgement)
-        is_asked = answer.model in outcomes and figure.suite in {None, answer.suite}
-        if judgement.sample == 0 and holds is not None and is_asked:
-            outcomes[answer.model][judgement.task] = holds
-    base, adapter = outcomes["base"], outcomes["adapter"]
-    both = [task for task in adapter if task in base]
-    return paired([base[task] for task in both], [adapter[task] for task in both]) if both else None
+        is_meant = answer.model == model and answer.judgement.sample == 0 and figure.suite in {None, answer.suite}
+        holds = figure.holds(answer.judgement) if figure.holds is not None and is_meant else None
+        if holds is not None:
+            outcomes[answer.judgement.task] = holds
+    return outcomes
+
+
+def paired_over(first: Mapping[str, bool], second: Mapping[str, bool]) -> Paired | None:
+    """Compare what two models do of the requests that both were asked; None where there are none.
+
+    Args:
+        first: Request -> whether the first model does it.
+        second: Likewise the second.
+    """
+    both = [task for task in second if task in first]
+    return paired([first[task] for task in both], [second[task] for task in both]) if both else None
 
 
 def _best_of_row(results: EvalResults, best_of: BestOf, suite: Suite | None) -> Iterator[ScoreRow]:

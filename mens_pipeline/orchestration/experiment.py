@@ -1,0 +1,91 @@
+"""What a run trains by, under which name, and how everything that comes of it says so."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import dagster as dg
+from dagster._core.storage.tags import PARTITION_NAME_TAG
+from pydantic import Field
+
+from mens_pipeline.orchestration.choices import config_of
+from mens_pipeline.training.named_recipes import DEFAULT
+
+RECIPE_TAG: Final = "mens/recipe"
+_TRAINING: Final = "qlora_adapter"
+
+
+class TrainConfig(dg.Config):
+    """Run configuration of the training."""
+
+    recipe: str | None = Field(
+        default=None, description="A recipe of config/recipes.yaml; left out, the partition of the run, else `default`."
+    )
+    preset: str | None = Field(
+        default=None, description="Of config/presets.yaml, `auto` by memory; left out, that of the recipe."
+    )
+    domain: str | None = Field(default=None, description="Which rows; config/domains.yaml.")
+    overrides: dict[str, str] = Field(default={}, description="Fields of the recipe.")
+    devices: int | None = Field(default=None, description="GPUs that share each step; else what the preset says.")
+    more_minutes: list[float] = Field(
+        default=[], description="Minutes by which the same run goes on after its end, each with a schedule of its own."
+    )
+    force_train: bool = Field(default=False, description="Train although nothing has changed.")
+    native_train: bool = Field(default=True, description="There is one trainer; false is a refusal.")
+
+    def flags(self) -> dict[str, str]:
+        """Return the fields of the recipe, as a person writes them."""
+        return self.overrides if self.devices is None else {**self.overrides, "devices": str(self.devices)}
+
+    def choice(self) -> dict[str, Any]:
+        """Return what `resolve_choices` takes of it."""
+        return {
+            "recipe": self.recipe or DEFAULT,
+            "preset": self.preset,
+            "domain": self.domain,
+            "overrides": self.flags(),
+        }
+
+    def label(self) -> str:
+        """Name the recipe, with all that the run changes of it: `wide`, `default, preset tiny, lora_r 8`."""
+        changes = {"preset": self.preset, "domain": self.domain, **self.flags()}
+        told = [f"{name} {value}" for name, value in changes.items() if value is not None]
+        told += [f"{minutes:g} min more" for minutes in self.more_minutes]
+        return ", ".join([self.recipe or DEFAULT, *told])
+
+
+def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
+    """Return what the run was told of its training; of a partitioned run, its partition is the recipe.
+
+    Args:
+        context: Of any asset of the run.
+
+    Raises:
+        dagster.Failure: Configuration and partition name two recipes; nothing is retried.
+    """
+    config = TrainConfig(**config_of(context.run, _TRAINING))
+    partition = context.run.tags.get(PARTITION_NAME_TAG)
+    if partition is not None and config.recipe not in {None, partition}:
+        message = f"the run is of the partition {partition}, and its configuration names the recipe {config.recipe}."
+        raise dg.Failure(f"{message} Leave one of them out.", allow_retries=False)
+    return config if partition is None else config.model_copy(update={"recipe": partition})
+
+
+def identify(
+    context: dg.AssetExecutionContext, manifest: Mapping[str, Any], adapter_sha256: str, **tags: str
+) -> dict[str, str]:
+    """Tag a run with adapter, recipe and base, and return the same as metadata.
+
+    Args:
+        context: Of an asset that is about an adapter.
+        manifest: The training manifest of the adapter.
+        adapter_sha256: Of its weights.
+        tags: What else is to be said of the run.
+    """
+    run = context.instance.get_run_by_id(context.run.run_id)  # with the tags that earlier steps gave it
+    tagged = run.tags.get(RECIPE_TAG) if run is not None else None
+    label = tagged or f"preset {manifest['preset'] or 'none'}"
+    facts = {"adapter": adapter_sha256[:12], "recipe": label, "base": manifest["base_model"]["name"]}
+    context.instance.add_run_tags(
+        context.run.run_id, {f"mens/{name}": value for name, value in {**facts, **tags}.items()}
+    )
+    return {"adapter_sha256": facts["adapter"], "recipe_name": label, "base_model": facts["base"]}

@@ -1,0 +1,189 @@
+"""Two adapters side by side: scores, what their differences are worth, and every request with both answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer
+from mens_pipeline.evaluation.statistics import Rate, p_text
+from mens_pipeline.promotion.report.answers import TaskView, task_views
+from mens_pipeline.promotion.report.page import ENVIRONMENT, hash_of, text_of
+from mens_pipeline.promotion.report.score_table import (
+    SIGNIFICANT,
+    Figure,
+    figures_of,
+    is_measured,
+    outcomes_of,
+    paired_over,
+    points,
+    scores_in,
+)
+from mens_pipeline.promotion.report.verdict import Tone
+
+_GROUPS: Final = {
+    (False, True): "Only the second passes",
+    (True, False): "Only the first passes",
+    (False, False): "Neither passes",
+    (True, True): "Both pass",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two adapters.
+
+    Attributes:
+        name: What it was asked for by: a recipe, or a run.
+        results: Its figures.
+        answers: The judged answers that they were made from.
+        verdict: What the gate said, if it was asked.
+    """
+
+    name: str
+    results: EvalResults
+    answers: Sequence[JudgedAnswer]
+    verdict: str = "not judged"
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRow:
+    """One figure of both.
+
+    Attributes:
+        label: What it is.
+        meaning: In a sentence.
+        rates: Of the first and of the second.
+        difference: Second less first, over the requests that both were asked.
+        p_value: Of the difference; empty where there is no test for it.
+        num_tasks: Requests that were compared.
+        tone: Good where the second is better and chance hardly explains it.
+    """
+
+    label: str
+    meaning: str
+    rates: tuple[Rate, Rate]
+    difference: str
+    p_value: str
+    num_tasks: int
+    tone: Tone
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTasks:
+    """Requests of which the same is to be said.
+
+    Attributes:
+        title: What.
+        pairs: The request as the first and as the second adapter answered it.
+        is_open: Whether the answers are shown at once.
+    """
+
+    title: str
+    pairs: tuple[tuple[TaskView, TaskView], ...]
+    is_open: bool
+
+
+def shared_answers(first: Side, second: Side) -> tuple[list[JudgedAnswer], list[JudgedAnswer]]:
+    """Return the answers of both to the requests that both were asked, in the same words.
+
+    Args:
+        first: One adapter.
+        second: The other.
+    """
+    prompts = [{a.judgement.task: a.prompt for a in side.answers if a.model == "adapter"} for side in (first, second)]
+    shared = {task for task, prompt in prompts[0].items() if prompts[1].get(task) == prompt}
+    kept = [[a for a in side.answers if a.judgement.task in shared] for side in (first, second)]
+    return kept[0], kept[1]
+
+
+def compared_rows(first: Side, second: Side) -> tuple[ComparedRow, ...]:
+    """Return the rows of the table: each figure that both have, with the exact paired test over shared requests.
+
+    Args:
+        first: One adapter.
+        second: The other.
+    """
+    answers = shared_answers(first, second)
+    models = [side.results.adapter for side in (first, second)]
+    measured = (figure for figure in figures_of(models) if all(is_measured(figure, model) for model in models))
+    return tuple(_row(figure, (first, second), answers) for figure in measured)
+
+
+def _row(
+    figure: Figure, sides: tuple[Side, Side], answers: tuple[Sequence[JudgedAnswer], Sequence[JudgedAnswer]]
+) -> ComparedRow:
+    rates = tuple(_rate(figure, side) for side in sides)
+    test = paired_over(*(outcomes_of(figure, some, "adapter") for some in answers))
+    if test is None:
+        return ComparedRow(figure.label, figure.meaning, (rates[0], rates[1]), "", "", 0, Tone.OPEN)
+    is_clear = test.p_value < SIGNIFICANT and test.difference != 0
+    tone = (Tone.GOOD if test.difference * figure.better > 0 else Tone.BAD) if is_clear else Tone.OPEN
+    told = points(test.difference), p_text(test.p_value)
+    return ComparedRow(figure.label, figure.meaning, (rates[0], rates[1]), *told, test.num_tasks, tone)
+
+
+def _rate(figure: Figure, side: Side) -> Rate:
+    scores = scores_in(side.results.adapter, figure.suite)
+    assert scores is not None, "only measured figures are rows"  # noqa: S101 - our own impossibility
+    return figure.rate(scores)
+
+
+def compared_tasks(first: Side, second: Side) -> tuple[ComparedTasks, ...]:
+    """Return the requests that both were asked, by which of them passes; those where they differ come first.
+
+    Args:
+        first: One adapter.
+        second: The other.
+    """
+    one, other = ({view.id: view for view in task_views(some)} for some in shared_answers(first, second))
+    found: dict[tuple[bool, bool], list[tuple[TaskView, TaskView]]] = {key: [] for key in _GROUPS}
+    for task, view in one.items():
+        found[view.adapter.passed, other[task].adapter.passed].append((view, other[task]))
+    return tuple(
+        ComparedTasks(title, tuple(found[key]), is_open=key[0] is not key[1]) for key, title in _GROUPS.items()
+    )
+
+
+def notes_on(first: Side, second: Side) -> tuple[str, ...]:
+    """Return what a reader must know of a comparison, a sentence each.
+
+    Args:
+        first: One adapter.
+        second: The other.
+    """
+    notes = []
+    one, other = first.results, second.results
+    if one.subject.adapter_sha256 == other.subject.adapter_sha256:
+        notes.append("Both are the same adapter.")
+    shared = len({answer.judgement.task for answer in shared_answers(first, second)[0]})
+    asked = [results.adapter.overall.num_tasks for results in (one, other)]
+    if asked != [shared, shared]:
+        notes.append(
+            f"They were asked {asked[0]} and {asked[1]} requests; differences are over the {shared} that both were."
+        )
+    if one.decoding != other.decoding:
+        notes.append("They answered under different settings of config/evaluation.yaml.")
+    return tuple(notes)
+
+
+def compare_page(first: Side, second: Side) -> str:
+    """Render the page of a comparison.
+
+    Args:
+        first: One adapter.
+        second: The other.
+
+    Returns:
+        HTML that needs no other file, network or script. What a model wrote is text in it and never markup.
+    """
+    style, script = text_of("style.css"), text_of("filter.js")
+    return ENVIRONMENT.get_template("compare.html.jinja").render(
+        sides=(first, second),
+        rows=compared_rows(first, second),
+        groups=compared_tasks(first, second),
+        notes=notes_on(first, second),
+        style=style,
+        script=script,
+        style_hash=hash_of(style),
+        script_hash=hash_of(script),
+    )

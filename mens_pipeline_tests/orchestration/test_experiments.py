@@ -1,0 +1,198 @@
+"""Named recipes, trained and judged beside each other, and laid side by side."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from typer.testing import CliRunner
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.definitions import defs
+from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest, manifest_of
+from mens_pipeline.orchestration.defs.experiments import recipe_scores
+from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
+from mens_pipeline.orchestration.experiment import RECIPE_TAG, TrainConfig, identify, training_of
+from mens_pipeline.orchestration.handover import ArtifactHandover
+from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.promotion.history import champion_key, champion_of
+from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline.training.job import ADAPTER as FOLDER
+from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
+from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
+from mens_pipeline_tests.orchestration.stores import artifact_in
+
+_GOOD = {"default": 20, "short": 10, "wide": 40}
+"""Recipe -> requests of forty that its adapter answers well."""
+
+
+@dg.asset
+def qlora_adapter(
+    context: dg.AssetExecutionContext, config: TrainConfig, store: ArtifactStoreResource
+) -> dg.MaterializeResult[Any]:
+    """An adapter without a model, of the recipe that the run names."""
+    assert config.native_train
+    told, opened = training_of(context), store.open()
+    name = told.choice()["recipe"]
+    split = artifact_in(
+        opened.root, SPLIT, {"train": {}}, lambda folder: (folder / HELDOUT).write_text("held-out pairs\n")
+    )
+    made, _ = opened.built(ADAPTER, {"n": name}, lambda folder: fill_trained(folder, name))
+    context.instance.add_run_tags(context.run.run_id, {RECIPE_TAG: told.label()})
+    facts = identify(context, manifest_of(made.path), adapter_digest(made.path))
+    return dg.MaterializeResult(value=made.ref(split.ref()), metadata=facts)
+
+
+@dg.asset
+def eval_results(
+    context: dg.AssetExecutionContext, qlora_adapter: Any, store: ArtifactStoreResource
+) -> dg.MaterializeResult[Any]:
+    """Its evaluation."""
+    run = store.artifact(qlora_adapter).path
+    made = evaluated(run, store.open(), _GOOD[(run / FOLDER / WEIGHTS).read_text()])
+    return dg.MaterializeResult(
+        value=made.ref(qlora_adapter), metadata=identify(context, manifest_of(run), adapter_digest(run))
+    )
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Dagster home beside a store; forty requests, no benchmark."""
+    for name, value in {
+        "VOX_BENCHMARK": "0",
+        "VOX_EVAL_POLICY": "bootstrap",
+        "VOX_EVAL_MIN_PARSE_RATE": "0.7",
+        "VOX_EVAL_MIN_COVERAGE": "0.05",
+        "MENS_STORE_ROOT": str(tmp_path / "store"),
+        "DAGSTER_HOME": str(tmp_path / "home"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def instance(home: Path) -> Iterator[dg.DagsterInstance]:
+    """The instance there."""
+    with open_instance(home) as found:
+        yield found
+
+
+def _run(
+    home: Path,
+    instance: dg.DagsterInstance,
+    partition: str | None = None,
+    last: str = "recipe_scores",
+    **ops: dict[str, Any],
+) -> dg.ExecuteInProcessResult:
+    return dg.materialize(
+        [qlora_adapter, eval_results, benchmark_gate, gate_checks, promoted_adapter, recipe_scores],
+        instance=instance,
+        resources={"store": ArtifactStoreResource(root=str(home.parent / "store")), "io_manager": ArtifactHandover()},
+        selection=["qlora_adapter", "eval_results", "benchmark_gate", last],
+        partition_key=partition,
+        run_config={"ops": {name: {"config": config} for name, config in ops.items()}},
+        raise_on_error=False,
+    )
+
+
+def test_a_backfill_judges_each_recipe_and_promotes_none(home: Path, instance: dg.DagsterInstance) -> None:
+    """Three partitions, three runs with their names on everything, one table of all; the adapter in use stays."""
+    runs = {name: _run(home, instance, partition=name) for name in _GOOD}
+    tags = {name: instance.get_run_by_id(run.run_id).tags for name, run in runs.items()}  # type: ignore[union-attr]
+    judged = {name: run.asset_materializations_for_node("benchmark_gate")[0].metadata for name, run in runs.items()}
+    last = runs["wide"].asset_materializations_for_node("recipe_scores")[0]
+    rows: Any = last.metadata["recipes"].value
+
+    assert all(run.success for run in runs.values())
+    assert {name: found["mens/verdict"] for name, found in tags.items()} == {
+        "default": "failed",
+        "short": "failed",
+        "wide": "passed",
+    }
+    for name, metadata in judged.items():
+        assert tags[name][RECIPE_TAG] == metadata["recipe_name"].value == name
+        assert tags[name]["mens/adapter"] == metadata["adapter_sha256"].value
+        assert tags[name]["mens/base"] == metadata["base_model"].value == "tiny"
+    assert last.partition == "wide"
+    shown = {record.data["recipe"]: record.data["heldout: parse rate"] for record in rows.records}
+    assert {name: str(rate)[:6] for name, rate in shown.items()} == {
+        "wide": "40/40 ",
+        "default": "20/40 ",
+        "short": "10/40 ",
+    }
+    assert champion_key(ArtifactStore(home.parent / "store")) is None
+
+
+def test_a_run_that_is_to_judge_promotes_nothing(home: Path, instance: dg.DagsterInstance) -> None:
+    """Though the adapter passes; the same run without the switch then promotes what is there."""
+    store, wide = ArtifactStore(home.parent / "store"), {"recipe": "wide"}
+    first = _run(home, instance, last="promoted_adapter", qlora_adapter=wide, promoted_adapter={"promote": False})
+
+    assert first.success
+    assert not first.asset_materializations_for_node("promoted_adapter")
+    assert champion_key(store) is None
+
+    second = _run(home, instance, last="promoted_adapter", qlora_adapter=wide)
+    champion = champion_of(store)
+
+    assert second.success
+    assert champion is not None
+    assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
+
+
+def test_a_run_of_two_recipes_is_refused(home: Path, instance: dg.DagsterInstance) -> None:
+    """Its partition and its configuration must not name different ones."""
+    result = _run(home, instance, partition="wide", qlora_adapter={"recipe": "short"})
+    (failure,) = result.get_step_failure_events()
+
+    assert "of the partition wide, and its configuration names the recipe short" in str(failure.step_failure_data.error)
+
+
+def test_two_recipes_are_laid_side_by_side(home: Path, instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    """Scores and paired differences in the terminal, as JSON, and on a page with both answers to every request."""
+    for name in ("default", "wide"):
+        _run(home, instance, qlora_adapter={"recipe": name})
+    page = tmp_path / "page.html"
+    command = ["compare", "default", "wide", "-o", str(page)]
+    told, data = CliRunner().invoke(app, command), CliRunner().invoke(app, [*command, "--json"])
+    rows = {row["label"]: row for row in json.loads(data.stdout)["rows"]}
+    (line,) = [line for line in told.stdout.splitlines() if line.startswith("Parse rate, held-out")]
+
+    assert told.exit_code == 0, told.output
+    assert "20/40 (50.0 %)" in line
+    assert "40/40 (100.0 %)" in line
+    assert "+50.0 points" in line
+    assert "p < 0.001" in line
+    assert rows["Parse rate"]["num_tasks"] == 40
+    assert rows["Parse rate"]["tone"] == "good"
+    html = page.read_text()
+    assert 'Only the second passes <span class="count">20</span>' in html
+    assert 'Both pass <span class="count">20</span>' in html
+    assert html.count("fn t39() to int") == 1
+
+
+def test_a_recipe_that_was_never_run_is_named(home: Path, instance: dg.DagsterInstance) -> None:
+    """With those that were, and the command that trains it."""
+    run = _run(home, instance, qlora_adapter={"recipe": "wide", "preset": "tiny"})
+    result = CliRunner().invoke(app, ["compare", run.run_id, "short"])
+
+    assert result.exit_code == 1
+    assert "short: no run of this recipe" in str(result.exception)
+    assert "there are: wide, preset tiny. Train it: mens run --recipe short --no-promote" in str(result.exception)
+
+
+def test_recipes_leave_schedules_and_staleness_alone() -> None:
+    """Only the table of scores has partitions: a partitioned asset is never shown as stale, and asks for a choice."""
+    graph = defs().resolve_asset_graph()
+    partitioned = [key.to_user_string() for key in graph.get_all_asset_keys() if graph.get(key).partitions_def]
+
+    assert partitioned == ["recipe_scores"]
+    assert defs().resolve_job_def("whole_graph").partitions_def is None
+    job = defs().resolve_job_def("experiments").partitions_def
+    assert job is not None
+    assert set(job.get_partition_keys()) >= set(_GOOD)
