@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from mens_pipeline.demands import policy_label
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import (
     PROJECT_ROOT,
     artifact_commit,
     load_settings,
     open_store,
-    policy_label,
     recipe_variables,
     secret_of,
 )

@@ -211,6 +211,7 @@ def _examine(  # noqa: PLR0913 - what an evaluation is made from
     as_json: bool,
 ) -> None:
     """Let base and adapter take the exam, and write what came of it into the folder of the run."""
+    from mens_pipeline.demands import thresholds_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.eval_results import examination  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.evaluation.few_shot import few_shot_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.heldout_beside import heldout_beside  # noqa: PLC0415 - likewise
@@ -219,7 +220,7 @@ def _examine(  # noqa: PLR0913 - what an evaluation is made from
     from mens_pipeline.promotion.benchmark_gate import PAGE, write_page  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.receipt import read_results  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import FEW_SHOT, load_settings, open_store, thresholds_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import FEW_SHOT, load_settings, open_store  # noqa: PLC0415 - likewise
 
     settings, manifest = load_settings(), manifest_of(run_dir)
     store, fits = open_store(settings), answer_fits(manifest, config.decoding)

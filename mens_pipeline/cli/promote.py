@@ -124,11 +124,11 @@ def _gate_of(run_dir: Path, store: "ArtifactStore") -> "Artifact":
 
 def _present(run_dir: Path, store: "ArtifactStore", settings: "Settings") -> "Present":
     """Return the current state: the newest evaluation of the run, and what was held out of its training."""
+    from mens_pipeline.demands import present_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.eval_results import KIND  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.evaluation.heldout_beside import heldout_of_training  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.run_folder import remembered  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import present_of  # noqa: PLC0415 - likewise
 
     evaluation = remembered(run_dir, KIND, RESULTS, store, f"Run `mens eval-local --run-dir {run_dir}` first.")
     heldout, problem = None, ""

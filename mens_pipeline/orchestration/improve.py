@@ -10,6 +10,7 @@ import dagster as dg
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.demands import thresholds_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.evaluation.tasks import heldout_tasks
@@ -21,7 +22,7 @@ from mens_pipeline.feedback.samples import KIND as SAMPLES
 from mens_pipeline.orchestration.handover import artifact_of
 from mens_pipeline.orchestration.headless import GraphOutcome, run_graph
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.settings import FEEDBACK, Settings, open_store, thresholds_of
+from mens_pipeline.settings import FEEDBACK, Settings, open_store
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER

@@ -1,0 +1,93 @@
+"""What the gates demand of a model now: the policy, and what settings change of it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mens_pipeline.settings import EVALUATION, GATE_POLICY, Settings, signing_of
+
+if TYPE_CHECKING:
+    from mens_pipeline.promotion.policy import Thresholds
+    from mens_pipeline.promotion.promote import Present
+    from mens_pipeline.storage.store import Artifact
+
+
+def thresholds_of(settings: Settings) -> "Thresholds":
+    """Return the thresholds that a model must meet: the policy, and what the environment changes of it.
+
+    Args:
+        settings: Of this process.
+
+    Raises:
+        ConfigurationError: There is no such policy.
+    """
+    from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
+
+    policy, rate = load_gate_policy(GATE_POLICY).thresholds(settings.eval_policy), settings.eval_min_parse_rate
+    coverage, benchmark = settings.eval_min_coverage, settings.benchmark_min_pass_rate
+    return policy.changed(min_parse_rate=rate, min_coverage=coverage, min_benchmark=benchmark)
+
+
+def policy_label(settings: Settings) -> str:
+    """Name the policy, with all that the environment changes of it: `ci (min_parse_rate 0.0 by VOX_...)`.
+
+    Of another policy than the default one, all is named that it demands otherwise.
+
+    Args:
+        settings: Of this process.
+
+    Raises:
+        ConfigurationError: There is no such policy.
+    """
+    from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
+
+    policies, name = load_gate_policy(GATE_POLICY), settings.eval_policy
+    policy, usual = policies.thresholds(name), Settings.model_fields["eval_policy"].default
+    changes = (
+        ("min_parse_rate", "eval_min_parse_rate"),
+        ("min_coverage", "eval_min_coverage"),
+        ("min_benchmark", "benchmark_min_pass_rate"),
+    )
+    told = [
+        f"{field} {value} by {Settings.model_fields[setting].validation_alias}"
+        for field, setting in changes
+        if (value := getattr(settings, setting)) is not None and value != getattr(policy, field)
+    ]
+    if not settings.benchmark:
+        told.append(f"the benchmark has no say by {Settings.model_fields['benchmark'].validation_alias}")
+    unusual = policy.unlike(policies.policies[usual]) if usual in policies.policies else ()
+    if unusual:
+        told.append(f"unlike {usual}: {', '.join(unusual)}")
+    return f"{name} ({'; '.join(told)})" if told else name
+
+
+def present_of(
+    settings: Settings, evaluation: "Artifact", heldout: Path | None, heldout_problem: str = ""
+) -> "Present":
+    """Return the current state, to find out whether a verdict is out of date.
+
+    Args:
+        settings: Of this process.
+        evaluation: The newest one.
+        heldout: The held-out pairs; None when they cannot be told.
+        heldout_problem: Then, why.
+
+    Raises:
+        ConfigurationError: There is no such policy, or the benchmark does not hold together.
+    """
+    from mens_pipeline.evaluation.benchmark import load_benchmark  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.generation import EvaluationConfig  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.promote import Present  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.store import digest_of  # noqa: PLC0415 - most commands judge nothing
+    from mens_pipeline.storage.yaml_file import load_model  # noqa: PLC0415 - likewise
+
+    return Present(
+        thresholds=thresholds_of(settings),
+        results_sha256=evaluation.manifest["outputs"][RESULTS]["sha256"],
+        heldout_sha256=digest_of(heldout) if heldout is not None else None,
+        heldout_problem=heldout_problem,
+        benchmark_sha256=load_benchmark(settings.benchmark_dir).digest if settings.benchmark else None,
+        is_benchmark_asked=settings.benchmark,
+        decoding=load_model(EVALUATION, EvaluationConfig).decoding,
+        signing=signing_of(settings),
+    )
