@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -57,8 +56,7 @@ def summary_of(figures: Figures, *, is_good: bool, command: str, options: str = 
         word = {"passed": "passed", "failed": "refused", "undecided": "undecided, not promoted"}[gate["status"]]
         yield f"verdict     {word}, policy {gate['policy']}, {gate['attempt']}{_reused(gate)}"
         if not gate["passed"]:
-            # Written for Markdown, which a terminal does not read.
-            yield from (f"            {line}" for line in unescape(str(gate["reasons"])).splitlines())
+            yield from (f"            {line}" for line in str(gate["reasons"]).splitlines())
             yield f"cause       {gate['likely_cause']}"
         yield f"report      {gate['report']}"
     if champion:
