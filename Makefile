@@ -1,4 +1,5 @@
-# One command each: `make test`, `make check`, `make run`, `make ui`, `make bench`, `make soak`, `make docs`. All of them install first.
+# One command each: `make test`, `make quick`, `make check`, `make run`, `make ui`, `make bench`, `make soak`, `make docs`. All of
+# them install first.
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,6 +12,8 @@ TIER ?= not gpu
 # Neighbours share a worker, and with it what their module makes once. Workers that compute with all cores each wait for
 # one another: tests of models of two layers take several times as long.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+# What `make quick` looks at: the language and its interpreter, the verdict and its report.
+QUICK := language promotion evaluation/test_statistics.py evaluation/test_scores.py
 # On a GPU, benches of models are kept in build/gpu-report.md.
 KEPT = $(if $(filter cuda,$(DEVICE)),mens_pipeline_tests.bench.page $(1))
 
@@ -19,7 +22,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 export DAGSTER_HOME ?= $(CURDIR)/data/dagster
 
 .DEFAULT_GOAL := help
-.PHONY: help install test check format run ui bench soak docs lock clean
+.PHONY: help install test quick check format run ui bench soak docs lock clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -36,6 +39,10 @@ $(VENV)/.installed-$(EXTRAS): pyproject.toml constraints.txt
 
 test: install  ## Run the default tier of the tests.
 	$(PYTEST) -m "not slow and not e2e and not gpu and not postgres"
+
+quick: install  ## Unit tests in a minute, without deep learning; `make quick EXTRAS=quick` installs none.
+	$(PYTEST) -p mens_pipeline_tests.without_torch -m "not slow and not e2e" \
+		--ignore mens_pipeline_tests/language/test_grammar_export.py $(addprefix mens_pipeline_tests/,$(QUICK))
 
 check: install  ## Format, lint, types, layers, definitions, and every test this machine can run.
 	$(BIN)/ruff format --check .

@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from platformdirs import user_data_path
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
@@ -13,11 +13,6 @@ from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.storage.validation import errors_in
 from mens_pipeline.training.environment import num_processors
 from mens_pipeline.training.recorded_base import look_in
-
-if TYPE_CHECKING:
-    from mens_pipeline.inference.generation import Engine
-    from mens_pipeline.promotion.signing import Signing
-    from mens_pipeline.storage.store import ArtifactStore
 
 _PACKAGE: Final = Path(__file__).resolve().parent
 _PACKAGED: Final = _PACKAGE / "packaged"  # only a wheel has this folder; see [tool.hatch.build] in pyproject.toml
@@ -256,67 +251,6 @@ def load_settings() -> Settings:
         raise ConfigurationError(f"environment: {errors_in(error)}. Correct or unset these variables.") from error
     look_in(settings.cache_root / "base_models")
     return settings
-
-
-def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
-    """Open the store of this process.
-
-    Args:
-        settings: Of this process.
-        root: A folder that takes the place of `MENS_STORE_ROOT`; empty for that.
-
-    Raises:
-        ConfigurationError: The object storage that is asked for cannot be used.
-    """
-    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - most commands open no store
-
-    folder = (Path(root) if root else settings.store_root).resolve()
-    if settings.store_url is None:
-        return ArtifactStore(folder)
-    try:
-        from mens_pipeline.storage.remote import Remote  # noqa: PLC0415 - of an extra
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(f"MENS_STORE_URL: no {error.name} here. Install the extra `cluster`.") from error
-    return ArtifactStore(folder, Remote(settings.store_url))
-
-
-def engine_of(settings: Settings) -> "Engine | None":
-    """Return the servers that answer in place of our own loop; None where nobody asked for any.
-
-    Args:
-        settings: Of this process.
-    """
-    from mens_pipeline.inference.generation import Engine  # noqa: PLC0415 - most commands judge nothing
-
-    if settings.engine is None:
-        return None
-    return Engine(command=settings.engine, copies=settings.num_engines, at_once=settings.engine_requests)
-
-
-def signing_of(settings: Settings) -> "Signing | None":
-    """Return the keys by which verdicts and champions are signed; None where none are set.
-
-    Args:
-        settings: Of this process.
-
-    Raises:
-        ConfigurationError: They do not belong together, or the library is missing.
-    """
-    from mens_pipeline.promotion.signing import Signing  # noqa: PLC0415 - likewise
-
-    private = settings.signing_key
-    return Signing.of(private.get_secret_value() if private is not None else None, settings.verify_key)
-
-
-def artifact_commit(settings: Settings) -> str | None:
-    """Return the commit that adapters are named after: VCS_SHA, else that of the workspace; None without either.
-
-    Args:
-        settings: The environment.
-    """
-    from mens_pipeline.corpus.extract.checkout import head_commit  # noqa: PLC0415 - most commands name nothing
-
-    return settings.vcs_sha or head_commit(settings.source_root)
 
 
 def recipe_variables() -> dict[str, str]:

@@ -15,9 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-import obstore
 import pytest
-from obstore.store import S3Store
 
 from mens_pipeline.training.environment import own_environment
 
@@ -113,6 +111,9 @@ def _wait_for(server: "subprocess.Popen[bytes]", endpoint: str, log: Path) -> No
 
 def _make_bucket(variables: dict[str, str]) -> None:
     """Ask for a bucket, which obstore cannot make, by a request that it signs."""
+    import obstore  # noqa: PLC0415 - of an extra that quick tests do without
+    from obstore.store import S3Store  # noqa: PLC0415 - likewise
+
     bucket = S3Store(
         "mens",
         access_key_id=variables["AWS_ACCESS_KEY_ID"],

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 import tomllib
 from itertools import chain
 from pathlib import Path
@@ -78,6 +79,36 @@ def test_the_makefile_lists_its_targets() -> None:
 
     documents = "".join((PROJECT_ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md"))
 
-    for target in ("test", "check", "format", "run", "ui", "bench", "soak", "docs", "lock"):
+    for target in ("test", "quick", "check", "format", "run", "ui", "bench", "soak", "docs", "lock"):
         assert re.search(rf"^{target} ", listing, re.MULTILINE)
         assert f"make {target}" in documents
+
+
+@pytest.mark.seed_row(66)
+def test_quick_tests_need_no_deep_learning() -> None:
+    """What `make quick` runs is run as if no extra was installed: the tests pass, and an import of torch does not."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "mens_pipeline_tests.without_torch",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+    ]
+    passing = subprocess.run(
+        [*command, "mens_pipeline_tests/evaluation/test_statistics.py"],
+        cwd=PROJECT_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    code = "import mens_pipeline_tests.without_torch, torch"
+    importing = subprocess.run(
+        [sys.executable, "-c", code], cwd=PROJECT_ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert passing.returncode == 0, passing.stdout
+    assert "torch: left out by `make quick`" in importing.stderr
+    assert "without_torch" in (PROJECT_ROOT / "Makefile").read_text(encoding="utf-8")

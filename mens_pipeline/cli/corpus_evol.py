@@ -159,10 +159,10 @@ def _generator(
 
 
 def _local_generator(settings: "Settings", run: Path, how: _How) -> "Generator":
+    from mens_pipeline.configured import engine_of  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.generation import Decoding  # noqa: PLC0415 - only this kind needs these
     from mens_pipeline.inference.local_generator import LocalGenerator  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.prepare import KIND, Conditions  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import engine_of  # noqa: PLC0415 - likewise
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
 
     device = resolve_device(how.device, force_cpu=settings.backend == "cpu")

@@ -172,9 +172,10 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: judged. 1: a model could not answer. 2: the command was misused. 130: interrupted.
     """
+    from mens_pipeline.configured import engine_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.benchmark import load_benchmark  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.inference.prepare import Conditions  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import engine_of, load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
 
     settings = load_settings()
@@ -211,7 +212,7 @@ def _examine(  # noqa: PLR0913 - what an evaluation is made from
     as_json: bool,
 ) -> None:
     """Let base and adapter take the exam, and write what came of it into the folder of the run."""
-    from mens_pipeline.demands import thresholds_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import open_store, thresholds_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.eval_results import examination  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.evaluation.few_shot import few_shot_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.heldout_beside import heldout_beside  # noqa: PLC0415 - likewise
@@ -220,7 +221,7 @@ def _examine(  # noqa: PLR0913 - what an evaluation is made from
     from mens_pipeline.promotion.benchmark_gate import PAGE, write_page  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.receipt import read_results  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import FEW_SHOT, load_settings, open_store  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import FEW_SHOT, load_settings  # noqa: PLC0415 - likewise
 
     settings, manifest = load_settings(), manifest_of(run_dir)
     store, fits = open_store(settings), answer_fits(manifest, config.decoding)
@@ -260,9 +261,10 @@ def _examine(  # noqa: PLR0913 - what an evaluation is made from
 
 def _try(run_dir: Path, benchmark: "Benchmark", conditions: "Conditions", *, as_json: bool) -> None:
     """Ask the adapter alone, and show what came of it; no document of an exam is written."""
+    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.trial import TRIAL, try_adapter  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.inference.prepare import answer_fits, manifest_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings, open_store  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
 
     store = open_store(load_settings())
     fits = answer_fits(manifest_of(run_dir), conditions.decoding)

@@ -66,6 +66,7 @@ def merge(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: merged. 1: refused, or another model came out. 2: the command was misused. 130: interrupted.
     """
+    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.gguf_model import build_gguf_model  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.gguf_support import refuse_unsupported  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.handoff import HANDOFF  # noqa: PLC0415 - likewise
@@ -77,7 +78,7 @@ def merge(  # noqa: PLR0913 - one parameter an option
         refuse_foreign,
         write_folder,
     )
-    from mens_pipeline.settings import load_settings, open_store  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
 
     settings = load_settings()
     store = open_store(settings)

@@ -38,11 +38,12 @@ def promote(
 
     Exit code 0: done. 1: refused; the message names every reason. 2: the command was misused.
     """
+    from mens_pipeline.configured import open_store, signing_of  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.trackers import track_champion  # noqa: PLC0415 - likewise
     from mens_pipeline.orchestration.champion import report_champion  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion import promote as promotion  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.history import history_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings, open_store, signing_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
     from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
 
     settings = load_settings()
@@ -88,10 +89,11 @@ def override(
     """
     from pydantic import ValidationError  # noqa: PLC0415 - only a real run needs these
 
+    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.prepare import adapter_digest  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.override import OVERRIDE, Override, signed  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.receipt import RECEIPT  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings, open_store  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
     from mens_pipeline.storage.store import digest_of  # noqa: PLC0415 - likewise
     from mens_pipeline.storage.validation import errors_in  # noqa: PLC0415 - likewise
     from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
@@ -124,7 +126,7 @@ def _gate_of(run_dir: Path, store: "ArtifactStore") -> "Artifact":
 
 def _present(run_dir: Path, store: "ArtifactStore", settings: "Settings") -> "Present":
     """Return the current state: the newest evaluation of the run, and what was held out of its training."""
-    from mens_pipeline.demands import present_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import present_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.eval_results import KIND  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.evaluation.heldout_beside import heldout_of_training  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class What(StrEnum):
-    """What is sent."""
+    """Kind of repository content."""
 
     ADAPTER = "adapter"
     TRAIN_SET = "train-set"
@@ -64,9 +64,9 @@ def push(  # noqa: PLR0913 - one parameter an option
 
 
 def _planned(what: What, run_dir: Path | None, target: "Target", settings: "Settings", staging: Path) -> "PushPlan":
+    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery import hub, hub_datasets  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.delivery.merge_source import merge_source  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import open_store  # noqa: PLC0415 - likewise
 
     if what is What.BENCHMARK:
         return hub_datasets.plan_benchmark(settings.benchmark_dir, target, settings.data_licence, staging)

@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -57,8 +56,7 @@ def summary_of(figures: Figures, *, is_good: bool, command: str, options: str = 
         word = {"passed": "passed", "failed": "refused", "undecided": "undecided, not promoted"}[gate["status"]]
         yield f"verdict     {word}, policy {gate['policy']}, {gate['attempt']}{_reused(gate)}"
         if not gate["passed"]:
-            # Written for Markdown, which a terminal does not read.
-            yield from (f"            {line}" for line in unescape(str(gate["reasons"])).splitlines())
+            yield from (f"            {line}" for line in str(gate["reasons"]).splitlines())
             yield f"cause       {gate['likely_cause']}"
         yield f"report      {gate['report']}"
     if champion:
@@ -217,7 +215,7 @@ def run(  # noqa: PLR0913 - one parameter an option
 
 
 def _is_good(outcome: "GraphOutcome", *, with_training: bool, with_promotion: bool) -> bool:
-    """Whether a run came to what it was started for."""
+    """Return whether a run came to what it was started for."""
     if with_training and not with_promotion:
         return outcome.success and outcome.figures.get("benchmark_gate", {}).get("passed") is True
     return outcome.is_promoted if with_training else outcome.success

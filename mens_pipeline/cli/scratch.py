@@ -128,7 +128,8 @@ def _prepare(  # noqa: PLR0913 - what the command was told
 
 
 def _train(run: "PreparedScratch") -> dict[str, Any]:
-    from mens_pipeline.settings import artifact_commit, load_settings  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.configured import artifact_commit  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.training.environment import training_environment  # noqa: PLC0415 - likewise
     from mens_pipeline.training.job import ExitCode  # noqa: PLC0415 - likewise
     from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise

@@ -87,10 +87,11 @@ def serve(  # noqa: PLR0913 - one parameter an option
         message = f"--best-of {best_of}: more than the {max_concurrent} answers that are written at once."
         raise ConfigurationError(f"{message} Raise --max-concurrent, or choose of fewer.")
 
+    from mens_pipeline.configured import open_store, signing_of  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.serving import server  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.delivery.serving.asking import Defaults  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.serving.engine import Limits  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings, open_store, secret_of, signing_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings, secret_of  # noqa: PLC0415 - likewise
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
     from mens_pipeline.training.environment import go_offline  # noqa: PLC0415 - likewise
 

@@ -8,7 +8,7 @@ from mens_pipeline.inference.generation import Decoding
 
 
 class FeedbackConfig(BaseModel):
-    """How answers are drawn, chosen and learnt from."""
+    """Settings of sampling, selection and training of a round."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -34,11 +34,13 @@ class FeedbackConfig(BaseModel):
         description="Kind of row -> share of the tokens shown by raft; `feedback` are accepted answers. The control "
         "shows the other kinds in the same proportion.",
     )
-    seed: int = Field(default=1337, ge=0, lt=2**32, description="Decides which prompts are asked, and the draws.")
+    seed: int = Field(
+        default=1337, ge=0, lt=2**31, description="Decides which prompts are asked, the draws, and the order."
+    )
 
     @property
     def decoding(self) -> Decoding:
-        """How many answers there are to each prompt, and how they are drawn."""
+        """Decoding options of the samples."""
         return Decoding(
             max_new_tokens=self.max_new_tokens,
             num_samples=self.samples,

@@ -1,10 +1,10 @@
-"""What may be done with judged answers."""
+"""Methods of learning from judged answers."""
 
 from enum import StrEnum
 
 
 class Method(StrEnum):
-    """What is done with judged answers."""
+    """Methods of learning from judged answers."""
 
     RAFT = "raft"
     """Supervised training on the accepted answers among rows of the train set."""

@@ -1,4 +1,4 @@
-"""What an answer to an executable training prompt is worth: tiers, and nothing for what only looks like an answer.
+"""Reward of an answer to an executable training prompt: tiers, and nothing for what only looks like an answer.
 
 What a model could do instead of solving the task, and what it gets:
 
@@ -38,7 +38,7 @@ _UNENDED: Final = 0.1
 
 
 class Tier(StrEnum):
-    """How far an answer came, the least first."""
+    """Tiers of an answer, the lowest first."""
 
     NOTHING = "nothing"
     """No Vox, or Vox that does nothing."""
@@ -53,7 +53,7 @@ class Tier(StrEnum):
 
 
 class Reward(BaseModel):
-    """What an answer is worth."""
+    """Reward of an answer, with its reason."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -98,7 +98,7 @@ def _earned(task: Task, judgement: Judgement) -> tuple[Tier, float, str]:
 
 
 def is_telling(task: Task) -> bool:
-    """Whether hidden tests tell a solution of a task from what only looks like one.
+    """Return whether hidden tests tell a solution of a task from what only looks like one.
 
     Args:
         task: With hidden tests.
@@ -135,7 +135,7 @@ def _num_given_away(prompt: str, tests: str) -> int:
 
 
 def does_nothing(task: Task, program: str) -> bool:
-    """Whether an accepted answer consists of tests, or asks for a function to be there without saying what it does.
+    """Return whether an accepted answer consists of tests, or of a function without a body.
 
     Args:
         task: What was asked.

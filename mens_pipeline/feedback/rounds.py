@@ -24,7 +24,7 @@ _FIGURES: Final = ("stop_rate", "parse_rate", "resolve_rate", "pass_at_1", "test
 
 
 class Arm(BaseModel):
-    """What one method made of a round."""
+    """Result of one method in a round."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

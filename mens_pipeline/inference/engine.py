@@ -62,7 +62,7 @@ class _Token(BaseModel):
 
 
 class _Likelihoods(BaseModel):
-    """How likely each token was, as OpenAI's text completions have it, or as llama.cpp has it."""
+    """Log-probabilities of tokens, as OpenAI's text completions have them, or as llama.cpp has them."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -90,7 +90,7 @@ class _Usage(BaseModel):
 
 
 class _Completion(BaseModel):
-    """What is needed of a completion; the rest is passed over."""
+    """Fields of a completion that are used; others are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 

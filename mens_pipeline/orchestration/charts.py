@@ -11,7 +11,7 @@ _LABEL: Final = 130
 _BAR: Final = 360
 _HEIGHT: Final = 140
 _MARGIN: Final = 50
-_MOST_POINTS: Final = 30
+_MOST_POINTS: Final = 24
 
 
 def bar_chart(title: str, values: Mapping[str, int]) -> str:
@@ -43,12 +43,13 @@ def bar_chart(title: str, values: Mapping[str, int]) -> str:
     return f"![{title}](data:image/svg+xml;base64,{b64encode(svg.encode()).decode()})"
 
 
-def line_chart(title: str, values: Mapping[int, float]) -> str:
+def line_chart(title: str, values: Mapping[int, float], level: float | None = None) -> str:
     """Draw a curve over whole numbers, with the highest and the lowest value written out.
 
     Args:
         title: What is shown, in a few words.
         values: Place -> value, at least one, in order; of many, each point is the mean of its neighbours.
+        level: A value beside them that belongs to no place, as a dashed line; None for none.
 
     Returns:
         Markdown with one image; below the thousand characters from which on Dagster hides it behind a button.
@@ -58,16 +59,21 @@ def line_chart(title: str, values: Mapping[int, float]) -> str:
     groups = [places[start : start + every] for start in range(0, len(places), every)]
     points = [(fmean(x for x, _ in group), fmean(y for _, y in group)) for group in groups]
     (first, _), (last, _) = places[0], places[-1]
-    low, high = min(values.values()), max(values.values())
+    known = [*values.values(), *([] if level is None else [level])]
+    low, high = min(known), max(known)
     across, up = _BAR / max(1, last - first), _HEIGHT / ((high - low) or 1)
     drawn = " ".join(f"{_MARGIN + (x - first) * across:.0f},{24 + (high - y) * up:.0f}" for x, y in points)
     bottom = 24 + _HEIGHT
+    dashed = ""
+    if level is not None:
+        y = 24 + (high - level) * up
+        dashed = f'<path d="M{_MARGIN} {y:.0f}h{_BAR}" stroke="#b02" stroke-dasharray="4"/>'
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_MARGIN + _BAR + 20}" height="{bottom + 24}" font-size="11">'
         '<rect width="100%" height="100%" fill="#fff"/>'
         f'<text x="6" y="15">{escape(title)}</text><text x="6" y="34">{high:.3g}</text>'
         f'<text x="6" y="{bottom}">{low:.3g}</text><text x="{_MARGIN}" y="{bottom + 15}">{first}</text>'
         f'<text x="{_BAR + 20}" y="{bottom + 15}">{last}</text>'
-        f'<polyline points="{drawn}" fill="none" stroke="#4f5bd5"/></svg>'
+        f'<polyline points="{drawn}" fill="none" stroke="#4f5bd5"/>{dashed}</svg>'
     )
     return f"![{title}](data:image/svg+xml;base64,{b64encode(svg.encode()).decode()})"

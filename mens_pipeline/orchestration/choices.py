@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import dagster as dg
 
-from mens_pipeline.demands import thresholds_of
+from mens_pipeline.configured import thresholds_of
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import Decoding, EvaluationConfig
 from mens_pipeline.promotion.policy import Thresholds

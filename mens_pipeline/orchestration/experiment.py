@@ -1,4 +1,4 @@
-"""What a run trains by, under which name, and how everything that comes of it says so."""
+"""The named recipe of a run, and the tags and metadata by which all its artifacts state it."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -7,7 +7,9 @@ import dagster as dg
 from dagster._core.storage.tags import PARTITION_NAME_TAG
 from pydantic import Field
 
-from mens_pipeline.orchestration.choices import config_of
+from mens_pipeline.orchestration.choices import Choices, config_of, resolve_choices
+from mens_pipeline.settings import load_settings
+from mens_pipeline.training.devices import Device
 from mens_pipeline.training.named_recipes import DEFAULT
 
 RECIPE_TAG: Final = "mens/recipe"
@@ -68,6 +70,25 @@ def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
         message = f"the run is of the partition {partition}, and its configuration names the recipe {config.recipe}."
         raise dg.Failure(f"{message} Leave one of them out.", allow_retries=False)
     return config if partition is None else config.model_copy(update={"recipe": partition})
+
+
+def choices_of(context: dg.AssetExecutionContext, device: Device) -> Choices:
+    """Resolve all that a run was told of training and judging.
+
+    Args:
+        context: Of any asset of the run.
+        device: What it trains on.
+
+    Raises:
+        ConfigurationError: A name is unknown, or values do not hold together.
+        dagster.Failure: Configuration and partition name two recipes.
+    """
+    return resolve_choices(
+        load_settings(),
+        device,
+        **training_of(context).choice(),
+        benchmark_min_pass_rate=config_of(context.run, "benchmark_gate").get("benchmark_min_pass_rate"),
+    )
 
 
 def identify(

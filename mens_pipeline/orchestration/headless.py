@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
@@ -84,7 +85,7 @@ class CheckOutcome:
     """One asset check of a run.
 
     Attributes:
-        name: Asset and check: `vox_sources/source_parse_rate`.
+        name: Asset and check: `workspace_snapshot/source_parse_rate`.
         passed: Its verdict.
         blocks: Whether a failure stops what comes after it.
         figures: Its numbers and texts, in order; tables are left to the UI.
@@ -177,13 +178,17 @@ def _is_interrupted(result: dg.ExecuteInProcessResult) -> bool:
 
 
 def _plain(metadata: Mapping[str, dg.MetadataValue[Any]]) -> dict[str, Any]:
-    """Return the numbers, texts and paths; tables and pictures are left to the UI."""
+    """Return the numbers, texts and paths, none escaped for Markdown; tables and pictures are left to the UI."""
     kinds = (
         *(dg.TextMetadataValue, dg.IntMetadataValue, dg.FloatMetadataValue, dg.BoolMetadataValue),
         *(dg.PathMetadataValue, dg.MarkdownMetadataValue),
     )
     values = ((key, value) for key, value in metadata.items() if isinstance(value, kinds))
-    return {key: value.value for key, value in values if not str(value.value).startswith("![")}
+    shown = ((key, value) for key, value in values if not str(value.value).startswith("!["))
+    return {
+        key: unescape(str(value.value)) if isinstance(value, dg.MarkdownMetadataValue) else value.value
+        for key, value in shown
+    }
 
 
 def _outcome(evaluation: dg.AssetCheckEvaluation) -> CheckOutcome:

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import dagster as dg
 
+from mens_pipeline.configured import open_store, thresholds_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.schema.reading import read_pairs
-from mens_pipeline.demands import thresholds_of
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.evaluation.tasks import heldout_tasks
@@ -22,7 +22,7 @@ from mens_pipeline.feedback.samples import KIND as SAMPLES
 from mens_pipeline.orchestration.handover import artifact_of
 from mens_pipeline.orchestration.headless import GraphOutcome, run_graph
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.settings import FEEDBACK, Settings, open_store
+from mens_pipeline.settings import FEEDBACK, Settings
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
@@ -37,24 +37,26 @@ class InterruptedRoundError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What rounds are run.
+    """Number and options of the rounds.
 
     Attributes:
         num_rounds: How many.
         method: What is done with judged answers.
         minutes: Of answering and training of each round; None for those of config/feedback.yaml.
         has_control: Whether a control stands beside each round.
+        seed: Decides prompts, draws and the order of rows; None for that of config/feedback.yaml.
     """
 
     num_rounds: int
     method: Method
     minutes: float | None
     has_control: bool
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """Where a round begins.
+    """Adapter and evaluation that a round starts from.
 
     Attributes:
         adapter: The key of the adapter that answers.
@@ -95,6 +97,7 @@ def improve(definitions: dg.Definitions, settings: Settings, plan: Plan) -> Iter
             "config": config,
             "method": str(plan.method),
             "minutes": plan.minutes,
+            "seed": plan.seed,
             "has_control": plan.has_control,
             "max_regression_p": thresholds.max_regression_p,
         }
@@ -121,7 +124,8 @@ def _round(  # noqa: PLR0913, PLR0917 - all that a round rests on
     standing: _Standing,
     p_value: float,
 ) -> Round:
-    both = {"number": number, **({"minutes": plan.minutes} if plan.minutes is not None else {})}
+    chosen = {"minutes": plan.minutes, "seed": plan.seed}
+    both = {"number": number, **{name: value for name, value in chosen.items() if value is not None}}
     asked = {"feedback_samples": {**both, "start": standing.adapter}}
     outcome = run_graph(
         definitions, settings, "improve", {**asked, "feedback_adapter": {**both, "method": str(plan.method)}}

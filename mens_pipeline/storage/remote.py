@@ -61,7 +61,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What lies under one key.
+    """Files under one key.
 
     Attributes:
         kind: What it is.

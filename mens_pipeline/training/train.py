@@ -63,7 +63,7 @@ class MakeTrainer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """How rows are learnt.
+    """Encoder of rows and trainer of a method.
 
     Attributes:
         examples: Encodes the rows of a job with a tokenizer.

@@ -36,9 +36,9 @@ def test_seed_data_passes_and_says_how_much(home: Path) -> None:
     result = _run(home)
 
     assert result.returncode == 0, result.stderr
-    assert "passed   vox_sources/source_parse_rate" in result.stdout
+    assert "passed   workspace_snapshot/source_parse_rate" in result.stdout
     assert "different pairs" in result.stdout
-    assert "start: vox_sources" in result.stderr
+    assert "start: workspace_snapshot" in result.stderr
     assert "done: extracted_corpus" in result.stderr
     assert result.stdout.count(f"{sys.executable} -m mens_pipeline.cli run goes on to the adapter") == 1
     assert (home / "dagster.yaml").is_symlink()

@@ -111,7 +111,7 @@ def test_a_full_extraction_is_a_choice_of_the_run(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("MENS_SOURCE_ROOT", str(tmp_path / "workspace"))
     made: list[dg.AssetMaterialization] = []
     for full in (False, False, True):
-        result = _run(("extracted_corpus",), {"extracted_corpus": {"config": {"full": full}}})
+        result = _run(("workspace_snapshot", "extracted_corpus"), {"extracted_corpus": {"config": {"full": full}}})
         made += result.asset_materializations_for_node("extracted_corpus")
 
     assert [(m.metadata["reused"].value, m.metadata["files_extracted"].value) for m in made] == [

@@ -52,3 +52,15 @@ def test_long_curves_are_thinned_out(number: int) -> None:
     assert 2 < len(points) <= 30
     assert max(y for _, y in points) <= 164
     assert len(chart) < 1_000
+
+
+def test_a_level_is_drawn_beside_the_curve() -> None:
+    """Within the picture also where it lies above all values; the whole is still short enough to stand on the page."""
+    chart = line_chart("loss by step, validation 9.12 dashed", dict.fromkeys(range(1, 602), 1.0), 9.125)
+    svg = b64decode(chart.split("base64,")[1].removesuffix(")")).decode()
+    texts, points = _picture(chart)
+
+    assert texts[1:3] == ["9.12", "1"]
+    assert 'd="M50 24h360"' in svg
+    assert {y for _, y in points} == {164}
+    assert len(chart) < 1_000

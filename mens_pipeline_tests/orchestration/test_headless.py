@@ -12,9 +12,11 @@ import dagster as dg
 import pytest
 import yaml
 
+from mens_pipeline.orchestration.headless import _plain
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.progress import PROGRESS_LOGGER
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.training.markdown import plain
 from mens_pipeline_tests.orchestration.tiny_graph import location
 
 
@@ -106,3 +108,14 @@ def test_a_headless_run_is_on_the_first_page(tmp_path: Path) -> None:
         found = instance.get_runs(dg.RunsFilter(tags={".dagster/repository": f"__repository__@{name}"}))
 
     assert [run.tags["mens/job"] for run in found] == ["headless"]
+
+
+def test_what_was_escaped_for_markdown_is_plain_in_a_terminal() -> None:
+    """Reasons quote what a model wrote; tables and pictures are left out."""
+    metadata = {
+        "reasons": dg.MetadataValue.md(f"- {plain('parse_rate: 0.1 < 0.6')}"),
+        "curve": dg.MetadataValue.md("![loss](data:...)"),
+        "n": dg.MetadataValue.int(3),
+    }
+
+    assert _plain(metadata) == {"reasons": "- parse_rate: 0.1 < 0.6", "n": 3}

@@ -185,16 +185,17 @@ def test_a_run_is_kept_in_postgres(empty_database: str, tmp_path: Path, monkeypa
     """A job of ours, its checks and its events; nothing of it lies in SQLite."""
     monkeypatch.setenv("MENS_DAGSTER_POSTGRES_URL", empty_database)
     monkeypatch.setenv("MENS_SOURCE_ROOT", str(tmp_path))
+    monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
     (tmp_path / "a.vox").write_text("fn a() { }\n")
     home = tmp_path / "home"
     home.mkdir()
     (home / "dagster.yaml").symlink_to(_POSTGRES)
     job = defs().resolve_job_def("train_set")
     with open_instance(home) as instance:
-        result = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey("vox_sources")])
+        result = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey("workspace_snapshot")])
     with open_instance(home) as again:
         run = again.get_run_by_id(result.run_id)
-        (record,) = again.fetch_observations(dg.AssetKey("vox_sources"), limit=1).records
+        (record,) = again.fetch_materializations(dg.AssetKey("workspace_snapshot"), limit=1).records
         kind = type(again.run_storage).__module__
 
     assert run is not None

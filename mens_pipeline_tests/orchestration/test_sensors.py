@@ -73,7 +73,7 @@ def _run(outcome: dg.RunRequest | str) -> dg.RunRequest:
 
 def test_the_first_look_starts_nothing(ticks: Ticks) -> None:
     """Switching a sensor on means: from now on."""
-    found = "2 programs and pages"
+    found = "2 watched files"
 
     assert ticks.tick() == f"first look: {found} recorded. The next change starts a run; for one now, launch it"
     assert ticks.tick() == f"no change: {found} are as they were"

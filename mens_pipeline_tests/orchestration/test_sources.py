@@ -12,13 +12,14 @@ from mens_pipeline.definitions import defs
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The workspace that the code location sees."""
     monkeypatch.setenv("MENS_SOURCE_ROOT", str(tmp_path))
+    monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
     return tmp_path
 
 
-def _run(instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
-    """Observe the sources and run their check, and nothing behind them."""
+def _run(instance: dg.DagsterInstance, *names: str) -> dg.ExecuteInProcessResult:
+    """Pin the sources and check them, or materialise some assets alone."""
     job = defs().resolve_job_def("train_set")
-    selection = [dg.AssetKey("vox_sources")]
+    selection = [dg.AssetKey(name) for name in names or ("workspace_snapshot",)]
     return job.execute_in_process(instance=instance, asset_selection=selection, raise_on_error=False)
 
 
@@ -64,19 +65,92 @@ def test_a_refusal_names_the_files(tmp_path: Path) -> None:
     ]
 
 
+def _version(instance: dg.DagsterInstance) -> str:
+    made = instance.get_latest_materialization_event(dg.AssetKey("workspace_snapshot"))
+    assert made is not None
+    assert made.asset_materialization is not None
+    assert made.asset_materialization.tags is not None
+    return made.asset_materialization.tags["dagster/data_version"]
+
+
 def test_the_data_version_follows_the_content(tmp_path: Path) -> None:
-    """Observing twice gives the same version until a file changes."""
+    """Looking twice gives the same version until a file changes."""
     _fill(tmp_path, 2, 0)
-    key = dg.AssetKey("vox_sources")
     versions = []
     with dg.DagsterInstance.ephemeral() as instance:
         for content in (None, None, "let x = 1\n"):
             if content:
                 (tmp_path / "good_0.vox").write_text(content)
             _run(instance)
-            (record,) = instance.fetch_observations(key, limit=1).records
-            observation = record.event_log_entry.asset_observation
-            assert observation is not None
-            versions.append(observation.data_version)
+            versions.append(_version(instance))
 
     assert versions[0] == versions[1] != versions[2]
+
+
+def test_every_button_checks_the_sources() -> None:
+    """What makes all assets makes the one that carries the check, so none is left out that a job has."""
+    graph = defs().resolve_asset_graph()
+    made = {key.to_user_string() for key in graph.materializable_asset_keys}
+
+    assert "workspace_snapshot" in made
+    assert {key.to_user_string() for key in graph.get_all_asset_keys()} == made
+
+
+def test_a_corpus_is_made_of_what_was_checked(tmp_path: Path) -> None:
+    """Materialised alone: refused after a refused snapshot, and when the workspace is another one since."""
+    said = []
+    with dg.DagsterInstance.ephemeral() as instance:
+        _fill(tmp_path, 1, 2)
+        _run(instance)
+        for change in ("mend", "change"):
+            result = _run(instance, "extracted_corpus")
+            (failure,) = result.get_step_failure_events()
+            said.append(str(failure.step_failure_data.error))
+            if change == "mend":
+                for number in range(2):
+                    (tmp_path / f"bad_{number}.vox").unlink()
+                _run(instance)
+                (tmp_path / "good_0.vox").write_text("fn g() { }\n")
+
+        assert "workspace_snapshot was refused: see its check source_parse_rate" in said[0]
+        assert "sources changed since workspace_snapshot looked" in said[1]
+        _run(instance)
+        (made,) = _run(instance, "extracted_corpus").asset_materializations_for_node("extracted_corpus")
+        assert made.metadata["files_extracted"].value == 1
+
+
+@pytest.mark.parametrize(
+    ("environment", "config", "message"),
+    [
+        ({}, {"preset": "nope"}, "preset nope: there is none"),
+        ({}, {"recipe": "nope"}, "recipe nope: not in config/recipes.yaml"),
+        ({"VOX_EVAL_POLICY": "nope"}, {}, "policy nope: not in config/gates.yaml"),
+        ({"MENS_TRAIN_LERNING_RATE": "1"}, {}, "did you mean learning_rate?"),
+    ],
+)
+def test_a_mistake_of_the_launchpad_shows_before_anything_is_made(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    config: dict[str, str],
+    message: str,
+) -> None:
+    """By the first step, on which the others rest."""
+    _fill(tmp_path, 1, 0)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = (
+            defs()
+            .resolve_job_def("whole_graph")
+            .execute_in_process(
+                instance=instance,
+                run_config={"ops": {"qlora_adapter": {"config": config}}},
+                raise_on_error=False,
+            )
+        )
+    failures = {event.step_key: str(event.step_failure_data.error) for event in result.get_step_failure_events()}
+
+    assert set(failures) == {"workspace_snapshot", "base_model"}
+    assert message in failures["workspace_snapshot"]
+    assert not any(event.is_step_materialization for event in result.all_events)

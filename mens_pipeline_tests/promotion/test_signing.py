@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mens_pipeline.configured import signing_of
 from mens_pipeline.delivery.serving.served_model import candidate_model, champion_model
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest
@@ -15,7 +16,7 @@ from mens_pipeline.promotion.history import champion_key, champion_of, history_o
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.receipt import RECEIPT
 from mens_pipeline.promotion.signing import SIGNATURE, Signing
-from mens_pipeline.settings import load_settings, signing_of
+from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline_tests.delivery.serving.running import CPU

@@ -1,7 +1,7 @@
 """The extracted corpus as an artifact: built when its inputs are new, reused when they are not."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,13 +95,14 @@ class Reuse:
     differs: bool = False
 
 
-def build_extracted_corpus(
+def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
     root: Path,
     store: ArtifactStore,
     workers: int = 1,
     telemetry: TelemetryQuery | None = None,
     *,
     full: bool = False,
+    pinned: Mapping[str, Any] | None = None,
 ) -> tuple[Artifact, Reuse]:
     """Extract a workspace into the store; files that have not changed since the latest corpus are not read anew.
 
@@ -111,6 +112,7 @@ def build_extracted_corpus(
         workers: Processes that extract; the corpus does not depend on it.
         telemetry: Rows to take up beside the workspace, if there is a database.
         full: Extract every file, whatever is known; an earlier corpus of the same inputs is replaced.
+        pinned: What `params_of` gave when the workspace was looked at; None to take it as it is.
 
     Returns:
         The corpus, and how much of it was known. Its folder holds `records.jsonl`, `telemetry.jsonl` (redacted pairs,
@@ -118,10 +120,14 @@ def build_extracted_corpus(
 
     Raises:
         SourceNotFoundError: `root` is no folder.
-        RefusedError: The workspace or the telemetry changed while it was read.
+        RefusedError: The workspace or the telemetry is not what was pinned, or changed while it was read.
         ConfigurationError: `examples.ssot.v1.yaml` does not hold together, or the store cannot be written.
     """
     params = params_of(root, telemetry)
+    changed = [name for name, value in params.items() if pinned is not None and pinned[name] != value]
+    if changed:
+        advice = "Materialise workspace_snapshot with it: what is read is what was checked."
+        raise RefusedError(f"{root}: {', '.join(changed)} changed since workspace_snapshot looked. {advice}")
     inputs, reuse = STAGE.inputs((), params), Reuse()
 
     def write(folder: Path) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from typing import Any
 
 import dagster as dg
 
+from mens_pipeline.configured import engine_of, thresholds_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
-from mens_pipeline.demands import thresholds_of
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import STAGE, examination
 from mens_pipeline.evaluation.few_shot import few_shot_of
@@ -31,7 +31,7 @@ from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.generator import Generator
 from mens_pipeline.promotion.receipt import read_results
 from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of
-from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, engine_of, load_settings
+from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, load_settings
 from mens_pipeline.storage.store import ArtifactRef, digest_of
 from mens_pipeline.storage.yaml_file import load_model
 

@@ -8,9 +8,14 @@ import dagster as dg
 from pydantic import Field
 
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, REPORT, STAGE, build_extracted_corpus
+from mens_pipeline.corpus.extract.workspace_snapshot import source_report_in
+from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.corpus.schema.shares import share_text
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.charts import bar_chart
+from mens_pipeline.orchestration.columns import columns_of
+from mens_pipeline.orchestration.defs.sources import is_accepted
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
@@ -31,15 +36,16 @@ class ExtractionConfig(dg.Config):
 
 @dg.asset(
     group_name="corpus",
-    deps=["vox_sources", "docs_sources", "telemetry_source"],
     kinds={"json"},
     owners=OWNERS,
+    metadata=columns_of(ExtractedRecord),
     code_version=STAGE.code_version,
 )
 @plainly
-def extracted_corpus(
+def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
     context: dg.AssetExecutionContext,
     config: ExtractionConfig,
+    workspace_snapshot: ArtifactRef,
     workspace: VoxWorkspace,
     telemetry: Telemetry,
     store: ArtifactStoreResource,
@@ -51,13 +57,23 @@ def extracted_corpus(
     Whatever does not train is counted with its reason. An unchanged workspace is not extracted again, unless the run
     asks for a full extraction, which must then give the same bytes.
     """
+    snapshot = store.artifact(workspace_snapshot)
+    if not is_accepted(
+        source_report_in(snapshot)
+    ):  # also where the corpus is materialised alone, after a snapshot that was refused
+        raise RefusedError("workspace_snapshot was refused: see its check source_parse_rate. Mend the programs.")
     corpus, reused = build_extracted_corpus(
-        workspace.folder(), store.open(), load_settings().num_workers, telemetry.query(), full=config.full
+        workspace.folder(),
+        store.open(),
+        load_settings().num_workers,
+        telemetry.query(),
+        full=config.full,
+        pinned=snapshot.manifest["inputs"],
     )
     if reused.differs:
         context.log.warning("a full extraction gave other bytes than before of the same inputs; they took their place")
     return dg.MaterializeResult(
-        value=corpus.ref(),
+        value=corpus.ref(workspace_snapshot),
         data_version=dg.DataVersion(corpus.data_version),
         metadata={
             "dagster/row_count": corpus.manifest["num_records"],

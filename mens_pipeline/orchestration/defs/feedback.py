@@ -5,6 +5,7 @@ from typing import Any, Final, Literal
 import dagster as dg
 from pydantic import Field
 
+from mens_pipeline.configured import artifact_commit
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
@@ -28,7 +29,7 @@ from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreRe
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.generator import Generator
 from mens_pipeline.orchestration.resources.trainer import Trainer
-from mens_pipeline.settings import FEEDBACK, artifact_commit, load_settings
+from mens_pipeline.settings import FEEDBACK, load_settings
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.contract import STAGE as TRAINING_STAGE
@@ -41,22 +42,23 @@ _GROUP: Final = "feedback"
 
 
 class RoundConfig(dg.Config):
-    """What a person may choose for one round."""
+    """Run configuration of a round."""
 
     minutes: float | None = Field(
         default=None, gt=0, description="Of answering and training together; else as config/feedback.yaml says."
     )
     number: int = Field(default=1, ge=1, description="Another round asks other prompts.")
+    seed: int | None = Field(default=None, ge=0, lt=2**31, description="Else as config/feedback.yaml says.")
 
 
 class SamplesConfig(RoundConfig):
-    """Who is asked, and how long."""
+    """Run configuration of the sampling."""
 
     start: str = Field(default="", description="The key of an adapter of the store; empty for `qlora_adapter`.")
 
 
 class LearningConfig(RoundConfig):
-    """How it learns."""
+    """Run configuration of the training on judged answers."""
 
     method: Literal["raft", "dpo", "control"] = Field(
         default="raft", description="raft, dpo, or control to compare with."
@@ -218,4 +220,5 @@ def feedback_loss_fell(feedback_adapter: ArtifactRef, store: ArtifactStoreResour
 def _chosen(config: RoundConfig) -> FeedbackConfig:
     """Return config/feedback.yaml for one round."""
     chosen = with_minutes(load_model(FEEDBACK, FeedbackConfig), config.minutes)
-    return chosen.model_copy(update={"seed": chosen.seed + config.number - 1})
+    seed = chosen.seed if config.seed is None else config.seed
+    return chosen.model_copy(update={"seed": seed + config.number - 1})

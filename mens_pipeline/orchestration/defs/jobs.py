@@ -14,9 +14,12 @@ _ASIDE: Final = _DELIVERED | dg.AssetSelection.groups(
     "scratch", "experiments", *(() if load_settings().feedback else ("feedback",))
 )
 
+# Its steps run one after the other in the process of the run: with a process for each, most of the time of an unchanged
+# graph goes into starting them. Whatever loads a model is a process of its own all the same, started by its step.
 whole_graph = dg.define_asset_job(
     "whole_graph",
-    selection=dg.AssetSelection.all(include_sources=True) - _ASIDE,
+    selection=dg.AssetSelection.all() - _ASIDE,
+    executor_def=dg.in_process_executor,
     description="Everything from the sources to the adapter in use, with all checks.",
 )
 
@@ -40,7 +43,8 @@ deliver = dg.define_asset_job(
 
 train_set = dg.define_asset_job(
     "train_set",
-    selection=dg.AssetSelection.groups("sources", "corpus", include_sources=True),
+    selection=dg.AssetSelection.groups("sources", "corpus"),
+    executor_def=dg.in_process_executor,
     description="From the sources to the train set, with all checks; nothing is trained.",
 )
 

@@ -8,9 +8,11 @@ from mens_pipeline.corpus.curate.mix_config import load_mix_config
 from mens_pipeline.corpus.curate.mix_files import REPORT_SUFFIX
 from mens_pipeline.corpus.curate.mixed_train_set import STAGE, TRAIN, build_mixed_train_set
 from mens_pipeline.corpus.curate.statistics import statistics_of
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.choices import configured
+from mens_pipeline.orchestration.columns import columns_of
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
@@ -23,6 +25,7 @@ from mens_pipeline.storage.store import Artifact, ArtifactRef
     group_name="corpus",
     kinds={"json", "parquet"},
     owners=OWNERS,
+    metadata=columns_of(TrainingPair),
     code_version=configured(STAGE, MIX_CONFIG),
 )
 @plainly

@@ -8,9 +8,11 @@ from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.curate.validated_pairs import QUARANTINE, STAGE, build_validated_pairs
 from mens_pipeline.corpus.extract.extracted_corpus import TELEMETRY
 from mens_pipeline.corpus.schema.shares import share_text
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS as SYNTHETIC_PAIRS
 from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.choices import configured
+from mens_pipeline.orchestration.columns import columns_of
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
@@ -18,7 +20,13 @@ from mens_pipeline.settings import PIPELINE_CONFIG
 from mens_pipeline.storage.store import ArtifactRef
 
 
-@dg.asset(group_name="corpus", kinds={"json"}, owners=OWNERS, code_version=configured(STAGE, PIPELINE_CONFIG))
+@dg.asset(
+    group_name="corpus",
+    kinds={"json"},
+    owners=OWNERS,
+    metadata=columns_of(TrainingPair),
+    code_version=configured(STAGE, PIPELINE_CONFIG),
+)
 @plainly
 def validated_pairs(
     extracted_corpus: ArtifactRef, synthetic_corpus: ArtifactRef, store: ArtifactStoreResource

@@ -8,10 +8,10 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import Field
 
+from mens_pipeline.configured import policy_label, present_of, signing_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.delivery.trackers import track_champion
-from mens_pipeline.demands import policy_label, present_of
 from mens_pipeline.errors import MensError
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.inference.prepare import adapter_digest, manifest_of
@@ -27,7 +27,7 @@ from mens_pipeline.promotion.history import rival_of, withdrawn
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.promote import promote
 from mens_pipeline.promotion.receipt import RECEIPT, Receipt, gate_of
-from mens_pipeline.settings import GATE_POLICY, Settings, load_settings, signing_of
+from mens_pipeline.settings import GATE_POLICY, Settings, load_settings
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.training.markdown import plain
@@ -56,7 +56,7 @@ class GateConfig(dg.Config):
 
 
 class PromotionConfig(dg.Config):
-    """What a person may choose for one run."""
+    """Run configuration of the promotion."""
 
     promote: bool = Field(default=True, description="False judges, and leaves the adapter in use as it is.")
 

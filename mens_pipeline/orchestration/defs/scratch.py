@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from mens_pipeline.configured import artifact_commit
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.orchestration.charts import line_chart
 from mens_pipeline.orchestration.defs.training import fall_of, quarters_of
@@ -15,7 +16,7 @@ from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreRe
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.promotion.policy import load_gate_policy
-from mens_pipeline.settings import GATE_POLICY, artifact_commit, load_settings
+from mens_pipeline.settings import GATE_POLICY, load_settings
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.scratch.architecture import SHAPES, ScratchConfig
@@ -109,12 +110,12 @@ def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
         "config": manifest["config"],
         "num_parameters": manifest["num_parameters"],
         "train/mean_loss": round(result["train_loss"], 4),
-        "first_loss": first,
-        "last_loss": last,
-        **({} if result["validation_loss"] is None else {"validation_loss": result["validation_loss"]}),
-        "train/seconds": result["seconds"],
+        "first_loss": round(first, 4),
+        "last_loss": round(last, 4),
+        **({} if result["validation_loss"] is None else {"validation_loss": round(result["validation_loss"], 4)}),
+        "train/seconds": round(result["seconds"], 1),
         "train/tokens": result["trained_tokens"],
-        "train/tokens_per_second": result["trained_tokens"] / result["seconds"],
+        "train/tokens_per_second": round(result["trained_tokens"] / result["seconds"], 1),
         "num_updates": result["num_steps"],
         "num_rows": result["num_train"],
         "skipped": dg.MetadataValue.table(

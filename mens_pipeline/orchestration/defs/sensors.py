@@ -108,7 +108,7 @@ def _sources_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         now = time.time()  # after the look: what was touched meanwhile is not of a time to come
         before = read_cursor(context.cursor)
         if before is not None and before.fingerprint == seen.fingerprint:
-            return dg.SkipReason(f"no change: {seen.num_files} programs and pages are as they were")
+            return dg.SkipReason(f"no change: {seen.num_files} watched files are as they were")
         if not seen.is_settled(now, source_watch.settle_seconds):
             seconds = f"{source_watch.settle_seconds:g} s"
             return dg.SkipReason(
@@ -118,7 +118,7 @@ def _sources_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
             # Switching a sensor on means: from now on. It must not take the device at once; the nightly run comes too.
             return _remembered(
                 Cursor(n=int(now), fingerprint=seen.fingerprint, num_files=seen.num_files),
-                f"first look: {seen.num_files} programs and pages recorded. The next change starts a run; for one now, "
+                f"first look: {seen.num_files} watched files recorded. The next change starts a run; for one now, "
                 "launch it",
             )
         is_fewer = seen.num_files < before.num_files and source_watch.settle_seconds > 0

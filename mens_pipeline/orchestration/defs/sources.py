@@ -1,77 +1,85 @@
-"""The programs of the workspace, and the check that they are Vox."""
+"""The workspace as it is read, and the check that its programs are Vox."""
+
+from typing import Any, Final
 
 import dagster as dg
 
-from mens_pipeline.corpus.extract.source_report import SourceReport, report_sources
+from mens_pipeline.corpus.extract.source_report import SourceReport
+from mens_pipeline.corpus.extract.workspace_snapshot import STAGE, build_workspace_snapshot, source_report_in
 from mens_pipeline.corpus.schema.shares import share_text
-from mens_pipeline.corpus.telemetry.table import telemetry_fingerprint
 from mens_pipeline.language.fingerprint import grammar_fingerprint
+from mens_pipeline.orchestration.experiment import choices_of
+from mens_pipeline.orchestration.failures import plainly
+from mens_pipeline.orchestration.owners import OWNERS
+from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.telemetry import Telemetry
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY
+from mens_pipeline.storage.store import ArtifactRef
 
-_MOST_ROWS = 50
+_MOST_ROWS: Final = 50
+_TRAINED: Final = dg.AssetKey("qlora_adapter")
 
 
-@dg.observable_source_asset(
+@dg.asset(
     group_name="sources",
-    tags={"dagster/kind/vox": ""},
-    description="The `.vox` and `.vox.ui` files of the workspace; the hash of their contents is the data version.",
+    kinds={"vox", "markdown", "sql"},
+    owners=OWNERS,
+    code_version=STAGE.code_version,
 )
-def vox_sources(workspace: VoxWorkspace) -> dg.ObserveResult:
-    """Observe the programs of the workspace."""
-    files = workspace.files()
-    return dg.ObserveResult(
-        data_version=dg.DataVersion(workspace.fingerprint(files)),
+@plainly
+def workspace_snapshot(
+    context: dg.AssetExecutionContext,
+    workspace: VoxWorkspace,
+    telemetry: Telemetry,
+    compute: Compute,
+    store: ArtifactStoreResource,
+) -> dg.MaterializeResult[Any]:
+    """Pin by hash what is read: programs, pages, commit, and the newest rows of the telemetry table if there is one.
+
+    The corpus is extracted from exactly this, or not at all. What has not changed is not parsed again. In a run that
+    trains, its choices are resolved first: a mistake in them shows before anything is made.
+    """
+    if _TRAINED in context.job_def.asset_layer.executable_asset_keys:
+        choices_of(context, compute.resolve())
+    query = telemetry.query()
+    snapshot, reused = build_workspace_snapshot(workspace.folder(), workspace.contents, store.open(), query)
+    report, manifest = source_report_in(snapshot), snapshot.manifest
+    return dg.MaterializeResult(
+        value=snapshot.ref(),
+        data_version=dg.DataVersion(snapshot.data_version),
         metadata={
-            "num_files": len(files),
-            "num_bytes": sum(path.stat().st_size for path in files),
+            "reused": reused,
+            "num_programs": report.num_files,
+            "num_bytes": report.num_bytes,
+            "num_pages": manifest["num_pages"],
             "folder": dg.MetadataValue.path(workspace.folder()),
-            "grammar_fingerprint": grammar_fingerprint(),
+            "commit": str(manifest["inputs"]["commit"]),
+            "telemetry_table": query.table if query is not None else "none",
+            "grammar_fingerprint": grammar_fingerprint()[:12],
         },
     )
 
 
-@dg.observable_source_asset(
-    group_name="sources",
-    tags={"dagster/kind/markdown": ""},
-    description="The Markdown pages of the workspace; the hash of their contents is the data version.",
-)
-def docs_sources(workspace: VoxWorkspace) -> dg.ObserveResult:
-    """Observe the pages of the workspace."""
-    pages = workspace.pages()
-    return dg.ObserveResult(
-        data_version=dg.DataVersion(workspace.fingerprint(pages)),
-        metadata={"num_files": len(pages), "folder": dg.MetadataValue.path(workspace.folder())},
-    )
-
-
-@dg.observable_source_asset(
-    group_name="sources",
-    tags={"dagster/kind/sql": ""},
-    description="The telemetry table that MENS_TELEMETRY_URL names; the hash of its newest rows is the data version.",
-)
-def telemetry_source(telemetry: Telemetry) -> dg.ObserveResult:
-    """Observe the telemetry table; without a database there is nothing to observe."""
-    query = telemetry.query()
-    fingerprint = "no database" if query is None else telemetry_fingerprint(query)
-    return dg.ObserveResult(
-        data_version=dg.DataVersion(fingerprint),
-        metadata={"is_configured": query is not None, "table": query.table if query is not None else "none"},
-    )
-
-
-@dg.asset_check(asset=vox_sources, blocking=True)
-def source_parse_rate(workspace: VoxWorkspace) -> dg.AssetCheckResult:
-    """Check that at least `min_source_parse_rate` of the files (config/gates.yaml) parse; no file is a failure."""
-    policy = load_gate_policy(GATE_POLICY)
-    report = report_sources(workspace.contents())
-    rate = report.parse_rate
+@dg.asset_check(asset=workspace_snapshot, blocking=True)
+def source_parse_rate(workspace_snapshot: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """Check that at least `min_source_parse_rate` of the programs (config/gates.yaml) parse; none at all fail."""
+    report = source_report_in(store.artifact(workspace_snapshot))
     return dg.AssetCheckResult(
-        passed=rate is not None and rate >= policy.min_source_parse_rate,
-        metadata=_metadata(report, policy.min_source_parse_rate),
+        passed=is_accepted(report), metadata=_metadata(report, load_gate_policy(GATE_POLICY).min_source_parse_rate)
     )
+
+
+def is_accepted(report: SourceReport) -> bool:
+    """Whether enough programs of a workspace parse.
+
+    Args:
+        report: What the front end says of them.
+    """
+    rate = report.parse_rate
+    return rate is not None and rate >= load_gate_policy(GATE_POLICY).min_source_parse_rate
 
 
 def _metadata(report: SourceReport, required: float) -> dict[str, dg.MetadataValue]:

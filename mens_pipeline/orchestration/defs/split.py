@@ -13,8 +13,10 @@ from mens_pipeline.corpus.curate.split import group_of
 from mens_pipeline.corpus.curate.validated_pairs import KIND as PAIRS
 from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.corpus.schema.shares import share_text
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.evaluation.benchmark import protected_pairs
 from mens_pipeline.orchestration.choices import configured
+from mens_pipeline.orchestration.columns import columns_of
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
@@ -22,7 +24,13 @@ from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactRef
 
 
-@dg.asset(group_name="corpus", kinds={"json"}, owners=OWNERS, code_version=configured(STAGE, PIPELINE_CONFIG))
+@dg.asset(
+    group_name="corpus",
+    kinds={"json"},
+    owners=OWNERS,
+    metadata=columns_of(TrainingPair),
+    code_version=configured(STAGE, PIPELINE_CONFIG),
+)
 @plainly
 def heldout_split(validated_pairs: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """Pairs of held-out source files, which judge the model, and the others without those too near to them.

@@ -6,10 +6,12 @@ import dagster as dg
 
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.schema.shares import share_text
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.corpus.synthesis.generate import SynthesisDrop
 from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS, REPORT, STAGE, build_synthetic_corpus
 from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.choices import configured
+from mens_pipeline.orchestration.columns import columns_of
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
@@ -17,7 +19,13 @@ from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.store import ArtifactRef
 
 
-@dg.asset(group_name="corpus", kinds={"json"}, owners=OWNERS, code_version=configured(STAGE, PIPELINE_CONFIG))
+@dg.asset(
+    group_name="corpus",
+    kinds={"json"},
+    owners=OWNERS,
+    metadata=columns_of(TrainingPair),
+    code_version=configured(STAGE, PIPELINE_CONFIG),
+)
 @plainly
 def synthetic_corpus(extracted_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """Generate executable tasks, templates, combinations, mutations and repairs that parse and pass their tests.

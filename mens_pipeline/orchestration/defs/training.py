@@ -7,18 +7,18 @@ from typing import Any
 
 import dagster as dg
 
+from mens_pipeline.configured import artifact_commit
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.orchestration.charts import line_chart
-from mens_pipeline.orchestration.choices import GPU_TAGS, config_of, configured, resolve_choices
-from mens_pipeline.orchestration.defs.mix import mixed_train_set
-from mens_pipeline.orchestration.experiment import RECIPE_TAG, TrainConfig, identify, training_of
+from mens_pipeline.orchestration.choices import GPU_TAGS, configured
+from mens_pipeline.orchestration.experiment import RECIPE_TAG, TrainConfig, choices_of, identify, training_of
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.promotion.policy import load_gate_policy
-from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, RECIPES, artifact_commit, load_settings
+from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, RECIPES, load_settings
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 from mens_pipeline.training.base_model import find_base_model
@@ -35,7 +35,6 @@ from mens_pipeline.training.told import told_kinds
 
 @dg.asset(
     group_name="training",
-    deps=[mixed_train_set],
     kinds={"huggingface"},
     owners=OWNERS,
     code_version=code_version("mens_pipeline.training.base_model:find_base_model"),
@@ -46,11 +45,10 @@ def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.Materi
 
     A recipe or preset that names one, chosen for `qlora_adapter` in the same run, decides which.
 
-    It does not depend on what the train set holds; it waits for its checks, so that nothing is downloaded for a corpus
-    that is refused.
+    It depends on nothing that changes from night to night, so it is not shown as stale with every new train set.
     """
     settings = load_settings()
-    recipe = resolve_choices(settings, compute.resolve(), **training_of(context).choice()).resolved.recipe
+    recipe = choices_of(context, compute.resolve()).resolved.recipe
     name = recipe.model_name_or_path or _default_model(compute)
     base = find_base_model(name, recipe.model_revision, settings.cache_root / "base_models", context.log.info)
     return dg.MaterializeResult(
@@ -97,7 +95,7 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     if any(minutes <= 0 for minutes in config.more_minutes):
         raise dg.Failure(f"more_minutes is {config.more_minutes}. Write minutes above 0.", allow_retries=False)
     config = training_of(context)
-    prepare = partial(_prepared, config, compute, store, context, mixed_train_set)
+    prepare = partial(_prepared, compute, store, context, mixed_train_set)
     build = partial(_built, config, store.open(), lambda r: trainer.run(context, r, num_processes=r.job.recipe.devices))
     resolved, run = prepare()
     tags = {RECIPE_TAG: config.label(), "mens/preset": resolved.preset or "none", "mens/base": run.base.name}
@@ -186,7 +184,6 @@ def _built(
 
 
 def _prepared(  # noqa: PLR0913, PLR0917 - all that decides a run
-    config: TrainConfig,
     compute: Compute,
     store: ArtifactStoreResource,
     context: dg.AssetExecutionContext,
@@ -196,12 +193,7 @@ def _prepared(  # noqa: PLR0913, PLR0917 - all that decides a run
 ) -> tuple[ResolvedRecipe, PreparedRun]:
     """Prepare a run, or that it goes on after its end for some minutes."""
     device = compute.resolve()
-    resolved = resolve_choices(
-        load_settings(),
-        device,
-        **config.choice(),
-        benchmark_min_pass_rate=config_of(context.run, "benchmark_gate").get("benchmark_min_pass_rate"),
-    ).resolved
+    resolved = choices_of(context, device).resolved
     if minutes is not None:
         resolved = further(resolved, minutes)
     run = prepare_run(
@@ -229,7 +221,7 @@ def metadata_of(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
     first, last = quarters_of(list(losses.values()))
     return {
         "adapter": dg.MetadataValue.path(path / "adapter"),
-        "curve": dg.MetadataValue.md(line_chart("loss by step", losses)),
+        "curve": dg.MetadataValue.md(_curve(losses, result["validation_loss"])),
         "train/mean_loss": round(result["train_loss"], 4),
         "first_loss": round(first, 4),
         "last_loss": round(last, 4),
@@ -249,6 +241,12 @@ def metadata_of(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
         "contract": manifest["contract_digest"],
         "recipe": dg.MetadataValue.json(manifest["recipe"]),
     }
+
+
+def _curve(losses: dict[int, float], validation_loss: float | None) -> str:
+    """Draw the loss of training, with that on files that do not train beside it where it was measured."""
+    told = "" if validation_loss is None else f", validation {validation_loss:.3g} dashed"
+    return line_chart(f"loss by step{told}", losses, validation_loss)
 
 
 def _kind_rows(kinds: dict[str, dict[str, float]]) -> list[dg.TableRecord]:

@@ -2,7 +2,8 @@
 
 import dagster as dg
 
-from mens_pipeline.settings import load_settings, open_store
+from mens_pipeline.configured import open_store
+from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 
 

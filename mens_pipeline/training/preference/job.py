@@ -1,4 +1,4 @@
-"""What a training process is told that learns from pairs, and the pairs."""
+"""Job of a training process that learns from preference pairs, and the pairs."""
 
 from typing import Final
 

@@ -1,14 +1,52 @@
-"""What the gates demand of a model now: the policy, and what settings change of it."""
+"""Store, thresholds and keys that the settings ask for."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mens_pipeline.settings import EVALUATION, GATE_POLICY, Settings, signing_of
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.settings import EVALUATION, GATE_POLICY, Settings
 
 if TYPE_CHECKING:
+    from mens_pipeline.inference.generation import Engine
     from mens_pipeline.promotion.policy import Thresholds
     from mens_pipeline.promotion.promote import Present
-    from mens_pipeline.storage.store import Artifact
+    from mens_pipeline.promotion.signing import Signing
+    from mens_pipeline.storage.store import Artifact, ArtifactStore
+
+
+def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
+    """Open the store of this process.
+
+    Args:
+        settings: Of this process.
+        root: A folder that takes the place of `MENS_STORE_ROOT`; empty for that.
+
+    Raises:
+        ConfigurationError: The object storage that is asked for cannot be used.
+    """
+    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - most commands open no store
+
+    folder = (Path(root) if root else settings.store_root).resolve()
+    if settings.store_url is None:
+        return ArtifactStore(folder)
+    try:
+        from mens_pipeline.storage.remote import Remote  # noqa: PLC0415 - of an extra
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(f"MENS_STORE_URL: no {error.name} here. Install the extra `cluster`.") from error
+    return ArtifactStore(folder, Remote(settings.store_url))
+
+
+def engine_of(settings: Settings) -> "Engine | None":
+    """Return the servers that answer in place of our own loop; None where nobody asked for any.
+
+    Args:
+        settings: Of this process.
+    """
+    from mens_pipeline.inference.generation import Engine  # noqa: PLC0415 - most commands judge nothing
+
+    if settings.engine is None:
+        return None
+    return Engine(command=settings.engine, copies=settings.num_engines, at_once=settings.engine_requests)
 
 
 def thresholds_of(settings: Settings) -> "Thresholds":
@@ -91,3 +129,29 @@ def present_of(
         decoding=load_model(EVALUATION, EvaluationConfig).decoding,
         signing=signing_of(settings),
     )
+
+
+def signing_of(settings: Settings) -> "Signing | None":
+    """Return the keys by which verdicts and champions are signed; None where none are set.
+
+    Args:
+        settings: Of this process.
+
+    Raises:
+        ConfigurationError: They do not belong together, or the library is missing.
+    """
+    from mens_pipeline.promotion.signing import Signing  # noqa: PLC0415 - likewise
+
+    private = settings.signing_key
+    return Signing.of(private.get_secret_value() if private is not None else None, settings.verify_key)
+
+
+def artifact_commit(settings: Settings) -> str | None:
+    """Return the commit that adapters are named after: VCS_SHA, else that of the workspace; None without either.
+
+    Args:
+        settings: The environment.
+    """
+    from mens_pipeline.corpus.extract.checkout import head_commit  # noqa: PLC0415 - most commands name nothing
+
+    return settings.vcs_sha or head_commit(settings.source_root)

@@ -1,0 +1,63 @@
+"""A workspace pinned by hash, with what the front end says of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.extract.extracted_corpus import build_extracted_corpus, params_of
+from mens_pipeline.corpus.extract.workspace_snapshot import build_workspace_snapshot, source_report_in
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.storage.store import ArtifactStore
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A good program, a broken one, and a page."""
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    (folder / "good.vox").write_text("fn f() { }\n")
+    (folder / "bad.vox").write_text("fn f(\n")
+    (folder / "page.md").write_text("# A page\n")
+    return folder
+
+
+def _contents(root: Path) -> Iterator[tuple[str, bytes | None]]:
+    return ((path.name, path.read_bytes()) for path in sorted(root.glob("*.vox")))
+
+
+def test_a_workspace_is_parsed_once(root: Path, tmp_path: Path) -> None:
+    """The same contents are the same snapshot; the second time nothing is read of the programs."""
+    store = ArtifactStore(tmp_path / "store")
+    first, is_known = build_workspace_snapshot(root, lambda: _contents(root), store)
+    again, is_known_again = build_workspace_snapshot(root, list, store)
+    report = source_report_in(again)
+
+    assert (is_known, is_known_again) == (False, True)
+    assert first.key == again.key
+    assert (report.num_files, report.num_accepted, first.manifest["num_pages"]) == (2, 1, 1)
+    assert [(file.path, file.line) for file in report.rejected] == [("bad.vox", 1)]
+    assert report.constructs["function"] == 1
+
+
+def test_what_changes_meanwhile_is_refused(root: Path, tmp_path: Path) -> None:
+    """A snapshot is of one moment; nothing is left of it."""
+    store = ArtifactStore(tmp_path / "store")
+
+    def contents() -> Iterator[tuple[str, bytes | None]]:
+        (root / "new.vox").write_text("fn g() { }\n")
+        return _contents(root)
+
+    with pytest.raises(RefusedError, match="changed while it was read"):
+        build_workspace_snapshot(root, contents, store)
+
+
+def test_a_corpus_is_of_the_pinned_workspace(root: Path, tmp_path: Path) -> None:
+    """As it is: extracted. Changed since: refused, with what it is that changed."""
+    store, pinned = ArtifactStore(tmp_path / "store"), params_of(root)
+    corpus, _ = build_extracted_corpus(root, store, pinned=pinned)
+    (root / "good.vox").write_text("fn other() { }\n")
+
+    assert corpus.manifest["num_records"] > 0
+    with pytest.raises(RefusedError, match="sources changed since workspace_snapshot looked"):
+        build_extracted_corpus(root, store, pinned=pinned)
