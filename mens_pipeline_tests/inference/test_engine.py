@@ -61,10 +61,11 @@ def test_second_tries_stay_with_our_loop(trained: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_samples_of_an_engine_differ_and_say_how_likely_they_are(trained: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [_LLAMA, _MENS], ids=["llama.cpp", "mens serve"])
+def test_samples_of_an_engine_differ_and_say_how_likely_they_are(trained: Path, tmp_path: Path, command: str) -> None:
     """So that one of them can be chosen; the same seed gives the same ones."""
     decoding = Decoding(max_new_tokens=16, num_samples=2, temperature=1.0)
-    engine = Engine(command=_LLAMA, at_once=1)
+    engine = Engine(command=command, at_once=1)
     first, second = (_answers(trained, tmp_path / name, decoding, engine) for name in ("first", "second"))
 
     assert first == second
