@@ -1,10 +1,12 @@
-# One command each: `make test`, `make quick`, `make check`, `make run`, `make ui`, `make bench`, `make docs`. All of them install first.
+# One command each: `make test`, `make quick`, `make check`, `make run`, `make ui`, `make bench`, `make soak`, `make docs`. All of them
+# install first.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS ?= dev
 PORT ?= 3000
+MINUTES ?= 60
 # Which tests `make check` adds to the default tier: everything but what needs a CUDA device.
 TIER ?= not gpu
 # Neighbours share a worker, and with it what their module makes once. Workers that compute with all cores each wait for
@@ -20,7 +22,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 export DAGSTER_HOME ?= $(CURDIR)/data/dagster
 
 .DEFAULT_GOAL := help
-.PHONY: help install test quick check format run ui bench docs lock clean
+.PHONY: help install test quick check format run ui bench soak docs lock clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -49,7 +51,7 @@ check: install  ## Format, lint, types, layers, definitions, and every test this
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/dg check defs
 	$(PYTEST) --cov -m "measured and ($(TIER))" $(addprefix mens_pipeline_tests/,storage language corpus security)
-	$(PYTEST) -m "not measured and ($(TIER))"
+	$(PYTEST) --durations 25 --durations-min 5 -m "not measured and ($(TIER))"
 
 format: install  ## Format the code and mend what ruff can.
 	$(BIN)/ruff format .
@@ -65,7 +67,7 @@ $(DAGSTER_HOME)/dagster.yaml:
 	@mkdir -p $(DAGSTER_HOME)
 	@ln -sfn $(CURDIR)/dagster.yaml $@
 
-bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (also SOURCE=DIR), training and generation on build.
+bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (also SOURCE=DIR), training and generation on build; CHECK=1: compare.
 	$(BIN)/python -m mens_pipeline_tests.bench.front_end
 	$(BIN)/python -m mens_pipeline_tests.bench.interpreter
 	$(BIN)/python -m mens_pipeline_tests.bench.vox_tokenizer
@@ -74,6 +76,10 @@ bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (a
 	@test -f build/train.jsonl || echo "No build/train.jsonl: training is not measured. See docs/data.md."
 	@test ! -f build/train.jsonl || $(BIN)/python -m $(call KEPT,Training) mens_pipeline_tests.bench.training build/train.jsonl --steps 8 $(if $(BASE),--base $(BASE)) $(if $(DEVICE),--device $(DEVICE))
 	@test ! -f build/heldout.jsonl || $(BIN)/python -m $(call KEPT,Generation) mens_pipeline_tests.bench.generation build/heldout.jsonl $(if $(RUN),--run $(RUN)) $(if $(DEVICE),--device $(DEVICE))
+	@test -z "$(CHECK)" || $(BIN)/python -m mens_pipeline_tests.bench.ratios
+
+soak: install  ## Kill, fill disks, and send noise for MINUTES=60, and write docs/reliability.md.
+	OMP_NUM_THREADS=1 $(BIN)/python -m mens_pipeline_tests.soak --minutes $(MINUTES)
 
 docs: install  ## Write the pages of docs/reference anew, and build the site into build/site.
 	$(BIN)/python -m mens_pipeline_tests.reference

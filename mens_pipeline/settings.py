@@ -1,8 +1,9 @@
 """Read the settings of the pipeline from environment variables; no other module gives them a meaning."""
 
 import os
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from platformdirs import user_data_path
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
@@ -12,11 +13,6 @@ from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.storage.validation import errors_in
 from mens_pipeline.training.environment import num_processors
 from mens_pipeline.training.recorded_base import look_in
-
-if TYPE_CHECKING:
-    from mens_pipeline.promotion.policy import Thresholds
-    from mens_pipeline.promotion.promote import Present
-    from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 _PACKAGE: Final = Path(__file__).resolve().parent
 _PACKAGED: Final = _PACKAGE / "packaged"  # only a wheel has this folder; see [tool.hatch.build] in pyproject.toml
@@ -33,11 +29,13 @@ MIX_CONFIG: Final = _CONFIG / "mix.yaml"
 GATE_POLICY: Final = _CONFIG / "gates.yaml"
 EVALUATION: Final = _CONFIG / "evaluation.yaml"
 FEW_SHOT: Final = _CONFIG / "few_shot.md"
+FEEDBACK: Final = _CONFIG / "feedback.yaml"
 RETENTION: Final = _CONFIG / "retention.yaml"
 
 
 _RECIPE: Final = "MENS_TRAIN_"
 _SHORTEST_SECRET: Final = 16
+_KEY: Final = re.compile("[0-9a-f]{64}")
 
 
 class Settings(BaseSettings):
@@ -98,6 +96,26 @@ class Settings(BaseSettings):
         validation_alias="MENS_NUM_WORKERS",
         description="Processes that work on a corpus at once; the result does not depend on it. Default: all CPUs.",
     )
+    engine: str | None = Field(
+        default=None,
+        pattern=r"\{folder\}.*\{port\}|\{port\}.*\{folder\}",
+        validation_alias="MENS_ENGINE",
+        description="A command that serves the model in {folder} at {port}, such as vLLM; it writes free answers.",
+    )
+    num_engines: int = Field(
+        default=1,
+        ge=1,
+        validation_alias="MENS_NUM_ENGINES",
+        description="Servers that share the requests; the command may hold {index}, which counts them from 0.",
+    )
+    engine_requests: int = Field(
+        default=16, ge=1, validation_alias="MENS_ENGINE_REQUESTS", description="Requests on their way to each server."
+    )
+    trackers: SecretStr = Field(
+        default=SecretStr(""),
+        validation_alias="MENS_TRACKERS",
+        description="Where runs and the champion are shown: mlflow=URI,tensorboard=FOLDER, or one of them.",
+    )
     telemetry_url: SecretStr | None = Field(
         default=None,
         validation_alias="MENS_TELEMETRY_URL",
@@ -148,6 +166,11 @@ class Settings(BaseSettings):
         validation_alias="VOX_BENCHMARK_DIR",
         description="The folder of the held-out benchmark.",
     )
+    feedback: bool = Field(
+        default=False,
+        validation_alias="MENS_FEEDBACK",
+        description="`1`: the job `whole_graph` goes on with a round of learning from judged answers.",
+    )
     environment: Literal["dev", "prod"] = Field(
         default="dev",
         validation_alias="MENS_ENV",
@@ -157,6 +180,17 @@ class Settings(BaseSettings):
         default=None,
         validation_alias="MENS_OVERRIDE_KEY",
         description="The secret that signs and checks overrides: promotion against a verdict.",
+    )
+    signing_key: SecretStr | None = Field(
+        default=None,
+        validation_alias="MENS_SIGNING_KEY",
+        description="Signs verdicts and champions, which then must be signed; as `openssl rand -hex 32` prints it.",
+    )
+    verify_key: str | None = Field(
+        default=None,
+        pattern="^[0-9a-f]{64}$",
+        validation_alias="MENS_VERIFY_KEY",
+        description="The public key of MENS_SIGNING_KEY, where signatures are demanded and none are made.",
     )
     serve_token: SecretStr | None = Field(
         default=None,
@@ -190,6 +224,13 @@ class Settings(BaseSettings):
         description="Where Dagster keeps runs and events; gets a link to dagster.yaml.",
     )
 
+    @field_validator("signing_key")
+    @classmethod
+    def _is_a_key(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and not _KEY.fullmatch(key.get_secret_value()):
+            raise ValueError("not 64 hexadecimal digits, as `openssl rand -hex 32` prints them")
+        return key
+
     @field_validator("alert_url")
     @classmethod
     def _is_of_the_web(cls, url: SecretStr | None) -> SecretStr | None:
@@ -212,114 +253,8 @@ def load_settings() -> Settings:
     return settings
 
 
-def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
-    """Open the store of this process.
-
-    Args:
-        settings: Of this process.
-        root: A folder that takes the place of `MENS_STORE_ROOT`; empty for that.
-
-    Raises:
-        ConfigurationError: The object storage that is asked for cannot be used.
-    """
-    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - most commands open no store
-
-    folder = (Path(root) if root else settings.store_root).resolve()
-    if settings.store_url is None:
-        return ArtifactStore(folder)
-    try:
-        from mens_pipeline.storage.remote import Remote  # noqa: PLC0415 - of an extra
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(f"MENS_STORE_URL: no {error.name} here. Install the extra `cluster`.") from error
-    return ArtifactStore(folder, Remote(settings.store_url))
-
-
-def thresholds_of(settings: Settings) -> "Thresholds":
-    """Return the thresholds that a model must meet: the policy, and what the environment changes of it.
-
-    Args:
-        settings: Of this process.
-
-    Raises:
-        ConfigurationError: There is no such policy.
-    """
-    from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
-
-    policy, rate = load_gate_policy(GATE_POLICY).thresholds(settings.eval_policy), settings.eval_min_parse_rate
-    coverage, benchmark = settings.eval_min_coverage, settings.benchmark_min_pass_rate
-    return policy.changed(min_parse_rate=rate, min_coverage=coverage, min_benchmark=benchmark)
-
-
-def policy_label(settings: Settings) -> str:
-    """Name the policy, with every threshold that the environment changes: `ci (min_parse_rate 0.0 by VOX_...)`.
-
-    Args:
-        settings: Of this process.
-
-    Raises:
-        ConfigurationError: There is no such policy.
-    """
-    from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
-
-    policy = load_gate_policy(GATE_POLICY).thresholds(settings.eval_policy)
-    changes = (
-        ("min_parse_rate", policy.min_parse_rate, "eval_min_parse_rate"),
-        ("min_coverage", policy.min_coverage, "eval_min_coverage"),
-        ("min_benchmark", policy.min_benchmark, "benchmark_min_pass_rate"),
-    )
-    told = [
-        f"{name} {value} by {Settings.model_fields[field].validation_alias}"
-        for name, usual, field in changes
-        if (value := getattr(settings, field)) is not None and value != usual
-    ]
-    return f"{settings.eval_policy} ({', '.join(told)})" if told else settings.eval_policy
-
-
-def present_of(
-    settings: Settings, evaluation: "Artifact", heldout: Path | None, heldout_problem: str = ""
-) -> "Present":
-    """Return the current state, to find out whether a verdict is out of date.
-
-    Args:
-        settings: Of this process.
-        evaluation: The newest one.
-        heldout: The held-out pairs; None when they cannot be told.
-        heldout_problem: Then, why.
-
-    Raises:
-        ConfigurationError: There is no such policy, or the benchmark does not hold together.
-    """
-    from mens_pipeline.evaluation.benchmark import load_benchmark  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
-    from mens_pipeline.inference.generation import EvaluationConfig  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion.promote import Present  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.store import digest_of  # noqa: PLC0415 - most commands judge nothing
-    from mens_pipeline.storage.yaml_file import load_model  # noqa: PLC0415 - likewise
-
-    return Present(
-        thresholds=thresholds_of(settings),
-        results_sha256=evaluation.manifest["outputs"][RESULTS]["sha256"],
-        heldout_sha256=digest_of(heldout) if heldout is not None else None,
-        heldout_problem=heldout_problem,
-        benchmark_sha256=load_benchmark(settings.benchmark_dir).digest if settings.benchmark else None,
-        is_benchmark_asked=settings.benchmark,
-        decoding=load_model(EVALUATION, EvaluationConfig).decoding,
-    )
-
-
-def artifact_commit(settings: Settings) -> str | None:
-    """Return the commit that adapters are named after: VCS_SHA, else that of the workspace; None without either.
-
-    Args:
-        settings: The environment.
-    """
-    from mens_pipeline.corpus.extract.checkout import head_commit  # noqa: PLC0415 - most commands name nothing
-
-    return settings.vcs_sha or head_commit(settings.source_root)
-
-
 def recipe_variables() -> dict[str, str]:
-    """Fields of a training recipe that the environment sets: MENS_TRAIN_LEARNING_RATE is `learning_rate`."""
+    """Return fields of a training recipe that the environment sets: MENS_TRAIN_LEARNING_RATE is `learning_rate`."""
     return {name.removeprefix(_RECIPE).lower(): value for name, value in os.environ.items() if name.startswith(_RECIPE)}
 
 

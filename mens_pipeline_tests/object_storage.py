@@ -64,6 +64,8 @@ def object_storage() -> Iterator[ObjectStorage]:
     }
     command = [weed, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", *options]
     command += [f"-s3.config={folder / 's3.json'}", "-master.volumeSizeLimitMB=64", "-volume.max=20"]
+    # Two more of its services listen on fixed ports, so that a second server would end; nothing here asks them.
+    command += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false"]
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder)
         log = stack.enter_context((folder / "log").open("wb"))

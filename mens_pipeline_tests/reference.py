@@ -14,6 +14,7 @@ from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.curate.mix_config import MixConfig
 from mens_pipeline.corpus.curate.pipeline_config import PipelineConfig
 from mens_pipeline.delivery.retention import RetentionPolicy
+from mens_pipeline.feedback.config import FeedbackConfig
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.promotion.policy import GatePolicy
 from mens_pipeline.settings import PROJECT_ROOT, Settings
@@ -64,9 +65,10 @@ Named recipes, to be compared ([training](../training.md#experiments)); one is c
 _FILES: Final[Mapping[str, tuple[str, type[BaseModel]]]] = {
     "config/presets.yaml, config/domains.yaml": (_RECIPE, Recipe),
     "config/recipes.yaml": (_NAMED, NamedRecipe),
-    "config/pipeline.yaml": ("How the corpus is made.", PipelineConfig),
+    "config/pipeline.yaml": ("Settings of the corpus stages.", PipelineConfig),
     "config/mix.yaml": ("What the train set is mixed of.", MixConfig),
     "config/evaluation.yaml": ("How models answer, and what is asked beside the exam.", EvaluationConfig),
+    "config/feedback.yaml": ("How a model learns from its own answers.", FeedbackConfig),
     "config/gates.yaml": ("What is demanded of data and models.", GatePolicy),
     "config/retention.yaml": ("How long the store and Dagster keep things.", RetentionPolicy),
 }

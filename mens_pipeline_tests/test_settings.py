@@ -8,16 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from mens_pipeline.configured import artifact_commit, open_store, policy_label
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.settings import (
-    PROJECT_ROOT,
-    artifact_commit,
-    load_settings,
-    open_store,
-    policy_label,
-    recipe_variables,
-    secret_of,
-)
+from mens_pipeline.settings import PROJECT_ROOT, load_settings, recipe_variables, secret_of
 from mens_pipeline.training.environment import go_offline, training_environment
 
 
@@ -169,24 +162,34 @@ def test_a_machine_is_a_developers_unless_it_says_otherwise(
     assert load_settings().environment == environment
 
 
+_FULL = (
+    "unlike ci: min_heldout_tasks 100, min_heldout_files 20, min_benchmark 0.1, min_test_rate 0.1, warn_only throughput"
+)
+
+
 @pytest.mark.parametrize(
     ("variables", "label"),
     [
         ({}, "ci"),
-        ({"VOX_EVAL_POLICY": "full"}, "full"),
+        ({"VOX_EVAL_POLICY": "full"}, f"full ({_FULL})"),
+        ({"VOX_BENCHMARK": "0"}, "ci (the benchmark has no say by VOX_BENCHMARK)"),
         ({"VOX_EVAL_MIN_PARSE_RATE": "0.7"}, "ci"),
         ({"VOX_EVAL_MIN_PARSE_RATE": "0.0"}, "ci (min_parse_rate 0.0 by VOX_EVAL_MIN_PARSE_RATE)"),
         (
             {"VOX_EVAL_POLICY": "full", "VOX_EVAL_MIN_COVERAGE": "0.9", "VOX_BENCHMARK_MIN_PASS_RATE": "0"},
-            "full (min_coverage 0.9 by VOX_EVAL_MIN_COVERAGE, min_benchmark 0.0 by VOX_BENCHMARK_MIN_PASS_RATE)",
+            (
+                "full (min_coverage 0.9 by VOX_EVAL_MIN_COVERAGE; "
+                f"min_benchmark 0.0 by VOX_BENCHMARK_MIN_PASS_RATE; {_FULL})"
+            ),
         ),
     ],
-    ids=["default", "other", "the same", "lowered", "several"],
+    ids=["default", "other", "without benchmark", "the same", "lowered", "several"],
 )
 def test_a_threshold_that_the_environment_changes_is_named(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], label: str
 ) -> None:
     """Whoever reads a verdict or the history sees that the policy was not as in the file."""
+    monkeypatch.delenv("VOX_BENCHMARK", raising=False)
     for name in ("VOX_EVAL_POLICY", "VOX_EVAL_MIN_PARSE_RATE", "VOX_EVAL_MIN_COVERAGE", "VOX_BENCHMARK_MIN_PASS_RATE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():

@@ -108,7 +108,7 @@ _STDIN: Final = Path("-")
 
 
 class ModeOption(StrEnum):
-    """How to read a text; `auto` goes by the name of the file (M6)."""
+    """Grammar mode of a text; `auto` goes by the name of the file (M6)."""
 
     AUTO = "auto"
     SOURCE = "source"

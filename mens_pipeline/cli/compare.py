@@ -33,6 +33,7 @@ def compare(
 
     Exit code 0: compared. 1: nothing is there to compare. 2: the command was misused.
     """
+    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
     from mens_pipeline.orchestration.evaluations import side_called  # noqa: PLC0415 - `--help` need not wait
     from mens_pipeline.orchestration.instance import open_instance  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.report.compare import (  # noqa: PLC0415 - likewise
@@ -40,7 +41,7 @@ def compare(
         compared_rows,
         notes_on,
     )
-    from mens_pipeline.settings import load_settings, open_store  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
 
     settings = load_settings()
     with open_instance(settings.dagster_home) as instance:

@@ -32,7 +32,7 @@ _WHO: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """How a model writes, as it was asked for."""
+    """Sampling options of the generator."""
 
     temperature: float
     max_new_tokens: int
@@ -159,6 +159,7 @@ def _generator(
 
 
 def _local_generator(settings: "Settings", run: Path, how: _How) -> "Generator":
+    from mens_pipeline.configured import engine_of  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.generation import Decoding  # noqa: PLC0415 - only this kind needs these
     from mens_pipeline.inference.local_generator import LocalGenerator  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.prepare import KIND, Conditions  # noqa: PLC0415 - likewise
@@ -166,7 +167,7 @@ def _local_generator(settings: "Settings", run: Path, how: _How) -> "Generator":
 
     device = resolve_device(how.device, force_cpu=settings.backend == "cpu")
     decoding = Decoding(max_new_tokens=how.max_new_tokens, temperature=how.temperature, seed=how.seed)
-    conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock")
+    conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock", engine_of(settings))
     work = settings.store_root.resolve() / KIND / f".work-{time.time_ns()}-evol"
     return LocalGenerator(run, "base" if how.is_base else "adapter", conditions, work, _launch)
 

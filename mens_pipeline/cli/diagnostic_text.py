@@ -58,7 +58,7 @@ def _window(line: str, column: int, width: int) -> tuple[str, int, int]:
 
 
 def _cells(character: str) -> int:
-    """Columns a character takes on a terminal."""
+    """Return the columns that a character takes on a terminal."""
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

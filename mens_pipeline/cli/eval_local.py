@@ -16,6 +16,7 @@ from mens_pipeline.cli.progress import show_answers
 from mens_pipeline.cli.terminal import INTERRUPTED, say, tell
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline.training.devices import DeviceChoice
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def trial_summary_of(scores: "Scores", best_of: "BestOf | None", answers: Path) 
         answers: Where its answers stand.
     """
     rows = [("suite", "figure", "model"), *_rows("benchmark", [scores], scores)]
+    if scores.test_rate.denominator:
+        rows.append(("", "run-time errors", str(scores.execution_errors.get(ErrorClass.RUNTIME, 0))))
     rows += _best_of_rows(best_of, "benchmark", [True])
     return "\n".join([*_table(rows), f"answers {answers}", "a trial: no verdict rests on it"])
 
@@ -136,6 +139,13 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
             help="constrained: only what can still become a program is written; fallback: where an answer is none."
         ),
     ] = None,
+    names: Annotated[
+        bool | None,
+        typer.Option(
+            "--names/--no-names",
+            help="Where the parser steers, refuse fields and methods that the type of a value does not have.",
+        ),
+    ] = None,
     trial: Annotated[
         bool, typer.Option("--trial", help="The adapter alone, on the benchmark alone: figures that no verdict uses.")
     ] = False,
@@ -162,6 +172,7 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: judged. 1: a model could not answer. 2: the command was misused. 130: interrupted.
     """
+    from mens_pipeline.configured import engine_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.benchmark import load_benchmark  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.inference.prepare import Conditions  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
@@ -169,15 +180,16 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
 
     settings = load_settings()
     config = _config(
-        num_samples=samples, temperature=temperature, max_new_tokens=max_tokens, seed=seed_base, syntax=decoding
-    )
+        num_samples=samples, temperature=temperature, max_new_tokens=max_tokens, seed=seed_base, syntax=decoding,
+        names=names,
+    )  # fmt: skip
     benchmark = None if no_bench else load_benchmark(bench or settings.benchmark_dir)
     if endpoint is not None:
         _try_endpoint(endpoint, str(run_dir), _asked_alone(benchmark), config, describe=describe, as_json=as_json)
         return
     chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
     tell(f"device {chosen.kind}: {chosen.name}")
-    conditions = Conditions(config.decoding, chosen, settings.cache_root / f"{chosen.kind}.lock")
+    conditions = Conditions(config.decoding, chosen, settings.cache_root / f"{chosen.kind}.lock", engine_of(settings))
     if trial:
         _try(run_dir, _asked_alone(benchmark), conditions, as_json=as_json)
     else:
@@ -200,6 +212,7 @@ def _examine(  # noqa: PLR0913 - what an evaluation is made from
     as_json: bool,
 ) -> None:
     """Let base and adapter take the exam, and write what came of it into the folder of the run."""
+    from mens_pipeline.configured import open_store, thresholds_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.eval_results import examination  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.evaluation.few_shot import few_shot_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.heldout_beside import heldout_beside  # noqa: PLC0415 - likewise
@@ -208,7 +221,7 @@ def _examine(  # noqa: PLR0913 - what an evaluation is made from
     from mens_pipeline.promotion.benchmark_gate import PAGE, write_page  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.receipt import read_results  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import FEW_SHOT, load_settings, open_store, thresholds_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import FEW_SHOT, load_settings  # noqa: PLC0415 - likewise
 
     settings, manifest = load_settings(), manifest_of(run_dir)
     store, fits = open_store(settings), answer_fits(manifest, config.decoding)
@@ -248,9 +261,10 @@ def _examine(  # noqa: PLR0913 - what an evaluation is made from
 
 def _try(run_dir: Path, benchmark: "Benchmark", conditions: "Conditions", *, as_json: bool) -> None:
     """Ask the adapter alone, and show what came of it; no document of an exam is written."""
+    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.trial import TRIAL, try_adapter  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.inference.prepare import answer_fits, manifest_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings, open_store  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
 
     store = open_store(load_settings())
     fits = answer_fits(manifest_of(run_dir), conditions.decoding)

@@ -34,6 +34,7 @@ def gate(
 
     Exit code 0: passed. 1: failed, or undecided. 2: the command was misused.
     """
+    from mens_pipeline.configured import open_store, policy_label, signing_of, thresholds_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation import eval_results  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.run_folder import remember, remembered  # noqa: PLC0415 - likewise
@@ -41,7 +42,7 @@ def gate(
     from mens_pipeline.promotion.benchmark_gate import PAGE, build_benchmark_gate, receipt_in  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.history import rival_of  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.receipt import FAILED, RECEIPT  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings, open_store, policy_label, thresholds_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
     from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
 
     settings = load_settings()
@@ -61,6 +62,7 @@ def gate(
         is_benchmark_asked=settings.benchmark,
         strict=settings.eval_strict,
         now=int(time.time()),
+        signing=signing_of(settings),
     )
     (run_dir / FAILED).unlink(missing_ok=True)
     for name in (RECEIPT, FAILED, PAGE):

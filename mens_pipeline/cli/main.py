@@ -12,6 +12,7 @@ from mens_pipeline.cli.eval_local import eval_local
 from mens_pipeline.cli.gate import gate
 from mens_pipeline.cli.generate_data import generate_data
 from mens_pipeline.cli.grammar import grammar
+from mens_pipeline.cli.improve import improve
 from mens_pipeline.cli.lineage import lineage
 from mens_pipeline.cli.merge import merge
 from mens_pipeline.cli.merge_weights import merge_weights
@@ -63,6 +64,7 @@ app.command(cls=TrainCommand)(train)
 app.command(name="eval-local")(eval_local)
 app.command()(gate)
 app.command()(grammar)
+app.command()(improve)
 app.command()(lineage)
 app.command()(override)
 app.command()(promote)

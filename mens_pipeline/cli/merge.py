@@ -21,14 +21,14 @@ _GRACE_SECONDS: Final = 20.0
 
 
 class Dtype(StrEnum):
-    """What merged weights are stored in."""
+    """Data types for merged weights."""
 
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
 
 
 class Gguf(StrEnum):
-    """How the matrices of a GGUF file are stored."""
+    """Data types for the matrices of a GGUF file."""
 
     F32 = "f32"
     F16 = "f16"
@@ -66,6 +66,7 @@ def merge(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: merged. 1: refused, or another model came out. 2: the command was misused. 130: interrupted.
     """
+    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.gguf_model import build_gguf_model  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.gguf_support import refuse_unsupported  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.handoff import HANDOFF  # noqa: PLC0415 - likewise
@@ -77,7 +78,7 @@ def merge(  # noqa: PLR0913 - one parameter an option
         refuse_foreign,
         write_folder,
     )
-    from mens_pipeline.settings import load_settings, open_store  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
 
     settings = load_settings()
     store = open_store(settings)

@@ -1,4 +1,4 @@
-"""What a command shows while its child process trains or writes answers."""
+"""Progress lines of training and generation on a terminal."""
 
 import time
 from collections.abc import Callable

@@ -34,12 +34,16 @@ def promote(
     train set, and not be out of date; all of that is checked again. An adapter that was rolled back is not promoted
     again by itself.
 
+    With MENS_SIGNING_KEY the verdict must be signed by that key, and the champion will be.
+
     Exit code 0: done. 1: refused; the message names every reason. 2: the command was misused.
     """
+    from mens_pipeline.configured import open_store, signing_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.delivery.trackers import track_champion  # noqa: PLC0415 - likewise
     from mens_pipeline.orchestration.champion import report_champion  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion import promote as promotion  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.history import history_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings, open_store  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
     from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
 
     settings = load_settings()
@@ -53,7 +57,7 @@ def promote(
             say(f"{when}  {event.action:<8}  {event.key[:12]}  {event.reason}")
         return
     if rollback:
-        done = promotion.roll_back(store, now=int(time.time()), reason=reason)
+        done = promotion.roll_back(store, now=int(time.time()), reason=reason, signing=signing_of(settings))
     else:
         refuse_links(run_dir)
         gate = _gate_of(run_dir, store)
@@ -64,6 +68,7 @@ def promote(
     before = f", before it {done.previous[:12]}" if done.previous and done.changed else ""
     note = "" if done.changed else " already"
     say(f"champion{note}: {done.champion.key[:12]} in {done.champion.path}{before}")
+    track_champion(settings.trackers.get_secret_value(), done.champion, store, tell)
     if done.changed and (problem := report_champion(done, store, settings.dagster_home)):
         advice = "The champion is in use all the same; docs/operations.md says how a home is repaired."
         tell(f"warning: {settings.dagster_home} does not show the change ({problem[:300]}). {advice}")
@@ -84,10 +89,11 @@ def override(
     """
     from pydantic import ValidationError  # noqa: PLC0415 - only a real run needs these
 
+    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.prepare import adapter_digest  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.override import OVERRIDE, Override, signed  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.receipt import RECEIPT  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings, open_store  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
     from mens_pipeline.storage.store import digest_of  # noqa: PLC0415 - likewise
     from mens_pipeline.storage.validation import errors_in  # noqa: PLC0415 - likewise
     from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
@@ -120,11 +126,11 @@ def _gate_of(run_dir: Path, store: "ArtifactStore") -> "Artifact":
 
 def _present(run_dir: Path, store: "ArtifactStore", settings: "Settings") -> "Present":
     """Return the current state: the newest evaluation of the run, and what was held out of its training."""
+    from mens_pipeline.configured import present_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.eval_results import KIND  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.evaluation.heldout_beside import heldout_of_training  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.run_folder import remembered  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import present_of  # noqa: PLC0415 - likewise
 
     evaluation = remembered(run_dir, KIND, RESULTS, store, f"Run `mens eval-local --run-dir {run_dir}` first.")
     heldout, problem = None, ""

@@ -186,10 +186,10 @@ def run(  # noqa: PLR0913 - one parameter an option
     chosen: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     if with_training:
         resolve_choices(settings, Compute().resolve(), overrides={}, **chosen)
-    _show_progress(PROGRESS_LOGGER)
+    show_progress(PROGRESS_LOGGER)
     training = {**chosen, "force_train": force_train, "more_minutes": [_minutes(text) for text in more or ()]}
     configs: dict[str, dict[str, Any]] = {"qlora_adapter": training, "promoted_adapter": {"promote": with_promotion}}
-    outcome = (
+    outcome: GraphOutcome = (
         run_graph(defs(), settings, "whole_graph", configs)
         if with_training
         else run_graph(defs(), settings, "train_set")
@@ -215,14 +215,14 @@ def run(  # noqa: PLR0913 - one parameter an option
 
 
 def _is_good(outcome: "GraphOutcome", *, with_training: bool, with_promotion: bool) -> bool:
-    """Whether a run came to what it was started for."""
+    """Return whether a run came to what it was started for."""
     if with_training and not with_promotion:
         return outcome.success and outcome.figures.get("benchmark_gate", {}).get("passed") is True
     return outcome.is_promoted if with_training else outcome.success
 
 
 def _minutes(text: str) -> float:
-    """Minutes that a text such as `90s`, `10m` or `1h` says."""
+    """Parse a duration such as `90s`, `10m` or `1h`; in minutes."""
     number, factor = text[:-1], _MINUTES.get(text[-1:])
     if factor is None or not number.replace(".", "", 1).isdigit() or float(number) == 0:
         raise typer.BadParameter(f"--more {text}: no time. Write one such as 90s, 10m or 1h.")
@@ -236,7 +236,12 @@ class _Line(logging.Formatter):
         return visible_text(super().format(record))
 
 
-def _show_progress(logger_name: str) -> None:
+def show_progress(logger_name: str) -> None:
+    """Write the lines of a logger to stderr.
+
+    Args:
+        logger_name: Of progress.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Line("%(asctime)s  %(message)s", "%H:%M:%S"))
     logger = logging.getLogger(logger_name)

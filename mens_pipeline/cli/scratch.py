@@ -35,7 +35,7 @@ def train(  # noqa: PLR0913 - one parameter an option
     batch_size: Annotated[int | None, typer.Option(help="per_device_train_batch_size.")] = None,
     grad_accum: Annotated[int | None, typer.Option(help="gradient_accumulation_steps.")] = None,
     epochs: Annotated[int | None, typer.Option(help="num_train_epochs.")] = None,
-    max_steps: Annotated[int | None, typer.Option(help="Updates at most.")] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Optimizer steps at most.")] = None,
     max_minutes: Annotated[float | None, typer.Option(help="Minutes of training at most.")] = None,
     lr: Annotated[float | None, typer.Option(help="learning_rate.")] = None,
     warmup: Annotated[int | None, typer.Option(help="warmup_steps.")] = None,
@@ -128,7 +128,8 @@ def _prepare(  # noqa: PLR0913 - what the command was told
 
 
 def _train(run: "PreparedScratch") -> dict[str, Any]:
-    from mens_pipeline.settings import artifact_commit, load_settings  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.configured import artifact_commit  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.training.environment import training_environment  # noqa: PLC0415 - likewise
     from mens_pipeline.training.job import ExitCode  # noqa: PLC0415 - likewise
     from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise

@@ -14,6 +14,7 @@ from mens_pipeline.training.devices import DeviceChoice
 
 if TYPE_CHECKING:
     from mens_pipeline.delivery.serving.served_model import ServedModel
+    from mens_pipeline.promotion.signing import Signing
     from mens_pipeline.storage.store import ArtifactStore
     from mens_pipeline.training.devices import Device
 
@@ -41,7 +42,8 @@ def serve(  # noqa: PLR0913 - one parameter an option
         Syntax, typer.Option(help="fallback: what is no Vox is written once more, by tokens that lead to a program.")
     ] = Syntax.FALLBACK,
     names: Annotated[
-        bool, typer.Option(help="There a value of known type is only asked for members that it has.")
+        bool,
+        typer.Option(help="Where the parser steers, refuse fields and methods that the type of a value does not have."),
     ] = False,
     best_of: Annotated[
         int, typer.Option(min=1, max=1_024, help="Answers that are drawn to a request, of which one is given.")
@@ -65,6 +67,9 @@ def serve(  # noqa: PLR0913 - one parameter an option
     the request states, what most answers return, and how likely the model holds it. Requests for several answers or a
     temperature of 0 are answered without a choice.
 
+    With MENS_SIGNING_KEY or MENS_VERIFY_KEY the champion must be signed, as must the verdict on a candidate; a folder
+    that is named with --run-dir or --model is served as it is.
+
     With --candidate every answer has the header X-Mens-Candidate with what the gate said, and /health says it.
 
     Exit code 0: ended by a signal, after the answers in the making. 1: the model cannot be served. 2: the command was
@@ -82,10 +87,11 @@ def serve(  # noqa: PLR0913 - one parameter an option
         message = f"--best-of {best_of}: more than the {max_concurrent} answers that are written at once."
         raise ConfigurationError(f"{message} Raise --max-concurrent, or choose of fewer.")
 
+    from mens_pipeline.configured import open_store, signing_of  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.serving import server  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.delivery.serving.asking import Defaults  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.serving.engine import Limits  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings, open_store, secret_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings, secret_of  # noqa: PLC0415 - likewise
     from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
     from mens_pipeline.training.environment import go_offline  # noqa: PLC0415 - likewise
 
@@ -93,11 +99,12 @@ def serve(  # noqa: PLR0913 - one parameter an option
     address = server.address_of(host, port)
     token = settings.serve_token if token_env == _TOKEN else secret_of(token_env)
     access = server.access_to(address, token, token_env)
+    signing = signing_of(settings)
     store = open_store(settings)  # with its credentials, which are taken out next
     go_offline()
     chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
     tell(f"device {chosen.kind}: {chosen.name}")
-    served = _served(run_dir, model, store, chosen, is_candidate=candidate)
+    served = _served(run_dir, model, store, chosen, signing, is_candidate=candidate)
     tell(f"loading {served.name}, {served.fingerprint}, from {served.judged.adapter_path or served.judged.base_path}")
     limits = Limits(max_concurrent, max_request_bytes, timeout, max_new_tokens)
     with _holding(chosen, settings.cache_root, port):
@@ -113,8 +120,14 @@ def _holding(device: "Device", cache: Path, port: int) -> AbstractContextManager
     return exclusive(cache / f"{device.kind}.lock", 0, f"mens serve, port {port}")
 
 
-def _served(
-    run_dir: Path | None, folder: Path | None, store: "ArtifactStore", device: "Device", *, is_candidate: bool
+def _served(  # noqa: PLR0913 - what may be served, and how
+    run_dir: Path | None,
+    folder: Path | None,
+    store: "ArtifactStore",
+    device: "Device",
+    signing: "Signing | None",
+    *,
+    is_candidate: bool,
 ) -> "ServedModel":
     from mens_pipeline.delivery.serving.served_model import (  # noqa: PLC0415 - only a real run needs these
         candidate_model,
@@ -127,4 +140,4 @@ def _served(
         return merged_model(folder, device)
     if run_dir is not None:
         return run_model(run_dir, device)
-    return candidate_model(store, device) if is_candidate else champion_model(store, device)
+    return (candidate_model if is_candidate else champion_model)(store, device, signing)

@@ -27,9 +27,10 @@ def prune(
 
     Exit code 0: done. 2: the command was misused.
     """
+    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery import prune as pruning  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.retention import load_retention  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import RETENTION, load_settings, open_store  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import RETENTION, load_settings  # noqa: PLC0415 - likewise
 
     def show(plan: "Plan") -> None:
         say(_json(plan, applied=apply) if as_json else _text(plan, applied=apply))

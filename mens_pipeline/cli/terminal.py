@@ -1,4 +1,4 @@
-"""What commands print for people: names, messages and figures may hold what a stranger wrote."""
+"""Output for people: names, messages and figures may hold text of a stranger, so control characters are escaped."""
 
 from typing import Final
 

@@ -112,7 +112,7 @@ def _counts(tested: Sequence[TestedFile]) -> tuple[int, int]:
 
 
 def _findings(file: TestedFile) -> Iterator[str]:
-    """Everything that is not a pass, as a compiler would print it."""
+    """Yield everything that is not a pass, as a compiler would print it."""
     report = file.report
     for diagnostic in report.diagnostics:
         yield render(file.path, SourceText(file.source), diagnostic)

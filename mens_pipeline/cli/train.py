@@ -1,7 +1,7 @@
 """`mens train`: QLoRA from a train set to an adapter."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -30,7 +30,7 @@ _PARTIAL: Final = (
 
 
 class Resume(StrEnum):
-    """What to do with a run that was interrupted."""
+    """Policy for an interrupted run."""
 
     AUTO = "auto"
     NEVER = "never"
@@ -68,7 +68,7 @@ def train(  # noqa: PLR0913 - one parameter an option
     batch_size: Annotated[int | None, typer.Option(help="per_device_train_batch_size.")] = None,
     grad_accum: Annotated[int | None, typer.Option(help="gradient_accumulation_steps.")] = None,
     epochs: Annotated[int | None, typer.Option(help="num_train_epochs.")] = None,
-    max_steps: Annotated[int | None, typer.Option(help="Updates at most.")] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Optimizer steps at most.")] = None,
     max_minutes: Annotated[float | None, typer.Option(help="Minutes of training at most.")] = None,
     lr: Annotated[float | None, typer.Option(help="learning_rate.")] = None,
     warmup: Annotated[int | None, typer.Option(help="warmup_steps.")] = None,
@@ -148,7 +148,7 @@ def train(  # noqa: PLR0913 - one parameter an option
 
 
 def _refuse_old_spellings(provider: str | None, data_dir: Path, output_dir: Path, *, native: bool) -> None:
-    """Say what to write in place of the flags of earlier toolchains."""
+    """Print what to write in place of the flags of earlier toolchains."""
     folders = f"--data-dir {data_dir} --output-dir {output_dir}"
     if native:
         raise RefusedError(f"--native trains the model that is made from scratch. Run: mens training native {folders}")
@@ -259,7 +259,9 @@ def _table(preflight: dict[str, Any]) -> Iterator[str]:
 
 
 def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
-    from mens_pipeline.settings import artifact_commit, load_settings  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.configured import artifact_commit  # noqa: PLC0415 - likewise
+    from mens_pipeline.delivery.trackers import Trackers  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
     from mens_pipeline.training.environment import ray_environment, training_environment  # noqa: PLC0415 - likewise
     from mens_pipeline.training.finish import finish_run  # noqa: PLC0415 - likewise
     from mens_pipeline.training.job import MODULE, RAY_DRIVER, ExitCode  # noqa: PLC0415 - likewise
@@ -275,7 +277,8 @@ def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
     if run.is_done:
         tell("this very run is complete; nothing is trained again")
         return finish_run(run, resolved, commit, ExitCode.DONE, settings.backend)
-    follower = Follower(run_dir / FILE, show_steps())
+    trackers = Trackers(settings.trackers.get_secret_value(), run.job_path, tell)
+    follower = Follower(run_dir / FILE, _both(show_steps(), trackers.take))
     try:
         number, log = run.job.recipe.devices, run_dir / "child.log"
         if settings.launcher == "local":
@@ -284,9 +287,22 @@ def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
         else:  # the cluster decides what runs where
             code = run_child(RAY_DRIVER, run.job_path, ray_environment(), follower.poll, _GRACE_SECONDS, log)
     except KeyboardInterrupt:
+        trackers.end(ExitCode.INTERRUPTED)
         tell("interrupted; run the same command to go on from the newest checkpoint")
         raise typer.Exit(INTERRUPTED) from None
+    trackers.end(code)
     return finish_run(run, resolved, commit, code, settings.backend)
+
+
+_Listener = Callable[[dict[str, Any]], None]
+
+
+def _both(first: _Listener, second: _Listener) -> _Listener:
+    def listen(event: dict[str, Any]) -> None:
+        first(event)
+        second(event)
+
+    return listen
 
 
 def _summary(manifest: dict[str, Any], run_dir: Path) -> str:

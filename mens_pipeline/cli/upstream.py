@@ -1,4 +1,4 @@
-"""What users of the Rust toolchain type and this one does not have: told what to type instead, never guessed."""
+"""Advice for commands and options of the Rust toolchain that are named otherwise here."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Which declarations of a file need which others."""
+"""Dependencies between the declarations of a file."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,7 +13,7 @@ _NAMES: Final = frozenset(("IDENT", "TYPEIDENT"))
 
 
 class Dependencies:
-    """Which declarations of a file need which others.
+    """Dependencies between the declarations of a file.
 
     A declaration needs another when one of its tokens is a name that the other declares: a function, type, variant,
     table, component. A local name that happens to be the same costs an unneeded neighbour, never a missing one.

@@ -20,7 +20,7 @@ class _Document(BaseModel):
 
 
 class Demand(_Document):
-    """How far two models may be apart."""
+    """Tolerances for the comparison of two models."""
 
     min_token_agreement: float = Field(ge=0, le=1, description="Share of tokens that are the same.")
     min_led_agreement: float = Field(ge=0, le=1, description="The same, teacher-forced along what the reference wrote.")
@@ -28,7 +28,7 @@ class Demand(_Document):
 
 
 class Agreement(_Document):
-    """How far two models are apart. An answer that leaves the other at one token counts as different from there on."""
+    """Differences between two models. An answer that differs at one token counts as different from there on."""
 
     num_prompts: int = Field(ge=0)
     num_tokens: int = Field(ge=0, description="Of the longer answer of each pair.")
@@ -64,7 +64,7 @@ Writing freely, the first close call that turns makes another answer; over twelv
 def agreement_of(
     comparisons: Iterable[Comparison], tasks: Mapping[str, Task], largest_logit_difference: float
 ) -> Agreement:
-    """How far apart two models are.
+    """Compare the greedy answers of two models.
 
     Args:
         comparisons: What both wrote.
@@ -92,7 +92,7 @@ def agreement_of(
 
 
 def reasons_against(found: Agreement, demand: Demand) -> tuple[str, ...]:
-    """Why two models are not the same, a sentence each; none when they are.
+    """Return why two models are not the same, a sentence each; none when they are.
 
     Args:
         found: How far apart they are.
@@ -118,7 +118,7 @@ def reasons_against(found: Agreement, demand: Demand) -> tuple[str, ...]:
 
 
 def spread(tasks: Sequence[Task], number: int) -> tuple[Task, ...]:
-    """So many tasks, evenly from first to last: files stand in order, so neighbours are alike.
+    """Choose so many tasks, evenly from first to last: files stand in order, so neighbours are alike.
 
     Args:
         tasks: All of them.

@@ -39,7 +39,7 @@ def card_of_source(source: MergeSource, form: Form, data_licence: str | None) ->
 
 
 def _standing(source: MergeSource) -> Standing | None:
-    """How well it does, from the figures of this very adapter; None without them."""
+    """Return the evaluation results of this very adapter; None without them."""
     folder = source.promoted.path if source.promoted is not None else source.run
     results = _results_in(folder, source.adapter_sha256)
     if results is None:

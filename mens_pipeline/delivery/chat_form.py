@@ -1,4 +1,4 @@
-"""How others put a request to the model: the chat template of the merged folder, and the file that Ollama reads."""
+"""Prompt format for other engines: the chat template of the merged folder, and the Modelfile that Ollama reads."""
 
 import re
 from typing import Final
@@ -45,7 +45,7 @@ def system_of(template: str) -> str | None:
 
 
 def refuse_unquotable(system: str) -> None:
-    """Nothing, if a system prompt can stand in the file that Ollama reads, which knows no way to escape a quote.
+    """Check that a system prompt can stand in the Modelfile of Ollama, which knows no way to escape a quote.
 
     Args:
         system: What the model is told before every request.

@@ -108,7 +108,7 @@ def _add_tokenizer(writer: GGUFWriter, merged: Path, config: dict[str, Any]) -> 
 
 
 def _tokens(tokenizer: dict[str, Any], size: int) -> tuple[list[str], list[TokenType]]:
-    """All tokens in order, and what each is; numbers that no token has are filled."""
+    """Return all tokens in order, and what each is; numbers that no token has are filled."""
     tokens = {number: token for token, number in tokenizer["model"]["vocab"].items()}
     kinds = dict.fromkeys(tokens, TokenType.NORMAL)
     for added in tokenizer["added_tokens"]:
@@ -192,5 +192,5 @@ def export(job: GgufJob, listen: Callable[[dict[str, Any]], None]) -> None:
 
 
 def _num_changed(tokenizer: Any, read_back: Any) -> int:
-    """Tokens that have another number in what was read back, or none; what a reader adds of its own is its affair."""
+    """Return tokens that have another id when read back; tokens that a reader adds of its own do not count."""
     return len(set(tokenizer.get_vocab().items()) - set(read_back.get_vocab().items()))

@@ -1,4 +1,4 @@
-"""What can be written as GGUF: the architecture of SmolLM2, and tokenizers whose rules llama.cpp knows by name.
+"""Models that can be written as GGUF: the architecture of SmolLM2, and tokenizers whose rules llama.cpp knows.
 
 Whatever else would give a file that loads and writes nonsense, so it is refused by name before anything is written.
 """
@@ -28,7 +28,7 @@ was trained with what its tokenizer.json says, and must be served with that.
 
 
 def refuse_unsupported(merged: Path) -> None:
-    """Nothing, if a model can be written as GGUF.
+    """Check that a model can be written as GGUF.
 
     Args:
         merged: Its folder.

@@ -41,7 +41,7 @@ class GgufPart(_Document):
 
 
 class MensPart(_Document):
-    """What is bound by hash, and how the model is asked."""
+    """Adapter, base, licences and verdict that merged weights are bound to by hash."""
 
     name: str
     adapter_sha256: str = Field(pattern=_SHA256, description="Of the adapter's weights.")
@@ -85,7 +85,7 @@ class ServingHandoff(_Document):
 
 
 def handed_files(folder: Path, names: Iterable[str], prefix: str) -> tuple[HandedFile, ...]:
-    """Files with their hashes.
+    """Return files with their hashes.
 
     Args:
         folder: Where they lie.

@@ -1,12 +1,11 @@
-"""A promoted adapter on the Hub: what would be sent, and the commit that it became."""
+"""A repository of the Hub: what would be sent of a promoted adapter, and the commit that it, or a dataset, became."""
 
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import SecretStr
 
@@ -86,25 +85,50 @@ class PlannedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class PushPlan:
-    """What would be sent, and where.
+class Target:
+    """A branch of a repository.
 
     Attributes:
         repo: `OWNER/NAME`.
         revision: The branch.
+        kind: What the Hub keeps there.
+    """
+
+    repo: str
+    revision: str = MAIN
+    kind: Literal["model", "dataset"] = "model"
+
+    def __post_init__(self) -> None:
+        """Refuse what the Hub would not take for a name.
+
+        Raises:
+            ConfigurationError: That is no name of a repository or of a branch.
+        """
+        if not _REPO.fullmatch(self.repo) or ".." in self.repo or "--" in self.repo:
+            raise ConfigurationError(f"--repo {self.repo}: no name of a repository. Write OWNER/NAME.")
+        if not _REVISION.fullmatch(self.revision) or ".." in self.revision:
+            message = f"--revision {self.revision}: no name of a branch. Write {MAIN}, or another branch."
+            raise ConfigurationError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class PushPlan:
+    """Files of an upload, and the repository that they go to.
+
+    Attributes:
+        target: Where it goes.
         files: What it is.
         message: Of the commit.
     """
 
-    repo: str
-    revision: str
+    target: Target
     files: tuple[PlannedFile, ...]
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What it became.
+    """Address and commit of an upload.
 
     Attributes:
         commit: To pin; 40 hexadecimal digits.
@@ -115,24 +139,18 @@ class Pushed:
     url: str
 
 
-def plan_push(source: MergeSource, repo: str, revision: str, data_licence: str | None, staging: Path) -> PushPlan:
+def plan_push(source: MergeSource, target: Target, data_licence: str | None, staging: Path) -> PushPlan:
     """Gather what would be sent: the adapter as it was promoted, its card, its figures; nothing names this machine.
 
     Args:
         source: The adapter.
-        repo: `OWNER/NAME`.
-        revision: The branch.
+        target: Where it would go.
         data_licence: Of the workspace that it learnt from; None when nobody said.
         staging: An empty folder for what is sent.
 
     Raises:
-        ConfigurationError: That is no name of a repository or of a branch.
         RefusedError: The adapter was not promoted, was taken out of use since, or was changed since.
     """
-    if not _REPO.fullmatch(repo) or ".." in repo or "--" in repo:
-        raise ConfigurationError(f"--repo {repo}: no name of a repository. Write OWNER/NAME.")
-    if not _REVISION.fullmatch(revision) or ".." in revision:
-        raise ConfigurationError(f"--revision {revision}: no name of a branch. Write {MAIN}, or another branch.")
     promoted = source.promoted
     if promoted is None:
         advice = (
@@ -150,7 +168,7 @@ def plan_push(source: MergeSource, repo: str, revision: str, data_licence: str |
     _name_base(staging / CONFIGURATION, base_name(source.manifest))
     verdict = source.verdict_sha256 or "none"
     message = f"{source.manifest['name']}: adapter {source.adapter_sha256[:12]}, verdict {verdict[:12]}"
-    return PushPlan(repo, revision, tuple(_planned(staging)), message)
+    return PushPlan(target, planned_files(staging), message)
 
 
 def push(plan: PushPlan, token: SecretStr | None) -> Pushed:
@@ -175,18 +193,19 @@ def push(plan: PushPlan, token: SecretStr | None) -> Pushed:
         raise ConfigurationError("HF_TOKEN: not set. Set the token of a user who may write to the repository.")
     api = HfApi(token=token.get_secret_value())
     operations = [CommitOperationAdd(path_in_repo=file.name, path_or_fileobj=str(file.path)) for file in plan.files]
+    to, kind = plan.target, plan.target.kind
     try:
-        api.create_repo(plan.repo, private=True, exist_ok=True)
-        if plan.revision != MAIN:
-            api.create_branch(plan.repo, branch=plan.revision, exist_ok=True)
-        head = api.model_info(plan.repo, revision=plan.revision).sha
+        api.create_repo(to.repo, private=True, exist_ok=True, repo_type=kind)
+        if to.revision != MAIN:
+            api.create_branch(to.repo, branch=to.revision, exist_ok=True, repo_type=kind)
+        head = api.repo_info(to.repo, revision=to.revision, repo_type=kind).sha
         info = api.create_commit(
-            plan.repo, operations, commit_message=plan.message, revision=plan.revision, parent_commit=head
+            to.repo, operations, commit_message=plan.message, revision=to.revision, parent_commit=head, repo_type=kind
         )
     except (HfHubHTTPError, HTTPError, OfflineModeIsEnabled, RuntimeError, ValueError, OSError) as error:
         words = str(error).strip().splitlines() or [type(error).__name__]
         advice = "Look at token, name and network, and run the same again: a commit is taken whole or not at all."
-        raise RefusedError(f"{plan.repo}: not sent. {words[0][:300]} {advice}") from error
+        raise RefusedError(f"{to.repo}: not sent. {words[0][:300]} {advice}") from error
     return Pushed(info.oid, str(info.commit_url))
 
 
@@ -197,7 +216,13 @@ def _name_base(path: Path, name: str) -> None:
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def _planned(staging: Path) -> Iterator[PlannedFile]:
-    for path in sorted(staging.rglob("*")):
-        if path.is_file():
-            yield PlannedFile(path.relative_to(staging).as_posix(), path, path.stat().st_size, digest_of(path))
+def planned_files(staging: Path) -> tuple[PlannedFile, ...]:
+    """Return the files of a folder, as they would be sent.
+
+    Args:
+        staging: The folder.
+    """
+    paths = (path for path in sorted(staging.rglob("*")) if path.is_file())
+    return tuple(
+        PlannedFile(path.relative_to(staging).as_posix(), path, path.stat().st_size, digest_of(path)) for path in paths
+    )

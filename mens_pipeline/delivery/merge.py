@@ -8,15 +8,13 @@ is loaded as it was for judging, in that precision; the folder as any program lo
 import gc
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, MODEL, PROGRESS, MergeJob
 from mens_pipeline.delivery.writing import compared, largest_difference, led, speak
 from mens_pipeline.inference.generation import GenerationJob
-from mens_pipeline.inference.model import load_judged
+from mens_pipeline.inference.model import load_judged, save_merged
 from mens_pipeline.storage.jsonl import write_jsonl
-from mens_pipeline.training.base_model import configuration_of
 from mens_pipeline.training.chat import control_tokens, encode_prompt, escape
 from mens_pipeline.training.job import as_document
 from mens_pipeline.training.telemetry_log import TelemetryLog
@@ -89,21 +87,6 @@ def _save(job: MergeJob) -> None:
         path.chmod(_READABLE)
     _strip(folder / "tokenizer_config.json", "is_local", "local_files_only", "name_or_path")
     _strip(folder / "config.json", "_name_or_path")
-
-
-def save_merged(model: Any, base: Path, folder: Path) -> None:
-    """Write weights and configuration; a text model out of a base that also sees gets names of its own.
-
-    By itself the library would give its tensors the names that they had in the larger checkpoint, under the class of
-    the smaller one.
-
-    Args:
-        model: The merged model.
-        base: The folder of its base.
-        folder: Where it goes.
-    """
-    is_part = "text_config" in configuration_of(base)
-    model.save_pretrained(folder, save_original_format=not is_part)
 
 
 def _dense(reference: GenerationJob) -> GenerationJob:

@@ -1,4 +1,4 @@
-"""What stands beside a merged model for machines: `merge_manifest.json`, `merge_report.json`."""
+"""Machine-readable documents of a merged model: `merge_manifest.json`, `merge_report.json`."""
 
 from typing import Final, Literal
 
@@ -17,7 +17,7 @@ class _Document(BaseModel):
 
 
 class MergedInto(_Document):
-    """Which weights of the base the adapter was added to."""
+    """Weights of the base that the adapter was added to."""
 
     weights: Literal["restored"] = Field(
         default="restored",
@@ -33,7 +33,7 @@ class MergedInto(_Document):
 
 
 class MergeManifest(_Document):
-    """What a merged model is made of."""
+    """Base, adapter and data types of a merged model."""
 
     schema_: Literal["mens_merge_manifest_v1"] = Field(default="mens_merge_manifest_v1", alias="schema")
     name: str = Field(pattern=NAME)

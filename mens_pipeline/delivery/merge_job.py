@@ -1,4 +1,4 @@
-"""What the processes of delivery are told, and what they leave behind."""
+"""Input and output of the child processes of delivery."""
 
 from pathlib import Path
 from typing import Final, Literal
@@ -39,7 +39,7 @@ class _Job(BaseModel):
 
     @property
     def run_dir(self) -> Path:
-        """Where everything of it goes."""
+        """Folder of all output of the job."""
         return self.reference.run_dir
 
     @property
@@ -49,7 +49,7 @@ class _Job(BaseModel):
 
     @property
     def lock_seconds(self) -> float:
-        """How long another holder may take to end."""
+        """Seconds to wait for the lock of the device."""
         return self.reference.lock_seconds
 
 
@@ -73,7 +73,7 @@ class GgufJob(_Job):
 
 
 class Written(BaseModel):
-    """What a model wrote."""
+    """Greedy answers of a model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""Which held-out requests of a run two models are compared by."""
+"""Held-out prompts of a run by which two models are compared."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from mens_pipeline.storage.store import ArtifactStore, digest_of
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """What two models are asked.
+    """Prompts that two models answer.
 
     Attributes:
         tasks: Held-out requests.
@@ -30,7 +30,7 @@ class Prompts:
 def prompts_of(
     source: MergeSource, named: Path | None, store: ArtifactStore, fits: Callable[[str], bool], number: int
 ) -> Prompts:
-    """Held-out requests of a run, evenly spread.
+    """Return held-out requests of a run, evenly spread.
 
     Args:
         source: The run.

@@ -1,4 +1,4 @@
-"""Which adapter is merged: that of a run, or the champion; refused when it is not what can be merged."""
+"""The adapter to merge: that of a run, or the champion; refused where it cannot be merged."""
 
 import json
 import re
@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-
-from pydantic import ValidationError
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.adapter_config import read_adapter_config
@@ -29,7 +27,7 @@ _ADVICE: Final = "Name the run that it was trained in."
 
 
 def refuse_misfit(adapter: Path, manifest: dict[str, Any]) -> None:
-    """Nothing, if an adapter can be merged into its base.
+    """Check that an adapter can be merged into its base.
 
     Args:
         adapter: Its folder.
@@ -148,7 +146,7 @@ def merge_source(run: Path | None, store: ArtifactStore) -> MergeSource:
 
 
 def lane_of(folder: Path) -> str | None:
-    """Which lane the manifest of a run names; None when there is no manifest, or it names none.
+    """Return the lane in the manifest of a run; None without a manifest or a lane.
 
     Args:
         folder: That of a run, or of an artifact of the store.
@@ -186,10 +184,6 @@ def _verdict_on(adapter_sha256: str, folder: Path) -> Receipt | None:
     """Return the verdict in a folder; None when there is none, or when it is about another adapter."""
     if not (folder / RECEIPT).is_file():
         return None
-    try:
-        receipt = receipt_in(folder)
-    except ValidationError as error:
-        message = f"{folder / RECEIPT}: cannot be read. Run `mens gate --run-dir {folder}` again."
-        raise RefusedError(message) from error
+    receipt = receipt_in(folder)
     is_about_it = receipt.subject is not None and receipt.subject.adapter_sha256 == adapter_sha256
     return receipt if is_about_it else None

@@ -3,7 +3,8 @@
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,16 +38,16 @@ def prune(
     Raises:
         SourceNotFoundError: There is no store.
         RefusedError: The history of champions is damaged, so nobody knows what it names.
-        ConfigurationError: A folder cannot be removed; those before it are gone.
+        ConfigurationError: A folder cannot be removed, or the object storage does not answer; those before it are gone.
     """
-    if not store.root.is_dir():
+    if store.remote is None and not store.root.is_dir():
         raise SourceNotFoundError(f"{store.root}: no such folder. Set MENS_STORE_ROOT to the store.")
     with changing(store):
         champion_key(store)
         plan = plan_retention(read_store(store), policy, now)
         show(plan)
         if apply:
-            _remove_all(plan)
+            _remove_all(plan, store)
     return plan
 
 
@@ -54,14 +55,37 @@ def read_store(store: ArtifactStore) -> Stored:
     """List the artifacts, unfinished folders, pointers and champion history of a store.
 
     Args:
-        store: The store.
+        store: The store; what only its object storage has is listed as well.
+
+    Raises:
+        RefusedError: The history of champions is damaged.
+        ConfigurationError: The object storage does not answer.
     """
-    kinds = sorted(path for path in store.root.iterdir() if path.is_dir())
-    pointers = {
-        (kind.name, name): key for kind in kinds for name in _POINTERS if (key := store.pointed(kind.name, name))
-    }
+    folders = sorted(path for path in store.root.iterdir() if path.is_dir()) if store.root.is_dir() else []
+    items = {(item.kind, item.key): item for folder in folders for item in _items_of(folder)}
+    items |= _shared_items(store, items)
+    kinds = sorted({folder.name for folder in folders} | {kind for kind, _ in items})
+    pointers = {(kind, name): key for kind in kinds for name in _POINTERS if (key := store.pointed(kind, name))}
     history = frozenset(event.key for event in history_of(store))
-    return Stored(tuple(item for kind in kinds for item in _items_of(kind)), pointers, history)
+    return Stored(tuple(items[ref] for ref in sorted(items)), pointers, history)
+
+
+def _shared_items(store: ArtifactStore, local: Mapping[tuple[str, str], Item]) -> dict[tuple[str, str], Item]:
+    """Return what the object storage has, used when it was last used here or put there."""
+    if store.remote is None:
+        return {}
+    found = {}
+    for listed in filter(lambda one: _KEY.fullmatch(one.key), store.remote.listed()):
+        ref = (listed.kind, listed.key)
+        here = local.get(ref)
+        if here is None or not here.is_artifact:
+            path = store.root / listed.kind / listed.key
+            text = store.remote.manifest_of(*ref).content.decode(errors="replace")
+            here = _item_of(ref, path, text, listed.modified) if listed.is_whole else None
+            size, made = listed.num_bytes, listed.modified
+            here = here or Item(*ref, "", path, size, made, False, frozenset())  # noqa: FBT003
+        found[ref] = replace(here, made=max(here.made, listed.modified), is_shared=True)
+    return found
 
 
 def _items_of(kind: Path) -> Iterator[Item]:
@@ -75,19 +99,27 @@ def _items_of(kind: Path) -> Iterator[Item]:
 
 
 def _artifact(kind: str, path: Path) -> Item:
-    text = (path / MANIFEST).read_text(encoding="utf-8")
-    manifest: dict[str, Any] = json.loads(text)
-    outputs = manifest.pop("outputs").values()
-    return Item(
-        kind=kind,
-        key=path.name,
-        name=str(manifest.get("name") or manifest.get("training", {}).get("name", "")),
-        path=path,
-        num_bytes=sum(output["bytes"] for output in outputs) + len(text.encode()),
-        made=(path / MANIFEST).stat().st_mtime,
-        is_artifact=True,
-        parents=frozenset((parent["kind"], parent["key"]) for parent in manifest.get("parents", ())),
-    )
+    manifest = path / MANIFEST
+    found = _item_of((kind, path.name), path, manifest.read_text(encoding="utf-8"), manifest.stat().st_mtime)
+    return found or _leftover(kind, path)
+
+
+def _item_of(ref: tuple[str, str], path: Path, text: str, made: float) -> Item | None:
+    """Return an artifact by its manifest; None where that is none, so that it is as good as absent."""
+    try:
+        manifest: dict[str, Any] = json.loads(text)
+        outputs = manifest.pop("outputs").values()
+        return Item(
+            *ref,
+            name=str(manifest.get("name") or manifest.get("training", {}).get("name", "")),
+            path=path,
+            num_bytes=sum(output["bytes"] for output in outputs) + len(text.encode()),
+            made=made,
+            is_artifact=True,
+            parents=frozenset((parent["kind"], parent["key"]) for parent in manifest.get("parents", ())),
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def _leftover(kind: str, path: Path) -> Item:
@@ -99,10 +131,14 @@ def _leftover(kind: str, path: Path) -> Item:
     return Item(kind, path.name, "", path, sum(sizes), max(times), False, frozenset())  # noqa: FBT003
 
 
-def _remove_all(plan: Plan) -> None:
+def _remove_all(plan: Plan, store: ArtifactStore) -> None:
     for decision in plan.removed:
+        item = decision.item
+        if item.is_shared and store.remote is not None:
+            store.remote.delete(item.kind, item.key)
         try:
-            _remove(decision.item.path)
+            if item.path.exists():
+                _remove(item.path)
         except OSError as error:
             message = f"{error.filename}: {error.strerror}. Let this user write to the store, and run the same again."
             raise ConfigurationError(message) from error

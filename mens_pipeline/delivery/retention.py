@@ -1,4 +1,4 @@
-"""What of the store stays and what goes: a pure plan, with a reason for each artifact."""
+"""Retention of artifacts in the store: a pure plan, with a reason for each artifact."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Days(_Strict):
 
 
 class RetentionPolicy(_Strict):
-    """How long the store keeps what the pipeline makes, and Dagster its runs."""
+    """Retention times of artifacts, and of the runs of Dagster."""
 
     days: Days
     runs: int = Field(ge=1, description="Days that the Dagster instance keeps finished runs.")
@@ -59,6 +59,7 @@ class Item:
         made: When it was complete, or last written to, in seconds since 1970.
         is_artifact: Whether it is complete; else it is a work folder, a draft, or what is left of an artifact.
         parents: Kind and key of what it was made from.
+        is_shared: Whether the object storage has it.
     """
 
     kind: str
@@ -69,6 +70,7 @@ class Item:
     made: float
     is_artifact: bool
     parents: frozenset[tuple[str, str]]
+    is_shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of a folder.
+    """Decision on one folder.
 
     Attributes:
         item: The folder.
@@ -103,13 +105,13 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What becomes of all folders, by kind, the newest of each first."""
+    """Decisions on all folders, by kind, the newest of each first."""
 
     decisions: tuple[Decision, ...]
 
     @property
     def removed(self) -> tuple[Decision, ...]:
-        """What goes."""
+        """Folders to delete."""
         return tuple(decision for decision in self.decisions if decision.action == "remove")
 
     @property

@@ -120,7 +120,7 @@ def write_folder(delivery: Delivery, folder: Path) -> Path:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Nothing, if a folder may be written: it is not there, is empty, or holds a hand-off and nothing else.
+    """Check that a folder may be written: it is not there, is empty, or holds a hand-off and nothing else.
 
     Args:
         folder: Where a hand-off shall go.
@@ -145,7 +145,7 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def _draft_of(folder: Path) -> Path:
-    """Where a folder is written before it takes its place."""
+    """Return the draft folder that is renamed to a folder when it is complete."""
     return folder.with_name(f".{folder.name}.part")
 
 
@@ -168,7 +168,7 @@ def _foreign_to(folder: Path) -> tuple[str, ...]:
 
 
 def _write_documents(folder: Path, delivery: Delivery, to_model: str, to_gguf: str) -> None:
-    """Card, Modelfile and hand-off; the last one names the hash of every other file."""
+    """Return card, Modelfile and hand-off; the last one names the hash of every other file."""
     merged, gguf = delivery.merged, delivery.gguf
     card = card_of_source(delivery.source, "merged", delivery.data_licence)
     (folder / CARD).write_text(card, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a model writes to some requests, greedily. For a process of delivery alone."""
+"""Greedy answers of a model to some prompts. For a process of delivery alone."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from mens_pipeline.training.telemetry_log import TelemetryLog
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """What a model did with its requests.
+    """Answers of a model, with its prompts and logits as ids and scores.
 
     Attributes:
         prompts: Request -> the ids that were given.
@@ -99,7 +99,7 @@ def compared(
     expected: Mapping[str, Sequence[int]],
     found: Mapping[str, Sequence[int]],
 ) -> tuple[Comparison, ...]:
-    """Both models, request by request.
+    """Return both models, request by request.
 
     Args:
         reference: The one that is to be met.

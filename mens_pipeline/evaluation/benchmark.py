@@ -42,7 +42,7 @@ def read_files(folder: Path, named: Iterable[tuple[str, str]], mistakes: list[st
 
 
 def digest_of(manifest: bytes, files: Mapping[str, str]) -> str:
-    """SHA-256 over a manifest and the files it names, hexadecimal.
+    """Compute the SHA-256 over a manifest and the files it names, hexadecimal.
 
     Args:
         manifest: The manifest as it stands.

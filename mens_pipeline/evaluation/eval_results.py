@@ -54,7 +54,7 @@ STAGE: Final = Stage(KIND, (__name__,), by_content=True)
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What models are asked.
+    """Tasks of an exam, with what was left out of it.
 
     Attributes:
         tasks: Held-out requests first, then the benchmark.
@@ -329,7 +329,7 @@ def write_documents(folder: Path, evaluation: Evaluation, bench: str) -> None:
 
 
 def judged_answers(evaluation: Evaluation) -> Iterator[JudgedAnswer]:
-    """Every judged answer with what was asked: of the base, of the base with examples, of the adapter, free and not.
+    """Yield every judged answer with its prompt: of the base, of the base with examples, of the adapter, free and not.
 
     Args:
         evaluation: What was judged.

@@ -30,7 +30,7 @@ from mens_pipeline.language import CONSTRUCTS
 
 @dataclass(frozen=True, slots=True)
 class ChampionAnswers:
-    """What the adapter that is in use answers.
+    """Answers of the champion.
 
     Attributes:
         key: Of the promoted adapter in the store.
@@ -45,7 +45,7 @@ class ChampionAnswers:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the models wrote; each in the order of the tasks.
+    """Answers of all models; each in the order of the tasks.
 
     Attributes:
         base: The base model alone, to some of the tasks.

@@ -13,7 +13,7 @@ FEATURES: Final = Features(check_contracts=True, database=True)
 
 
 class Execution(BaseModel):
-    """What running the hidden tests of a task on one answer gave."""
+    """Result of the hidden tests of a task on one answer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

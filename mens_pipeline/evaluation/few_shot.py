@@ -29,7 +29,7 @@ _LONGEST_DESCRIPTION: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class FewShot:
-    """What the base is asked with examples in its prompt.
+    """Tasks and system prompt for the base with examples in its prompt.
 
     Attributes:
         prompt: What it is told before each request.
@@ -100,7 +100,7 @@ def few_shot_prompt(description: str, examples: Iterable[TrainingPair]) -> str:
 
 
 def examples_among(rows: Iterable[TrainingPair]) -> tuple[TrainingPair, ...]:
-    """Five short rows: two functions, those with tests first, and one each of the constructs that rows show most.
+    """Return five short rows: two functions, those with tests first, and one of each of the most frequent constructs.
 
     Args:
         rows: A train set.
@@ -119,7 +119,7 @@ def examples_among(rows: Iterable[TrainingPair]) -> tuple[TrainingPair, ...]:
 
 
 def _is_short(row: TrainingPair) -> bool:
-    """Whether a row is a request in one paragraph with a short program as its answer."""
+    """Return whether a row is a request in one paragraph with a short program as its answer."""
     is_code = row.lane is Lane.CODEGEN and row.response_mode == "code_only" and row.category in CONSTRUCTS
     is_plain = row.lineage is None and "\n" not in row.prompt.strip() and "```" not in row.response
     return is_code and is_plain and len(row.prompt) + len(row.response) <= _LONGEST
@@ -137,7 +137,7 @@ def _first_of(construct: str, rows: Iterable[TrainingPair]) -> Iterator[Training
 
 
 def _computes(declaration: Declaration) -> bool:
-    """Whether a declaration is a function from values to a value, which can be run without the rest of its file."""
+    """Return whether a declaration is a function from values to a value, which runs without the rest of its file."""
     if not isinstance(declaration, Function):
         return False
     returned = declaration.return_type

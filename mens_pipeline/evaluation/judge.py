@@ -22,7 +22,7 @@ _BODILESS: Final = LLM_DECORATORS | {"@hole", "@native"}
 
 
 class Judgement(BaseModel):
-    """What is to be said of one answer. Whatever needs a syntax tree is false where there is none."""
+    """Judgement on one answer. Whatever needs a syntax tree is false where there is none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -122,7 +122,7 @@ def _names_of(construct: str, module: Module) -> frozenset[str | None]:
 
 
 def _is_hollow(declaration: Declaration) -> bool:
-    """Whether a declaration is a function that promises a value and has no statement, or gives up as its only one."""
+    """Return whether a declaration is a function with a return type and an empty body, or one that only panics."""
     function = getattr(declaration, "function", declaration)
     if not isinstance(function, Function) or function.return_type is None:
         return False
@@ -133,7 +133,7 @@ def _is_hollow(declaration: Declaration) -> bool:
 
 
 def _gives_up(statement: Statement) -> bool:
-    """Whether a statement is `panic(...)`, returned or not."""
+    """Return whether a statement is `panic(...)`, returned or not."""
     value = statement.value if isinstance(statement, Return) else getattr(statement, "expression", None)
     return isinstance(value, Call) and isinstance(value.callee, Ident) and value.callee.name == "panic"
 

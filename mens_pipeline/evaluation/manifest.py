@@ -28,7 +28,7 @@ _WORDINGS: Final = {
 
 
 class Difficulty(StrEnum):
-    """How hard a task is meant to be."""
+    """Intended difficulty of a task."""
 
     EASY = "easy"
     """One small declaration, told in one sentence."""

@@ -39,7 +39,7 @@ class JudgedAnswer(_Document):
 
 
 class Subject(_Document):
-    """What was judged, by hash."""
+    """Hashes of everything that was judged."""
 
     adapter_sha256: str = Field(min_length=64, max_length=64, description="Of the adapter's weights.")
     base_sha256: str = Field(min_length=64, max_length=64, description="Of the base model's folder.")
@@ -49,7 +49,7 @@ class Subject(_Document):
 
 
 class Progress(_Document):
-    """How much of the exam an adapter was asked, and which try it is: what chance has had its way with."""
+    """Share of the exam that an adapter was asked, and the number of the attempt."""
 
     attempt: int = Field(
         ge=1, description="Evaluations on this exam since it last promoted an adapter, this one included."
@@ -126,7 +126,7 @@ class BestOf(_Document):
 
 
 class EvalResults(_Document):
-    """What base and adapter write, side by side; the fields without a description are upstream's."""
+    """Results of base and adapter, side by side; the fields without a description are upstream's."""
 
     schema_: Literal["mens_eval_results_v1"] = Field(default="mens_eval_results_v1", alias="schema")
     run_id: str

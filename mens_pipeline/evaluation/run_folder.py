@@ -1,4 +1,4 @@
-"""Which artifacts of the store belong to the folder of a run: `artifacts.json` in it."""
+"""Artifacts of the store that belong to the folder of a run: `artifacts.json` in it."""
 
 import json
 from pathlib import Path

@@ -17,7 +17,7 @@ _USUAL: Final = (1, 5, 10, 20, 50, 100)
 
 
 class Coverage(BaseModel):
-    """Which of the constructs that the parser can produce the accepted answers show."""
+    """Constructs of the parser that the accepted answers show."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -145,7 +145,7 @@ def scores_of(
 
 
 def _numbers_up_to(k: int) -> list[int]:
-    """Of how many samples pass@k is told: those that are usual, and all there are."""
+    """Return the numbers k that pass@k is reported for: the usual ones, and all samples."""
     return [*(number for number in _USUAL if number < k), k]
 
 
@@ -162,6 +162,6 @@ def _coverage(judgements: Iterable[Judgement]) -> Coverage:
 
 
 def _repeated(by_task: Mapping[str, Sequence[Judgement]]) -> frozenset[str]:
-    """Programs that more than one task got as its answer; empty ones are counted elsewhere."""
+    """Return programs that more than one task got as its answer; empty ones are counted elsewhere."""
     answered = Counter(program for some in by_task.values() for program in {j.program for j in some if not j.empty})
     return frozenset(program for program, count in answered.items() if count > 1)

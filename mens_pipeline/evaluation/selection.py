@@ -57,7 +57,7 @@ class Candidate:
 
 
 class Step(StrEnum):
-    """What a choice was made by: the first step after which one answer, or copies of it, was left."""
+    """Step that decided a selection: the first after which one answer, or copies of it, was left."""
 
     PARSER = "parser"
     NAMES = "names"
@@ -86,7 +86,7 @@ class Selector:
     """
 
     def __init__(self, num_workers: int = 2) -> None:
-        """Say how many; nothing is started yet.
+        """Set the number of processes; nothing is started yet.
 
         Args:
             num_workers: Processes of each kind at the same time.
@@ -98,7 +98,7 @@ class Selector:
         self._workers = BehaviourWorkers(num_workers, seconds=_SECONDS)
 
     def __enter__(self) -> Self:
-        """Nothing is started before the first choice."""
+        """Start the processes at the first choice."""
         self._stack.enter_context(self._workers)
         return self
 
@@ -142,7 +142,7 @@ class Selector:
         return Choice(self._likeliest(left, candidates), Step.LIKELIHOOD)
 
     def _passed_examples(self, prompt: str, programs: Sequence[str]) -> list[float]:
-        """How many of the examples of a request each program passes."""
+        """Count the examples of a prompt that each program passes."""
         examples = stated_examples(prompt)
         if not examples:
             return [0.0] * len(programs)
@@ -156,7 +156,7 @@ class Selector:
         return [passed[program] for program in programs]
 
     def _agreement(self, prompt: str, programs: Sequence[str]) -> list[float]:
-        """With how many others each program agrees, added up over drawn calls of the functions that are asked for."""
+        """Count with how many others each program agrees, over drawn calls of the functions that are asked for."""
         different = list(dict.fromkeys(programs))
         agreed = [0.0] * len(programs)
         for function in _functions_asked(prompt, different):

@@ -52,7 +52,7 @@ class Rate(BaseModel):
         return self
 
     def __str__(self) -> str:
-        """As people read it: `37/40 (92.5 %, 95 % interval over 9 files 77.1 to 98.6)`."""
+        """Format for people: `37/40 (92.5 %, 95 % interval over 9 files 77.1 to 98.6)`."""
         if self.value is None:
             return self.short
         files = f" over {self.num_units} files" if self.num_units < self.denominator else ""
@@ -135,7 +135,7 @@ def mean_rate(shares: Sequence[float], units: Sequence[str] | None = None) -> Ra
 
 
 def _effective(files: list[list[float]], value: float) -> float:
-    """Independent tasks that would say as much as those of some files, at a mean share."""
+    """Return independent tasks that would say as much as those of some files, at a mean share."""
     from scipy import special  # noqa: PLC0415 - it takes a second to load, and the code location does without
 
     sizes = np.array([len(shares) for shares in files])
@@ -156,7 +156,7 @@ def _effective(files: list[list[float]], value: float) -> float:
 
 
 def _is_spread(shares: list[float]) -> bool:
-    """Whether several samples a task say more than one would: enough shares lie beside 0, and beside 1."""
+    """Return whether several samples a task say more than one would: enough shares lie beside 0, and beside 1."""
     is_rare = min(sum(share > 0 for share in shares), sum(share < 1 for share in shares)) < _FEWEST
     return not is_rare and any(0 < share < 1 for share in shares) and len(set(shares)) > 1
 
@@ -293,7 +293,7 @@ def _chance_of_at_least(net_gains: dict[int, int]) -> float:
 
 
 def _is_near(stated: float | None, computed: float | None) -> bool:
-    """Whether a stated figure is the computed one, but for rounding."""
+    """Return whether a stated figure is the computed one, but for rounding."""
     if stated is None or computed is None:
         return stated is computed
     return abs(stated - computed) <= _ROUNDING

@@ -1,4 +1,4 @@
-"""What a model is asked to write, and what a good answer shows."""
+"""Tasks of an exam: a prompt, and what a correct answer shows."""
 
 import hashlib
 import math
@@ -24,7 +24,7 @@ _MEDIUM_UP_TO: Final = 6
 
 
 class Suite(StrEnum):
-    """Where a task comes from."""
+    """Origin of a task."""
 
     HELDOUT = "heldout"
     """A source file of the workspace that never trained."""
@@ -34,6 +34,8 @@ class Suite(StrEnum):
     """Synthetic tasks of families that train, with other constants."""
     UNKNOWN_TASK = heldout_split.UNKNOWN_TASK
     """Synthetic tasks of families that never train."""
+    TRAINING = "training"
+    """A row of the train set, which a model may learn from its own answers to; never part of an exam."""
 
 
 FAMILIES: Final = (Suite.NEW_CONSTANTS, Suite.UNKNOWN_TASK)
@@ -109,6 +111,28 @@ def family_tasks(pairs: Iterable[TrainingPair], number: int) -> tuple[Task, ...]
         if task is not None:
             tasks[suite].append(task)
     return tuple(task for some in tasks.values() for task in sample_of(some, number))
+
+
+def training_tasks(pairs: Iterable[TrainingPair]) -> dict[str, tuple[Task, TrainingPair]]:
+    """Turn the rows of a train set that have hidden tests into tasks.
+
+    Args:
+        pairs: The train set.
+
+    Returns:
+        Name of the task, which follows from its prompt -> the task, and the first row that it was made from.
+
+    Raises:
+        ConfigurationError: Hidden tests of a row cannot be run.
+    """
+    found: dict[str, tuple[Task, TrainingPair]] = {}
+    for pair in pairs:
+        name = f"{Suite.TRAINING}/{hashlib.sha256(pair.prompt.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+        if pair.tests is not None and name not in found:
+            task = _task_of(pair, name, Suite.TRAINING)
+            if task is not None:
+                found[name] = (task, pair)
+    return found
 
 
 def sample_of(tasks: Sequence[Task], number: int | None) -> tuple[Task, ...]:
@@ -210,7 +234,7 @@ def _asked_name(pair: TrainingPair, source: str, mode: Mode) -> str | None:
 
 
 def _says(prompt: str, name: str) -> bool:
-    """Whether a request says a name as a whole word; that of an index holds a dot."""
+    """Return whether a request says a name as a whole word; that of an index holds a dot."""
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", prompt) is not None
 
 

@@ -27,7 +27,7 @@ TRIAL: Final = "trial_answers.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of a trial.
+    """Scores and answers of a trial.
 
     Attributes:
         scores: The figures.
@@ -88,13 +88,34 @@ def try_generator(generator: Generator, benchmark: Benchmark, system: str, decod
         RefusedError: It does not answer.
     """
     tasks = benchmark_tasks(benchmark)
+    return _trial(tasks, answers_by(generator, tasks, system, decoding, ledger), num_too_long=0)
+
+
+def answers_by(
+    generator: Generator, tasks: Sequence[Task], system: str, decoding: Decoding, ledger: Ledger
+) -> tuple[Answer, ...]:
+    """Let a generator answer tasks; what the ledger holds already is not asked again.
+
+    Args:
+        generator: The model.
+        tasks: What it is asked, no two with the same prompt.
+        system: What it is told before each prompt.
+        decoding: How many answers to each task, and the seed; another one asks anew.
+        ledger: Where its replies are kept.
+
+    Returns:
+        All samples of the first task, then those of the next one.
+
+    Raises:
+        RefusedError: It does not answer.
+    """
     decides = {"by": [generator.name, generator.digest, dict(generator.decoding)], "seed": decoding.seed}
 
     def asking(task: Task, sample: int) -> Asking:
         key = key_of({**decides, "system": system, "prompt": task.prompt, "sample": sample})
         return Asking(key, system, task.prompt)
 
-    asked = {(task.id, sample): asking(task, sample) for sample in range(decoding.num_samples) for task in tasks}
+    asked = {(task.id, sample): asking(task, sample) for task in tasks for sample in range(decoding.num_samples)}
     open_keys = {request.key: request for request in asked.values() if ledger.find(request.key) is None}
     generator.answer(list(open_keys.values()), ledger.add, lambda: inf)
     answers = []
@@ -104,7 +125,7 @@ def try_generator(generator: Generator, benchmark: Benchmark, system: str, decod
         num_tokens = reply.num_tokens if reply.num_written is None else reply.num_written
         answer = Answer(task=task_id, sample=sample, text=reply.text, num_tokens=num_tokens, stopped=reply.stopped)
         answers.append(answer)
-    return _trial(tasks, tuple(answers), num_too_long=0)
+    return tuple(answers)
 
 
 def _trial(tasks: Sequence[Task], answers: Sequence[Answer], *, num_too_long: int) -> Trial:

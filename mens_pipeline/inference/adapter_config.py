@@ -22,7 +22,7 @@ _PlainName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.]{1,200}$")]
 
 
 class AdapterConfig(BaseModel):
-    """What an adapter of this project says of itself; every other option of PEFT must be absent, or off."""
+    """Configuration of an adapter of this project; every other option of PEFT must be absent, or off."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 

@@ -38,7 +38,7 @@ def program_in(answer: str) -> str:
 
 
 def is_program(answer: str, mode: Mode) -> bool:
-    """Whether the program of an answer is accepted by the front end, and declares something.
+    """Return whether the program of an answer is accepted by the front end, and declares something.
 
     Args:
         answer: What a model wrote.
@@ -49,7 +49,7 @@ def is_program(answer: str, mode: Mode) -> bool:
 
 
 def is_refusal(answer: str) -> bool:
-    """Whether an answer says that the model will not or cannot do it.
+    """Return whether an answer says that the model will not or cannot do it.
 
     Args:
         answer: What a model wrote.
@@ -58,7 +58,7 @@ def is_refusal(answer: str) -> bool:
 
 
 def has_placeholder(program: str) -> bool:
-    """Whether a comment of a program stands where code should.
+    """Return whether a comment of a program stands where code should.
 
     Args:
         program: A program; only its comments are looked at.

@@ -94,7 +94,7 @@ def decode(
 
 
 def _bands(rows: Sequence[Row], decoding: Decoding) -> Iterator[list[Row]]:
-    """Rows of like length: each row of a band would fit at least half of the room that its longest row reserves."""
+    """Yield rows of like length: each row of a band fills at least half of the room that its longest row reserves."""
     band: list[Row] = []
     for row in rows:
         if band and 2 * (len(row.prompt) + decoding.max_new_tokens) < len(band[0].prompt) + decoding.max_new_tokens:
@@ -176,7 +176,7 @@ class _PromptReader:
 
 
 def _batches(rows: Sequence[Row], decoding: Decoding, state: int) -> Iterator[list[Row]]:
-    """Rows that fit at once, where each also keeps a state as large as so many positions, whatever its length."""
+    """Yield rows that fit at once, where each also keeps a state as large as so many positions, whatever its length."""
     start = 0
     while start < len(rows):
         size = max(1, decoding.batch_tokens // (len(rows[start].prompt) + decoding.max_new_tokens + state))

@@ -25,6 +25,7 @@ _LARGEST: Final = 10_000_000
 """Bytes of an answer."""
 _SHOWN: Final = 300
 """Characters of an error of the endpoint that a message shows."""
+_AGAIN: Final = "Run the same command again later; what was answered is in the ledger"
 _LOCAL: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
@@ -50,7 +51,7 @@ class _Usage(BaseModel):
 
 
 class _Completion(BaseModel):
-    """What is needed of an answer; the rest is passed over."""
+    """Fields of a response that are used; others are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -72,6 +73,7 @@ class Endpoint:
         num_retries: How often a request is repeated that was turned away for now (429 and 5xx).
         first_wait: Seconds before the first repetition; doubled each time. A Retry-After of the endpoint wins.
         answer_seconds: Seconds that an answer may take to its last byte.
+        again: What a message advises where the endpoint fails.
     """
 
     url: str
@@ -83,6 +85,7 @@ class Endpoint:
     num_retries: int = 5
     first_wait: float = 1.0
     answer_seconds: float = _ANSWER_SECONDS
+    again: str = _AGAIN
 
     def __post_init__(self) -> None:
         """Refuse an address that cannot be asked, or that the key must not be sent to.
@@ -110,7 +113,7 @@ class Endpoint:
 
     @property
     def decoding(self) -> Mapping[str, Any]:
-        """How it answers, in JSON types."""
+        """Decoding options in JSON types."""
         return {"max_new_tokens": self.max_new_tokens, "temperature": self.temperature}
 
     def answer(
@@ -144,14 +147,6 @@ class Endpoint:
     ) -> None:
         if time_left() <= 0:
             return
-        response = self._posted(client, request, time_left)
-        if response is not None:
-            record(self._reply(request, response))
-
-    def _posted(
-        self, client: "httpx2.Client", request: Request, time_left: Callable[[], float]
-    ) -> "httpx2.Response | None":
-        """Send a prompt, with retries, and return the response; None when time is up before there is one."""
         content = {
             "model": self.name,
             "messages": [{"role": "system", "content": request.system}, {"role": "user", "content": request.prompt}],
@@ -159,44 +154,62 @@ class Endpoint:
             "temperature": self.temperature,
             "seed": int(request.key[:8], 16) >> 1,
         }
+        response = self.posted(client, _PATH, content, time_left)
+        if response is not None:
+            record(self._reply(request, response))
+
+    def posted(
+        self, client: "httpx2.Client", path: str, content: dict[str, Any], time_left: Callable[[], float]
+    ) -> "httpx2.Response | None":
+        """Send a prompt, with retries, and return the response; None when time is up before there is one.
+
+        Args:
+            client: Sends it.
+            path: Below the address: `completions`.
+            content: What is asked, in JSON types.
+            time_left: Seconds until no try may begin.
+
+        Raises:
+            RefusedError: The endpoint turns it down, or does not answer.
+        """
         for attempt in count():
-            response = self._tried(client, content)
+            response = self._tried(client, path, content)
             if response.status_code == HTTPStatus.OK:
                 return response
             if attempt == self.num_retries:
-                raise RefusedError(f"{self.url}: {self._problem(response)}, {attempt + 1} times. {_AGAIN}")
+                raise RefusedError(f"{self.url}: {self._problem(response)}, {attempt + 1} times. {self.again}")
             wait = self._wait(attempt, response)
             if wait >= time_left():
                 break
             time.sleep(wait)
         return None
 
-    def _tried(self, client: "httpx2.Client", content: dict[str, Any]) -> "httpx2.Response":
+    def _tried(self, client: "httpx2.Client", path: str, content: dict[str, Any]) -> "httpx2.Response":
         """Send a prompt once; return a response that is good, or that asks for a retry."""
         import httpx2  # noqa: PLC0415 - most commands ask nobody
 
         try:
-            response = self._read(client, content)
+            response = self._read(client, path, content)
         except httpx2.TransportError as error:
             # It may have been answered and paid for, so it is not simply asked again.
-            raise RefusedError(f"{self.url}: {type(error).__name__}: {error}. {_AGAIN}") from error
+            raise RefusedError(f"{self.url}: {type(error).__name__}: {error}. {self.again}") from error
         if response.status_code != HTTPStatus.OK and not _is_for_now(response.status_code):
             advice = "Check the address, the model and MENS_EVOL_API_KEY."
             raise RefusedError(f"{self.url}: {self._problem(response)}. {advice}")
         return response
 
-    def _read(self, client: "httpx2.Client", content: dict[str, Any]) -> "httpx2.Response":
+    def _read(self, client: "httpx2.Client", path: str, content: dict[str, Any]) -> "httpx2.Response":
         """Send a prompt and read the body of the response, up to a limit of bytes and of time."""
         import httpx2  # noqa: PLC0415 - most commands ask nobody
 
         deadline, body = time.monotonic() + self.answer_seconds, bytearray()
-        with client.stream("POST", f"{self.url.rstrip('/')}/{_PATH}", json=content) as response:
+        with client.stream("POST", f"{self.url.rstrip('/')}/{path}", json=content) as response:
             for piece in response.iter_bytes():
                 body += piece
                 if len(body) > _LARGEST:
                     raise RefusedError(f"{self.url}: an answer of more than {_LARGEST} bytes. {_OTHER}")
                 if time.monotonic() > deadline:
-                    raise RefusedError(f"{self.url}: no answer within {self.answer_seconds:g} seconds. {_AGAIN}")
+                    raise RefusedError(f"{self.url}: no answer within {self.answer_seconds:g} seconds. {self.again}")
             # The body is unpacked by now, so what says how it was packed holds no more.
             headers = [(name, value) for name, value in response.headers.raw if name.lower() == b"retry-after"]
             return httpx2.Response(response.status_code, headers=headers, content=bytes(body))
@@ -208,7 +221,7 @@ class Endpoint:
         return f"status {response.status_code}" + (f" ({said[:_SHOWN]})" if said else "")
 
     def _wait(self, attempt: int, response: "httpx2.Response") -> float:
-        """Seconds before a repetition: what the endpoint asks for, else twice as long each time."""
+        """Return seconds before a repetition: what the endpoint asks for, else twice as long each time."""
         asked = response.headers.get("retry-after", "")
         return min(float(asked) if asked.isdecimal() else self.first_wait * 2**attempt, _LONGEST_WAIT)
 
@@ -230,7 +243,6 @@ class Endpoint:
 
 
 _OTHER: Final = "Name an OpenAI-compatible address, such as HOST/v1."
-_AGAIN: Final = "Run the same command again later; what was answered is in the ledger"
 
 
 def _raise_first(waiting: Sequence[Future[None]]) -> None:

@@ -1,22 +1,29 @@
 """From a generation job to `answers.jsonl`. For a generation process alone."""
 
+import gc
+import shutil
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, GenerationConfig
 
 from mens_pipeline.inference.answer_code import is_program
 from mens_pipeline.inference.constraint import Constraint
 from mens_pipeline.inference.decode import Row, Vocabulary, decode
-from mens_pipeline.inference.generation import ANSWERS, PROGRESS, Answer, GenerationJob, Request
-from mens_pipeline.inference.model import load_judged
+from mens_pipeline.inference.engine import Prompt, answered, serving
+from mens_pipeline.inference.generation import ANSWERS, PROGRESS, Answer, Engine, GenerationJob, Request
+from mens_pipeline.inference.model import load_judged, save_merged
 from mens_pipeline.inference.packed_linear import pack_linear
 from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.training.chat import IM_END, encode_prompt
 from mens_pipeline.training.telemetry_log import TelemetryLog
+
+_SERVED: Final = "served"
+_ENGINE_LOG: Final = "engine.log"
 
 
 def generate(job: GenerationJob, listen: Callable[[dict[str, Any]], None]) -> None:
@@ -27,22 +34,70 @@ def generate(job: GenerationJob, listen: Callable[[dict[str, Any]], None]) -> No
         listen: Takes one event for each answer: how many are done, tokens, seconds.
 
     Raises:
-        RefusedError: The adapter does not fit the base.
+        RefusedError: The adapter does not fit the base, or a server does not answer.
     """
     # Numbers next to zero slow a CPU down a hundredfold, and decide nothing.
     torch.set_flush_denormal(True)
     tokenizer = AutoTokenizer.from_pretrained(job.base_path, trust_remote_code=False)
-    model = load_judged(job)
-    pack_linear(model)
-    vocabulary, decoding = vocabulary_of(tokenizer, model), job.decoding
-
     report = _Report(TelemetryLog(job.run_dir / PROGRESS, listen))
+    loop = _Loop(job, tokenizer, report)
+    every = [(request, sample) for request in job.requests for sample in range(job.decoding.num_samples)]
+    if job.decoding.syntax is Syntax.CONSTRAINED:
+        answers = loop.answered(every, is_constrained=True)
+    elif job.engine is not None:
+        answers = _answered_by(job.engine, job, tokenizer, every, report)
+    else:
+        answers = loop.answered(every, is_constrained=False)
+    if job.decoding.syntax is Syntax.FALLBACK:
+        pairs = zip(every, answers, strict=True)
+        failed = [asked for asked, answer in pairs if not is_program(answer.text, asked[0].mode)]
+        answers += loop.answered(failed, is_constrained=True)
+    write_jsonl(job.run_dir / ANSWERS, answers)
 
-    def answered(requests: Sequence[tuple[Request, int]], *, is_constrained: bool) -> list[Answer]:
-        rows = [
-            Row(request.task, sample, encode_prompt(tokenizer, job.system_prompt, request.prompt))
-            for request, sample in requests
-        ]
+
+def _prompt(tokenizer: Any, job: GenerationJob, request: Request) -> tuple[int, ...]:
+    return encode_prompt(tokenizer, job.system_prompt, request.prompt)
+
+
+def _answered_by(
+    engine: Engine, job: GenerationJob, tokenizer: Any, asked: Sequence[tuple[Request, int]], report: "_Report"
+) -> list[Answer]:
+    """Let servers of the merged model answer freely; they have ended when a model is loaded here."""
+    folder = job.run_dir / _SERVED
+    _save_served(job, tokenizer, folder)
+    prompts = [Prompt(request.task, sample, _prompt(tokenizer, job, request)) for request, sample in asked]
+    report.num_rows += len(prompts)
+    with serving(engine, folder, job.run_dir / _ENGINE_LOG) as endpoints:
+        answers = answered(endpoints, prompts, job.decoding, engine.at_once, report.done)
+    shutil.rmtree(folder)
+    return answers
+
+
+def _save_served(job: GenerationJob, tokenizer: Any, folder: Path) -> None:
+    """Write the model as any program loads it: what is judged is what is handed on."""
+    model = load_judged(job.model_copy(update={"held": "dense", "device": "cpu"}))
+    # Nothing of what the base prefers but where a turn ends: requests say how they are answered.
+    model.generation_config = GenerationConfig(eos_token_id=sorted(vocabulary_of(tokenizer, model).stop))
+    save_merged(model, job.base_path, folder)
+    tokenizer.save_pretrained(folder)
+    del model
+    gc.collect()
+
+
+class _Loop:
+    """Our own loop, with a model that is loaded when it is first asked."""
+
+    def __init__(self, job: GenerationJob, tokenizer: Any, report: "_Report") -> None:
+        self._job = job
+        self._tokenizer = tokenizer
+        self._report = report
+        self._loaded: tuple[Any, Vocabulary] | None = None
+
+    def answered(self, requests: Sequence[tuple[Request, int]], *, is_constrained: bool) -> list[Answer]:
+        if not requests:
+            return []
+        (model, vocabulary), tokenizer, decoding = self._model(), self._tokenizer, self._job.decoding
+        rows = [Row(request.task, sample, _prompt(tokenizer, self._job, request)) for request, sample in requests]
         if is_constrained:
             for row, (request, _) in zip(rows, requests, strict=True):
                 row.constraint = Constraint(
@@ -51,17 +106,16 @@ def generate(job: GenerationJob, listen: Callable[[dict[str, Any]], None]) -> No
         if decoding.num_samples > 1:
             for row in rows:
                 row.log_probability = 0.0
-        report.num_rows += len(rows)
-        decode(model, rows, vocabulary, decoding, report.done)
+        self._report.num_rows += len(rows)
+        decode(model, rows, vocabulary, decoding, lambda row: self._report.done(len(row.tokens)))
         return [_answer_of(row, tokenizer) for row in rows]
 
-    every = [(request, sample) for request in job.requests for sample in range(decoding.num_samples)]
-    answers = answered(every, is_constrained=decoding.syntax is Syntax.CONSTRAINED)
-    if decoding.syntax is Syntax.FALLBACK:
-        pairs = zip(every, answers, strict=True)
-        failed = [asked for asked, answer in pairs if not is_program(answer.text, asked[0].mode)]
-        answers += answered(failed, is_constrained=True)
-    write_jsonl(job.run_dir / ANSWERS, answers)
+    def _model(self) -> tuple[Any, Vocabulary]:
+        if self._loaded is None:
+            model = load_judged(self._job)
+            pack_linear(model)
+            self._loaded = model, vocabulary_of(self._tokenizer, model)
+        return self._loaded
 
 
 def _answer_of(row: Row, tokenizer: Any) -> Answer:
@@ -100,9 +154,10 @@ class _Report:
         self._num_tokens = 0
         self._begin = time.monotonic()
 
-    def done(self, row: Row) -> None:
+    def done(self, num_tokens: int) -> None:
+        """Count an answer."""
         self._num_done += 1
-        self._num_tokens += len(row.tokens)
+        self._num_tokens += num_tokens
         payload = {
             "num_done": self._num_done,
             "num_answers": self.num_rows,

@@ -1,4 +1,4 @@
-"""What a model is asked, how it answers, and what it answered."""
+"""Jobs and results of generation: models, prompts, decoding options, answers."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,7 +25,7 @@ Held = Literal["dense", "nf4"]
 
 
 class Decoding(BaseModel):
-    """How answers are drawn from a model."""
+    """Decoding options of a model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,7 +39,7 @@ class Decoding(BaseModel):
     syntax: Syntax = Field(default=Syntax.FREE, description="Whether the parser steers what is written.")
     names: bool = Field(
         default=False,
-        description="Whether, where the parser steers, a value of known type is only asked for members that it has.",
+        description="Where the parser steers, refuse fields and methods that the type of a value does not have.",
     )
     batch_tokens: int = Field(
         default=12_288, ge=256, description="Positions held at once; more on a GPU with room for them."
@@ -70,7 +70,7 @@ class EvaluationConfig(Decoding):
 
     @property
     def decoding(self) -> Decoding:
-        """How models answer."""
+        """Decoding options without those of the exam."""
         return Decoding.model_validate(self.model_dump(include=set(Decoding.model_fields)))
 
 
@@ -85,7 +85,7 @@ class Request(BaseModel):
 
 
 class Answer(BaseModel):
-    """What a model wrote."""
+    """Answer of a model to a prompt."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -111,7 +111,7 @@ def as_served(answers: Iterable[Answer]) -> tuple[Answer, ...]:
 
 
 class JudgedModel(BaseModel):
-    """What is loaded to let a model answer."""
+    """Base and adapter to load."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
@@ -127,19 +127,30 @@ class JudgedModel(BaseModel):
     )
 
 
+class Engine(BaseModel):
+    """Servers that answer in place of our own loop."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    command: str = Field(description="Starts one, with `{folder}` and `{port}` in it, and perhaps `{index}`.")
+    copies: int = Field(default=1, ge=1, description="How many share the requests.")
+    at_once: int = Field(default=16, ge=1, description="Requests on their way to each.")
+
+
 class GenerationJob(JudgedModel):
-    """What a generation process is told."""
+    """Job of a generation process."""
 
     system_prompt: str
     decoding: Decoding
     requests: tuple[Request, ...]
     run_dir: Path = Field(description="Where the answers go.")
+    engine: Engine | None = Field(default=None, description="What writes free answers; None for our own loop.")
     lock_path: Path = Field(description="Held while the device is in use.")
     lock_seconds: float = Field(default=120.0, ge=0, description="How long another holder may take to end.")
 
 
 def progress_of(answer: dict[str, Any]) -> str:
-    """How far a generation is, as people read it.
+    """Format the progress of a generation for people.
 
     Args:
         answer: The payload of its newest event.

@@ -154,7 +154,7 @@ class _SlotLayer(DynamicLayer):  # type: ignore[misc]  # the library is untyped
             room[place, :, :length] = room[row, :, :length]
 
     def get_seq_length(self) -> int:
-        """Positions of the longest row."""
+        """Return positions of the longest row."""
         return self._slots.longest
 
     def update(
@@ -174,7 +174,7 @@ class _SlotLayer(DynamicLayer):  # type: ignore[misc]  # the library is untyped
 
 
 def sees_everything(config: Any) -> bool:
-    """Whether every layer of a model looks at every position: none sees a window, or keeps a state.
+    """Return whether every layer of a model looks at every position: none sees a window, or keeps a state.
 
     Args:
         config: Of the model.
@@ -183,7 +183,7 @@ def sees_everything(config: Any) -> bool:
 
 
 def state_positions(model: Any) -> int:
-    """Positions whose keys and values take as much memory as what a row keeps whatever its length; measured.
+    """Return positions whose keys and values take as much memory as what a row keeps whatever its length; measured.
 
     Args:
         model: A causal language model; it reads one token.

@@ -62,7 +62,7 @@ class LocalGenerator:
 
     @property
     def decoding(self) -> Mapping[str, Any]:
-        """How it answers, in JSON types."""
+        """Decoding options in JSON types."""
         is_batch_felt = self.conditions.device.kind != "cpu"
         return self.conditions.decoding.model_dump(mode="json", exclude=None if is_batch_felt else {"batch_tokens"})
 
@@ -102,6 +102,7 @@ class LocalGenerator:
         num_bytes = {request.key: request.num_bytes for request in requests}
         for answer in read_models(self.work / ANSWERS, Answer):
             # The process counts what it writes; of what it was given no more is known than its length.
-            num_tokens = num_bytes[answer.task] + answer.num_tokens
-            record(Reply(key=answer.task, text=answer.text, stopped=answer.stopped, num_tokens=num_tokens))
+            num_tokens, num_written = num_bytes[answer.task] + answer.num_tokens, answer.num_tokens
+            told = {"text": answer.text, "stopped": answer.stopped, "num_written": num_written}
+            record(Reply(key=answer.task, num_tokens=num_tokens, **told))
         shutil.rmtree(self.work, ignore_errors=True)

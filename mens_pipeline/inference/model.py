@@ -5,11 +5,13 @@ them, so that every token costs one plain matrix product; the numbers are those 
 small for that holds the four-bit weights themselves, with the adapter beside them, as it did in training.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.adapter_config import read_adapter_config
 from mens_pipeline.inference.generation import JudgedModel
+from mens_pipeline.training.base_model import configuration_of
 from mens_pipeline.training.qlora import load_base
 from mens_pipeline.training.recipe import Recipe
 
@@ -91,3 +93,18 @@ def _restored(weight: "torch.Tensor", quant_type: str, *, double_quant: bool) ->
     packed, state = quantize_4bit(weight.contiguous(), quant_type=quant_type, compress_statistics=double_quant)
     restored: torch.Tensor = dequantize_4bit(packed, state)
     return restored.to(weight.dtype)
+
+
+def save_merged(model: "PreTrainedModel", base: Path, folder: Path) -> None:
+    """Write weights and configuration; a text model out of a base that also sees gets names of its own.
+
+    By itself the library would give its tensors the names that they had in the larger checkpoint, under the class of
+    the smaller one.
+
+    Args:
+        model: The merged model.
+        base: The folder of its base.
+        folder: Where it goes.
+    """
+    is_part = "text_config" in configuration_of(base)
+    model.save_pretrained(folder, save_original_format=not is_part)

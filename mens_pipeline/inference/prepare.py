@@ -12,6 +12,7 @@ from mens_pipeline.inference.generation import (
     ANSWERS,
     Decoding,
     Dtype,
+    Engine,
     GenerationJob,
     Held,
     JudgedModel,
@@ -54,7 +55,7 @@ Model = Literal["base", "adapter"]
 
 
 class Prompted(Protocol):
-    """What is needed of a task to ask a model; its reference and its tests stay where they are judged."""
+    """Part of a task that generation needs; its reference and its tests stay where they are judged."""
 
     @property
     def id(self) -> str:
@@ -63,12 +64,12 @@ class Prompted(Protocol):
 
     @property
     def prompt(self) -> str:
-        """What the model is asked."""
+        """Prompt to the model."""
         ...
 
     @property
     def mode(self) -> Mode:
-        """How an answer is read."""
+        """Grammar mode of an answer."""
         ...
 
 
@@ -99,11 +100,13 @@ class Conditions:
         decoding: How answers are drawn.
         device: What it runs on.
         lock_path: Held while the device is in use.
+        engine: What writes free answers; None for our own loop.
     """
 
     decoding: Decoding
     device: Device
     lock_path: Path
+    engine: Engine | None = None
 
 
 def prepare_generation(  # noqa: PLR0913 - all that decides the answers
@@ -137,7 +140,7 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the answers
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a model is asked.
+    """Prompts of a generation.
 
     Attributes:
         requests: In the order of the answers.
@@ -179,6 +182,7 @@ def prepare_requests(
         "decoding": decoding.model_dump(exclude={"batch_tokens"} if judged.device == "cpu" else None),
         "computed_on": [judged.device, judged.compute_dtype],
         "libraries": library_versions(),
+        **({} if conditions.engine is None else {"engine": conditions.engine.model_dump()}),
     }
     shutil.rmtree(run_dir, ignore_errors=True)
     run_dir.mkdir(parents=True)
@@ -188,6 +192,7 @@ def prepare_requests(
         decoding=decoding,
         requests=requests,
         run_dir=run_dir.resolve(),
+        engine=conditions.engine,
         lock_path=conditions.lock_path.resolve(),
     )
     job_path = run_dir.resolve() / JOB
@@ -224,7 +229,7 @@ def judged_model(model: Model, run: Path, device: Device) -> JudgedModel:
 
 
 def held_on(device: Device, num_values: int, trained_in: Dtype) -> tuple[Held, Dtype]:
-    """How a base and an adapter are held where they answer, and what is computed in.
+    """Return the precisions in which base and adapter are held and computed on a device.
 
     Dense they answer fastest. Where they do not fit so, they are held as they were trained, which always fits.
 
@@ -240,7 +245,7 @@ def held_on(device: Device, num_values: int, trained_in: Dtype) -> tuple[Held, D
 
 
 def fits_dense(device: Device, num_values: int, dtype: Dtype) -> bool:
-    """Whether so many values fit a device beside what a batch of answers takes; a CPU has room.
+    """Return whether so many values fit a device beside what a batch of answers takes; a CPU has room.
 
     Args:
         device: What the model runs on.
@@ -252,7 +257,7 @@ def fits_dense(device: Device, num_values: int, dtype: Dtype) -> bool:
 
 
 def positions_on(device: Device, judged: JudgedModel, num_values: int) -> int:
-    """How many positions' keys and values fit a GPU beside the weights, with room for the rest; 0 elsewhere.
+    """Return how many positions of the KV cache fit a GPU beside the weights, with room for the rest; 0 elsewhere.
 
     Args:
         device: What the model runs on.
@@ -316,7 +321,7 @@ def generated(
 
 
 def answer_fits(manifest: dict[str, Any], decoding: Decoding) -> Callable[[str], bool]:
-    """Whether a text, with the end of its turn, is short enough for an answer.
+    """Return whether a text, with the end of its turn, is short enough for an answer.
 
     Args:
         manifest: The training manifest, which names the base model and so the tokenizer.
@@ -333,7 +338,7 @@ def answer_fits(manifest: dict[str, Any], decoding: Decoding) -> Callable[[str],
 
 
 def adapter_digest(run: Path) -> str:
-    """SHA-256 over all that an adapter does, hexadecimal: weights, configuration, tokenizer, templates; not its card.
+    """Compute the SHA-256 of an adapter, hexadecimal: weights, configuration, tokenizer, templates; not its card.
 
     Args:
         run: The folder of its run.
@@ -351,7 +356,7 @@ def adapter_digest(run: Path) -> str:
 
 
 def _digest_of_part(path: Path) -> str:
-    """SHA-256 of a file; that of PEFT's configuration, which names layers in any order, is of its sorted values."""
+    """Compute the SHA-256 of a file; that of PEFT's configuration, whose order varies, is of its sorted values."""
     if path.name != CONFIGURATION:
         return digest_of(path)
     try:

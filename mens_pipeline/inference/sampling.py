@@ -1,4 +1,4 @@
-"""How a token is drawn from the scores that a model gives: the same way when it is judged and when it serves."""
+"""Sampling of tokens from logits: the same for evaluation and serving."""
 
 import hashlib
 from collections.abc import Sequence
@@ -119,10 +119,21 @@ def _likely(scores: "torch.Tensor", temperatures: "torch.Tensor") -> "tuple[torc
 
 
 def log_probability(scores: "torch.Tensor", token: int) -> float:
-    """How likely a model holds a token, as a natural logarithm; at a temperature of 1, whatever it was drawn at.
+    """Return the natural logarithm of a token's probability, at a temperature of 1 whatever it was sampled at.
 
     Args:
         scores: Of every token, as float32.
         token: The one that was chosen.
     """
     return float(scores[token] - scores.logsumexp(-1))
+
+
+def likeliest(scores: "torch.Tensor", num: int) -> list[tuple[int, float]]:
+    """Return the most likely tokens, each with its log-probability; most likely first.
+
+    Args:
+        scores: Of every token, as float32.
+        num: How many at most.
+    """
+    values, ids = scores.topk(min(num, scores.shape[-1]))
+    return [*zip(ids.tolist(), (values - scores.logsumexp(-1)).tolist(), strict=True)]

@@ -1,4 +1,4 @@
-"""What a text lacks to be a program: what the parser asks for at its end, token by token."""
+"""Completion of a text to a program: the tokens that the parser expects at its end, one by one."""
 
 import contextlib
 from collections.abc import Iterable

@@ -8,7 +8,7 @@ from mens_pipeline.language.vocabulary import TokenKind
 
 
 class Separator(Enum):
-    """What stands between a key and its value."""
+    """Separator between a key and its value."""
 
     OPTIONAL_EQUALS = "="
     REQUIRED_COLON = ":"
@@ -32,7 +32,7 @@ _BOOL_OR_WORD: Final = _BOOL | _WORD
 
 @dataclass(frozen=True, slots=True)
 class KeyTable:
-    """What one decorator accepts between its parentheses.
+    """Arguments that one decorator accepts between its parentheses.
 
     Attributes:
         separator: What follows a key.

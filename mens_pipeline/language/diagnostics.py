@@ -1,4 +1,4 @@
-"""What the front end has to say about a text, as values."""
+"""Diagnostics of the front end, as values."""
 
 from dataclasses import dataclass
 from enum import StrEnum

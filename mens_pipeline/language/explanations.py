@@ -1,4 +1,4 @@
-"""What stands behind a failure: text that the reference drops, and words that Vox does not know."""
+"""Likely causes of an error: text that the reference drops, and words that Vox does not know."""
 
 import re
 from collections.abc import Iterator
@@ -81,7 +81,7 @@ def explain(finding: Finding, stream: TokenStream, text: SourceText) -> Explanat
 
 
 def dropped_warnings(stream: TokenStream, text: SourceText, blamed: frozenset[int]) -> Iterator[Diagnostic]:
-    """One warning for each piece that the reference drops without a word (L5, L7, L9, L10).
+    """Build one warning for each piece that the reference drops without a word (L5, L7, L9, L10).
 
     Args:
         stream: The tokens of the text.
@@ -130,7 +130,7 @@ def _decorator_advice(word: str) -> str | None:
 
 
 def _decorator_start(token: int, stream: TokenStream) -> int | None:
-    """Where the unknown decorator begins whose leftover is this token, if it is one (L3, L10)."""
+    """Find the unknown decorator whose remainder is this token; None if there is none (L3, L10)."""
     start = stream.starts[token]
     for piece in stream.dropped:
         if piece.kind == "DROPPED_DECORATOR" and piece.end == start:

@@ -74,7 +74,7 @@ DEEP_STACK: Final = DeepStack(MAX_NESTING * _FRAMES_PER_LEVEL)
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What the front end found out about a text.
+    """Syntax tree and diagnostics of a text.
 
     Attributes:
         module: The syntax tree; None when the text is rejected.
@@ -150,7 +150,7 @@ def analyze_bytes(data: bytes, mode: Mode = Mode.SOURCE) -> Analysis:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No cyclic garbage collection meanwhile: a walk makes a tree, no cycles, and large ones took twice the time."""
+    """Suspend cyclic garbage collection: a walk makes a tree, no cycles, and large ones took twice the time."""
     if not gc.isenabled():
         yield
         return

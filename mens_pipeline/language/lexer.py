@@ -146,7 +146,7 @@ def _classify_number(text: str) -> TokenKind | TriviaKind:
 
 
 def tokenize(source: str) -> tuple[Token, ...]:
-    """All tokens of a text, trivia included, in order.
+    """Return all tokens of a text, trivia included, in order.
 
     Args:
         source: Any text.

@@ -1,4 +1,4 @@
-"""Where the top-level declarations of a text stand, well enough to cut one out."""
+"""Places of the top-level declarations of a text, exact enough to cut one out."""
 
 from dataclasses import dataclass
 from typing import Final

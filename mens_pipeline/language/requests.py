@@ -1,4 +1,4 @@
-"""What one would ask for to be given a declaration: its construct, its name and its shape in plain words."""
+"""Prompts for a declaration: its construct, its name and its shape in plain words."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -105,7 +105,7 @@ def shape_of(declaration: Declaration, source: str) -> str:
 
 
 def signature_of(declaration: Function | Workflow | Activity, source: str) -> str:
-    """Parameters, effects and return type as written.
+    """Return parameters, effects and return type as written.
 
     Args:
         declaration: What is called.

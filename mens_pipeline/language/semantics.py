@@ -29,7 +29,7 @@ SEMANTIC_CODES: Final = frozenset(
 
 
 def semantic_diagnostics(module: Module, source: str, assumed: frozenset[str] = frozenset()) -> tuple[Diagnostic, ...]:
-    """Say what is wrong with the names and types of a program.
+    """Find what is wrong with the names and types of a program.
 
     Args:
         module: Its syntax.
@@ -57,7 +57,7 @@ def members_at(module: Module, source: str, offset: int) -> frozenset[str] | Non
 
 
 def resolves(source: str, mode: Mode = Mode.SOURCE) -> bool:
-    """Whether a text is accepted, and nothing is wrong with its names and types as far as can be known.
+    """Return whether a text is accepted, and nothing is wrong with its names and types as far as can be known.
 
     Args:
         source: Any text at all.

@@ -1,4 +1,4 @@
-"""Where things are in a text, and how a file becomes one."""
+"""Places in a text, and reading a file as text."""
 
 from bisect import bisect_right
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a program is once its own names and its literals are forgotten: copies that were only renamed look the same."""
+"""Structure of a program without its own names and literals: renamed copies are equal."""
 
 import hashlib
 from dataclasses import dataclass, fields

@@ -1,4 +1,4 @@
-"""What kinds of declaration there are, what they are called, and how hard they are."""
+"""Kinds of declaration, their names and their difficulty."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -111,7 +111,7 @@ def difficulty(module: Module) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ConstructEvaluation:
-    """What a text is worth as an example (A10).
+    """Quality of a text as an example (A10).
 
     Attributes:
         parse_success: The verdict.

@@ -30,7 +30,7 @@ def verdict_record(analysis: Analysis) -> dict[str, Any]:
 
 
 def diagnostic_records(diagnostics: Sequence[Diagnostic]) -> list[dict[str, Any]]:
-    """Diagnostics in JSON types.
+    """Return diagnostics in JSON types.
 
     Args:
         diagnostics: Any number.

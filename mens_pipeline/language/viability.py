@@ -32,7 +32,7 @@ WORDS: Final = CONTEXT_WORDS | KEYWORDS | {key for table in KEYED_DECORATORS.val
 
 
 class Viability(Enum):
-    """What can become of a text."""
+    """Verdict on the beginning of a text."""
 
     DEAD = "dead"
     """No continuation is a program."""
@@ -43,7 +43,7 @@ class Viability(Enum):
 
 
 class _Parse(Enum):
-    """How the parse of some tokens ends."""
+    """Outcome of the parse of some tokens."""
 
     ACCEPTED = 0
     AT_END = 1
@@ -96,11 +96,11 @@ class Probe(ModuleParser):
         return super().statement_of_block()
 
     def found(self) -> str:
-        """Say nothing of the next token."""
+        """Ignore it: the next token decides nothing here."""
         return ""
 
     def _warn_of_stray_word(self, word: str) -> None:
-        """Warnings are for people."""
+        """Ignore it: warnings are for people."""
 
 
 class ViableText:
@@ -132,7 +132,7 @@ class ViableText:
 
     @property
     def unsettled(self) -> str:
-        """What the next piece makes it read again."""
+        """Return the part of the text that the next piece makes it parse again."""
         return self._text
 
     def would_be(self, piece: str) -> Viability:
@@ -192,7 +192,7 @@ class ViableText:
         return viability, [slice(starts[part.start] if part.start else 0, starts[part.stop]) for part in settled]
 
     def _is_open(self, pieces: tuple[Piece, ...], tokens: list[Token], ending: _Parse) -> bool:
-        """Whether any continuation of a text that is no program is one."""
+        """Return whether any continuation of a text that is no program is one."""
         last = pieces[-1] if pieces else None
         if last is None or not goes_on(last):
             return self._leads_on(tokens, ending)
@@ -204,7 +204,7 @@ class ViableText:
         return any(self._leads_on(variant) for variant in _variants(pieces, is_strict=self._is_strict))
 
     def _leads_on(self, tokens: list[Token], ending: _Parse | None = None, depth: int = 0) -> bool:
-        """Whether tokens that are what they are begin a program.
+        """Return whether tokens that are what they are begin a program.
 
         Args:
             tokens: The tokens.
@@ -248,7 +248,7 @@ class ViableText:
 
 
 def viable(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> Viability:
-    """Say whether a text is a program, can become one, or cannot.
+    """Decide whether a text is a program, can become one, or cannot.
 
     Args:
         text: Any text; its last word, number, operator or string may go on.
@@ -262,7 +262,7 @@ def viable(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> V
 
 
 def has_tokens(text: str) -> bool:
-    """Whether there is anything beside blanks, line ends and comments in a text.
+    """Return whether there is anything beside blanks, line ends and comments in a text.
 
     Args:
         text: Any text.
@@ -322,7 +322,7 @@ def stream_of(tokens: list[Token]) -> TokenStream:
 
 
 def goes_on(piece: Piece) -> bool:
-    """Whether a piece at the end of a text may become another one when the text goes on.
+    """Return whether a piece at the end of a text may become another one when the text goes on.
 
     Args:
         piece: The last one.

@@ -81,7 +81,7 @@ def decode(ids: Iterable[int]) -> str:
 
 
 def num_unknown(ids: bytes) -> int:
-    """How many characters of a text have no id of their own.
+    """Count the characters of a text without an id of their own.
 
     Args:
         ids: What `encode` gave.

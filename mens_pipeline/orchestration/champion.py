@@ -17,7 +17,7 @@ from mens_pipeline.training.manifest import CARD
 
 
 def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, Any]:
-    """Card, report and history of the champion.
+    """Return card, report and history of the champion.
 
     Args:
         promotion: What made it the champion.

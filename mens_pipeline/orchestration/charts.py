@@ -15,7 +15,7 @@ _MOST_POINTS: Final = 24
 
 
 def bar_chart(title: str, values: Mapping[str, int]) -> str:
-    """Horizontal bars, one a row, with their numbers.
+    """Draw horizontal bars, one a row, with their numbers.
 
     Args:
         title: What is counted.

@@ -1,4 +1,4 @@
-"""What a run is made and judged by, resolved before anything is made: a mistake shall not show after hours."""
+"""Choices of a run, resolved before anything is made: a mistake must not show after hours."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,10 +7,11 @@ from typing import Any, Final
 
 import dagster as dg
 
+from mens_pipeline.configured import thresholds_of
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import Decoding, EvaluationConfig
 from mens_pipeline.promotion.policy import Thresholds
-from mens_pipeline.settings import DOMAINS, EVALUATION, PRESETS, RECIPES, Settings, recipe_variables, thresholds_of
+from mens_pipeline.settings import DOMAINS, EVALUATION, PRESETS, RECIPES, Settings, recipe_variables
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import digest_of, key_of
 from mens_pipeline.storage.yaml_file import load_model

@@ -1,4 +1,4 @@
-"""What a recipe or a run came to, from the event log of Dagster and the store."""
+"""Evaluations of recipes and runs, read from the event log of Dagster and the store."""
 
 from collections.abc import Iterator
 from typing import Any

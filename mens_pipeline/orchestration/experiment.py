@@ -1,4 +1,4 @@
-"""What a run trains by, under which name, and how everything that comes of it says so."""
+"""The named recipe of a run, and the tags and metadata by which all its artifacts state it."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -17,7 +17,7 @@ _TRAINING: Final = "qlora_adapter"
 
 
 class TrainConfig(dg.Config):
-    """What a person may choose for one run."""
+    """Run configuration of the training."""
 
     recipe: str | None = Field(
         default=None, description="A recipe of config/recipes.yaml; left out, the partition of the run, else `default`."
@@ -35,7 +35,7 @@ class TrainConfig(dg.Config):
     native_train: bool = Field(default=True, description="There is one trainer; false is a refusal.")
 
     def flags(self) -> dict[str, str]:
-        """Fields of the recipe, as a person writes them."""
+        """Return the fields of the recipe, as a person writes them."""
         return self.overrides if self.devices is None else {**self.overrides, "devices": str(self.devices)}
 
     def choice(self) -> dict[str, Any]:

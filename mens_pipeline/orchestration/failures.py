@@ -25,7 +25,7 @@ class ErrorInfo(Protocol):
 
     @property
     def cause(self) -> "ErrorInfo | None":
-        """What it was raised from."""
+        """Exception that caused it."""
         ...
 
 
@@ -58,7 +58,7 @@ def reason_of(error: ErrorInfo) -> str:
 
 
 def reasons_of(failures: Iterable[dg.DagsterEvent]) -> Iterator[str]:
-    """Step and reason of each step that failed by itself.
+    """Yield step and reason of each step that failed by itself.
 
     Args:
         failures: The events of failed steps.

@@ -1,8 +1,9 @@
-"""How assets hand artifacts on: by key, in the event log, so that runs side by side do not meet."""
+"""Hand-over of artifacts between assets: by key, in the event log, so that concurrent runs do not mix."""
 
 from typing import Any, Final
 
 import dagster as dg
+from dagster._core.storage.tags import PARENT_RUN_ID_TAG
 
 from mens_pipeline.storage.store import ArtifactRef
 
@@ -52,6 +53,34 @@ class ArtifactHandover(dg.IOManager):
             raise dg.Failure(f"there is no {name}. Materialise it first.", allow_retries=False)
         value: Any = named.value
         return ArtifactRef.from_json(value)
+
+
+def made_in_run(context: dg.AssetExecutionContext, name: str) -> ArtifactRef | None:
+    """Return what a run made of an asset, or a run that this one goes on from; None where neither made it.
+
+    Args:
+        context: Of another asset of the run.
+        name: The asset.
+    """
+    run: dg.DagsterRun | None = context.run
+    while run is not None:
+        logs = context.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+        own = [made for entry in logs if (made := entry.asset_materialization) and made.asset_key == dg.AssetKey(name)]
+        if own:
+            return artifact_of(own[-1])
+        before = run.tags.get(PARENT_RUN_ID_TAG)
+        run = context.instance.get_run_by_id(before) if before is not None else None
+    return None
+
+
+def artifact_of(materialization: dg.AssetMaterialization) -> ArtifactRef:
+    """Return the artifact that a materialisation names.
+
+    Args:
+        materialization: Of an asset that hands an artifact on.
+    """
+    value: Any = materialization.metadata[ARTIFACT].value
+    return ArtifactRef.from_json(value)
 
 
 def reference(ref: ArtifactRef) -> dict[str, dg.MetadataValue[Any]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any, Final
 from uuid import uuid4
 
@@ -70,7 +71,7 @@ def fail_abandoned(home: Path, instance: dg.DagsterInstance) -> None:
 
 
 def _is_free(path: Path) -> bool:
-    """Whether nobody holds the lock any more."""
+    """Return whether nobody holds the lock any more."""
     with path.open("a", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -98,7 +99,7 @@ class CheckOutcome:
 
 @dataclass(frozen=True, slots=True)
 class GraphOutcome:
-    """What a run of the whole graph came to.
+    """Result of a run of the whole graph.
 
     Attributes:
         run_id: The run in the Dagster instance.
@@ -126,22 +127,22 @@ def run_graph(
     definitions: dg.Definitions,
     settings: Settings,
     job_name: str,
-    configs: Mapping[str, Mapping[str, Any]] | None = None,
+    configs: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> GraphOutcome:
     """Materialise the assets of a job and run their checks; progress goes to the logger `mens_pipeline.progress`.
 
     Args:
         definitions: The code location.
         settings: Where the sources and the instance are.
-        job_name: `whole_graph`, or `train_set` to train nothing.
-        configs: Configuration of its steps by their names.
+        job_name: `whole_graph`, `train_set` to train nothing, or another job.
+        configs: Asset -> its configuration, where it has one: of `qlora_adapter` preset, domain, overrides.
 
     Raises:
         ConfigurationError: The Dagster instance cannot be opened.
     """
     started, run_id = perf_counter(), str(uuid4())
     job = definitions.resolve_job_def(job_name)
-    ops = {name: {"config": dict(config)} for name, config in (configs or {}).items()}
+    ops = {asset: {"config": dict(config)} for asset, config in configs.items()}
     home = settings.dagster_home
     with open_instance(home, is_headless=True) as instance, at_work(home, run_id):
         fail_abandoned(home, instance)
@@ -169,7 +170,7 @@ def run_graph(
 
 
 def _is_interrupted(result: dg.ExecuteInProcessResult) -> bool:
-    """Whether SIGINT ended it, within a step or between two."""
+    """Return whether SIGINT ended it, within a step or between two."""
     if result.success:
         return False
     reason = result.get_run_failure_event().job_failure_data.failure_reason

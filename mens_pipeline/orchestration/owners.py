@@ -1,4 +1,4 @@
-"""Who answers for what the pipeline makes."""
+"""Owners of the assets."""
 
 from typing import Final
 

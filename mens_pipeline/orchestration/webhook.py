@@ -1,4 +1,4 @@
-"""Where people are told of what sensors find: one HTTP request, to the address that MENS_ALERT_URL names."""
+"""Alerts over HTTP: one request to the address in MENS_ALERT_URL."""
 
 import json
 import urllib.error

@@ -4,6 +4,8 @@ import shutil
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, JudgedAnswer
 from mens_pipeline.promotion.history import KIND as PROMOTED
@@ -18,9 +20,11 @@ from mens_pipeline.promotion.receipt import (
     write_receipt,
 )
 from mens_pipeline.promotion.report import report_page
+from mens_pipeline.promotion.signing import Signing
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.storage.validation import errors_in
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.telemetry_log import FILE, steps_of
 
@@ -40,6 +44,7 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
     is_benchmark_asked: bool,
     strict: bool,
     now: int,
+    signing: Signing | None = None,
 ) -> tuple[Artifact, bool]:
     """Judge an evaluation, unless the very same was judged before.
 
@@ -53,6 +58,7 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
         is_benchmark_asked: Whether the benchmark has a say.
         strict: Whether a failure fails the run.
         now: Seconds since 1970.
+        signing: Signs it, unless nothing is signed here.
 
     Returns:
         The verdict, and whether it was reused. The folder holds `gate_receipt.json`, the documents that it rests on,
@@ -60,7 +66,7 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
 
     Raises:
         RefusedError: The evaluation is not as it was written.
-        ConfigurationError: The store cannot be written.
+        ConfigurationError: The store cannot be written, or there is no key to sign with although one checks.
     """
     changed = evaluation.changed()
     if changed:
@@ -75,6 +81,8 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
         "champion": champion_key,
         "benchmark": is_benchmark_asked,
         "strict": strict,
+        # Without a key there is no such input, so that verdicts keep the keys that they have.
+        **({"signed_by": signing.public_key} if signing is not None else {}),
     }
 
     rival = store.get(PROMOTED, champion_key) if champion_key is not None else None
@@ -96,6 +104,8 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
         for path in (judged.results_path, judged.manifest_path):
             shutil.copy2(path, folder / path.name)
         write_page(folder / PAGE, evaluation.path, adapter, receipt)
+        if signing is not None:
+            signing.sign(folder, KIND)
         return {"passed": receipt.overall_passed, "name": evaluation.manifest["name"]}
 
     return STAGE.build(store, parents, params, write)
@@ -122,5 +132,13 @@ def receipt_in(folder: Path) -> Receipt:
 
     Args:
         folder: That of a gate.
+
+    Raises:
+        RefusedError: It is none.
     """
-    return Receipt.model_validate_json((folder / RECEIPT).read_text(encoding="utf-8"))
+    path = folder / RECEIPT
+    try:
+        return Receipt.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        found = errors_in(error)[:200] if isinstance(error, ValidationError) else error.strerror
+        raise RefusedError(f"{path}: cannot be read. Run `mens gate` again ({found}).") from error

@@ -13,7 +13,7 @@ _NEAR: Final = 0.1
 
 
 class Remedy(StrEnum):
-    """What helps against a refusal."""
+    """Kind of command that helps against a refusal."""
 
     MORE = "more"
     """The same run goes on for a while."""

@@ -23,7 +23,7 @@ from mens_pipeline.training.manifest import MANIFEST
 
 @dataclass(frozen=True, slots=True)
 class GateInputs:
-    """What a verdict rests on.
+    """Inputs of a verdict.
 
     Attributes:
         results: The figures; None when the document is missing or malformed.
@@ -43,7 +43,7 @@ class GateInputs:
 
 
 class GateStatus(StrEnum):
-    """What a gate says."""
+    """Result of one gate."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -77,7 +77,7 @@ class _UnreadableError(Exception):
 
 
 def decide(inputs: GateInputs, thresholds: Thresholds) -> tuple[GateOutcome, ...]:
-    """All gates, each with what was measured and what is required.
+    """Return all gates, each with what was measured and what is required.
 
     Args:
         inputs: What the verdict rests on.
@@ -308,7 +308,7 @@ def _regression(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
 
 
 def _visible(difference: Paired, p_value: float) -> str:
-    """How large a drop must be to be seen: what the gate passes may be worse by less."""
+    """Format the smallest drop that the gate detects; a smaller one may pass."""
     by_chance = 2 * min(difference.only_first, difference.only_second) / difference.num_tasks
     drop = smallest_drop(difference.num_tasks, by_chance, p_value)
     return (

@@ -1,4 +1,4 @@
-"""Which adapter is in use, and which were: a pointer that is replaced whole, and a log that is only added to.
+"""The champion and its predecessors: a pointer that is replaced whole, and an append-only log.
 
 Each line of the log holds the SHA-256 of the line before it, and the pointer that of the line that it was set with. So
 a line that is lost or changed is noticed, whether or not others follow it.
@@ -164,7 +164,7 @@ def usable_before(store: ArtifactStore, present: Artifact) -> str | None:
 
 
 def history_of(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
-    """All changes of the champion, the oldest first; a last line that was cut off is left out.
+    """Return all changes of the champion, the oldest first; a last line that was cut off is left out.
 
     Args:
         store: Where promoted adapters are kept.
@@ -176,7 +176,7 @@ def history_of(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
 
 
 def withdrawn(store: ArtifactStore) -> frozenset[str]:
-    """SHA-256 of adapters that a rollback took out of use and that were not promoted by hand since.
+    """Return the SHA-256 of adapters that a rollback took out of use and that were not promoted by hand since.
 
     Args:
         store: Where promoted adapters are kept.
@@ -248,7 +248,7 @@ def _lines(store: ArtifactStore) -> list[tuple[HistoryEvent, str]]:
 
 
 def _complete(content: bytes) -> int:
-    """How many bytes of a history count.
+    """Return how many bytes of a history are complete lines.
 
     A last line without its end was cut off, by a full disk or a lost process, unless only its end was.
     """

@@ -1,4 +1,4 @@
-"""Which adapters were evaluated on which exam: whoever tries again is asked for more confidence."""
+"""Ledger of evaluations by exam: each further attempt needs more confidence."""
 
 from collections.abc import Iterable
 from typing import Final, Self
@@ -19,7 +19,7 @@ of a part of the files, does not begin to count anew."""
 
 
 class Try(BaseModel):
-    """What is tried: an adapter that is asked in one way, on the source files of an exam."""
+    """Attempt: an adapter with its decoding options, on the source files of an exam."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -30,7 +30,7 @@ class Try(BaseModel):
     files: tuple[str, ...] = Field(description="The source files of all held-out requests, in order.")
 
     def is_of_same_exam(self, other: Self) -> bool:
-        """Whether two tries are of exams that share half of the files of the smaller one.
+        """Return whether two tries are of exams that share half of the files of the smaller one.
 
         Args:
             other: Another try.
@@ -39,7 +39,7 @@ class Try(BaseModel):
         return len(own & theirs) >= _SAME_SHARE * min(len(own), len(theirs))
 
     def is_same(self, other: Self) -> bool:
-        """Whether nothing was left to chance between two tries: their answers are the same ones.
+        """Return whether nothing was left to chance between two tries: their answers are the same ones.
 
         Args:
             other: Another try.

@@ -1,7 +1,8 @@
-"""What the gates demand, read from `config/gates.yaml`."""
+"""Thresholds of the gates, read from `config/gates.yaml`."""
 
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -36,7 +37,7 @@ class _Strict(BaseModel):
 
 
 class Thresholds(_Strict):
-    """What is demanded of a model before it is promoted; rates are shares from 0 to 1."""
+    """Thresholds for promotion; rates are shares from 0 to 1."""
 
     confidence: float = Field(
         gt=0.5,
@@ -113,6 +114,19 @@ class Thresholds(_Strict):
         """
         changes = {"min_parse_rate": min_parse_rate, "min_coverage": min_coverage, "min_benchmark": min_benchmark}
         return self.model_copy(update={name: value for name, value in changes.items() if value is not None})
+
+    def unlike(self, other: "Thresholds") -> tuple[str, ...]:
+        """Name what is demanded otherwise than by another policy: `min_coverage 0.1`.
+
+        Args:
+            other: The other one.
+        """
+
+        def told(value: Any) -> str:
+            return " ".join(value) or "none" if isinstance(value, tuple) else str(value)
+
+        mine, theirs = dict(self), dict(other)
+        return tuple(f"{name} {told(value)}" for name, value in mine.items() if value != theirs[name])
 
     def raised(self, min_benchmark: float | None) -> "Thresholds":
         """Return the thresholds with a higher benchmark pass rate; None leaves it as it is.

@@ -1,4 +1,4 @@
-"""How large a drop against the champion must be before the regression gate sees it."""
+"""Power of the regression gate: the smallest drop against the champion that it detects."""
 
 from functools import cache
 from typing import Final

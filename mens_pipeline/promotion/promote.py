@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS, Subject
 from mens_pipeline.inference.generation import Decoding
@@ -37,8 +35,8 @@ from mens_pipeline.promotion.receipt import (
     read_results,
     verdict_on,
 )
+from mens_pipeline.promotion.signing import Signing, unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of, key_of
-from mens_pipeline.storage.validation import errors_in
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.telemetry_log import FILE
@@ -61,7 +59,7 @@ _FLAGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What holds now, to tell a verdict that is out of date.
+    """Current state, to tell whether a verdict is out of date.
 
     Attributes:
         thresholds: What the policy demands.
@@ -71,6 +69,7 @@ class Present:
         benchmark_sha256: Of the benchmark; None when it has no say.
         is_benchmark_asked: Whether it has a say.
         decoding: How answers are drawn that count.
+        signing: The keys by which verdicts and champions must be signed; None: nothing is signed.
     """
 
     thresholds: Thresholds
@@ -80,11 +79,12 @@ class Present:
     benchmark_sha256: str | None
     is_benchmark_asked: bool
     decoding: Decoding
+    signing: Signing | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """What a promotion came to.
+    """Result of a promotion.
 
     Attributes:
         champion: The adapter that is in use now.
@@ -118,7 +118,7 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
 
     Raises:
         RefusedError: The verdict does not allow it; the message names every reason.
-        ConfigurationError: The store cannot be written.
+        ConfigurationError: The store cannot be written, or there is no key to sign with although one checks.
     """
     with changing(store) as seen:
         reasons = [*objections(gate, run, store, present, is_overridden=override is not None)]
@@ -129,9 +129,10 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
         receipt = receipt_in(gate.path)
         adapter_sha256 = _judged_adapter(receipt)
         before = champion_of(store)
-        if before is not None and before.manifest["inputs"]["adapter_sha256"] == adapter_sha256:
+        is_same = before is not None and before.manifest["inputs"]["adapter_sha256"] == adapter_sha256
+        if before is not None and is_same and unsigned(before, present.signing) is None:
             return Promotion(before, before.key, changed=False)
-        champion = _stored(gate, receipt, run, store, override)
+        champion = _stored(gate, receipt, run, store, override, present.signing)
         _refuse_changed(champion)
         event = HistoryEvent(
             timestamp_unix=now,
@@ -152,11 +153,11 @@ def _judged_adapter(receipt: Receipt) -> str:
 
 
 def _evidence(receipt: Receipt) -> str:
-    """By what policy, at which try, with what parse rate an adapter was judged."""
+    """Format policy, attempt and parse rate that an adapter was judged with."""
     return f"policy {receipt.policy}, {receipt.tried}, {gate_of(receipt, GateName.PARSE_RATE).message}"
 
 
-def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
+def roll_back(store: ArtifactStore, *, now: int, reason: str, signing: Signing | None = None) -> Promotion:
     """Make an adapter that was in use before the champion again; the present one is not promoted again by itself.
 
     The one before is passed over when it has the weights of the present one, or was taken out of use itself.
@@ -165,9 +166,11 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
         store: Where promoted adapters are kept.
         now: Seconds since 1970.
         reason: Why.
+        signing: The keys by which the one before must be signed; None: nothing is signed.
 
     Raises:
-        RefusedError: There is no champion, none before it that may be used, or that one is gone or was changed.
+        RefusedError: There is no champion, none before it that may be used, or that one is gone, was changed or is not
+            signed.
     """
     with changing(store) as seen:
         present = champion_of(store)
@@ -179,6 +182,8 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
             detail = f"the one before, {previous[:12]}, is gone" if previous else "no other one before it may be used"
             raise RefusedError(f"champion {present.key[:12]}: {detail}. Promote another adapter instead.")
         _refuse_changed(found)
+        if problem := unsigned(found, signing):
+            raise RefusedError(f"champion {found.key[:12]}: {problem}. Judge and promote its run again with the key.")
         event = HistoryEvent(
             timestamp_unix=now,
             action="rollback",
@@ -195,7 +200,7 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
 def objections(
     gate: Artifact, run: Path, store: ArtifactStore, present: Present, *, is_overridden: bool = False
 ) -> Iterator[str]:
-    """Why a verdict does not make an adapter the champion, a sentence each; none when it does.
+    """Return why a verdict does not make an adapter the champion, a sentence each; none when it does.
 
     Args:
         gate: The verdict.
@@ -208,10 +213,13 @@ def objections(
     if changed:
         yield f"Tampered with since it was written: {', '.join(changed)}; run the gate again."
         return
+    if problem := unsigned(gate, present.signing):
+        yield f"The verdict does not count: {problem}; run the gate again with MENS_SIGNING_KEY."
+        return
     try:
         receipt = receipt_in(gate.path)
-    except ValidationError as error:
-        yield f"The receipt cannot be read ({errors_in(error)[:200]}); run the gate again."
+    except RefusedError as error:
+        yield f"The receipt cannot be read ({error}); run the gate again."
         return
     found = adapter_digest(run)
     judged = receipt.subject.adapter_sha256 if receipt.subject is not None else "nothing"
@@ -251,7 +259,7 @@ def _out_of_date(receipt: Receipt, gate: Artifact, run: Path, store: ArtifactSto
 
 
 def _judged_otherwise(subject: Subject, gate: Artifact, present: Present) -> Iterator[str]:
-    """By what else it was judged than what holds now."""
+    """List the differences between the conditions of a verdict and the present ones."""
     for what, then, now in (
         ("held-out set", subject.heldout_sha256, present.heldout_sha256),
         ("benchmark", subject.benchmark_sha256, present.benchmark_sha256),
@@ -266,7 +274,7 @@ def _judged_otherwise(subject: Subject, gate: Artifact, present: Present) -> Ite
 
 
 def _answered_otherwise(gate: Artifact, present: Decoding) -> Iterator[str]:
-    """Whether answers were drawn in another way than config/evaluation.yaml says: that is another exam."""
+    """Return whether answers were drawn in another way than config/evaluation.yaml says: that is another exam."""
     results = read_results(gate.path / RESULTS)
     if results is None:
         return
@@ -293,14 +301,14 @@ def _base_sha256(manifest: Path) -> str:
 
 
 def _demands_as_much(judged_by: Thresholds, present: Thresholds) -> bool:
-    """Whether a verdict was made with what is demanded now; a run may ask for more of the benchmark, never for less."""
+    """Return whether a verdict was made with the present thresholds; a run may raise that of the benchmark."""
     same = judged_by.model_copy(update={"min_benchmark": present.min_benchmark})
     is_same = digest_of_thresholds(same) == digest_of_thresholds(present)
     return is_same and judged_by.min_benchmark >= present.min_benchmark
 
 
 def _not_reproduced(receipt: Receipt, gate: Artifact) -> Iterator[str]:
-    """Whether the documents say what the receipt says they say."""
+    """Return whether the documents say what the receipt says they say."""
     again = verdict_on(
         Judged(gate.path / RESULTS, gate.path / MANIFEST),
         receipt.policy,
@@ -318,7 +326,7 @@ def _not_reproduced(receipt: Receipt, gate: Artifact) -> Iterator[str]:
 def _objections_to_override(
     override: Override, gate: Artifact, run: Path, history: Sequence[HistoryEvent]
 ) -> Iterator[str]:
-    """Why a signed record does not count; it is used once, and knew of every withdrawal of its adapter."""
+    """Return why a signed record does not count; it is used once, and knew of every withdrawal of its adapter."""
     if override.adapter_sha256 != adapter_digest(run):
         yield "The override is for another adapter; sign one for this."
     if override.receipt_sha256 != digest_of(gate.path / RECEIPT):
@@ -331,7 +339,7 @@ def _objections_to_override(
 
 
 def _refuse_changed(champion: Artifact) -> None:
-    """See that a champion of an earlier day is still what was promoted then, and that nothing was added to it."""
+    """Check that a champion of an earlier day is still what was promoted then, and that nothing was added to it."""
     changed = champion.changed()
     if changed or adapter_digest(champion.path) != champion.manifest["inputs"]["adapter_sha256"]:
         what = ", ".join(changed) or f"files in {ADAPTER}"
@@ -339,7 +347,14 @@ def _refuse_changed(champion: Artifact) -> None:
         raise RefusedError(f"champion {champion.key[:12]}: changed since it was promoted: {what}. {advice}")
 
 
-def _stored(gate: Artifact, receipt: Receipt, run: Path, store: ArtifactStore, override: Override | None) -> Artifact:
+def _stored(  # noqa: PLR0913, PLR0917 - all that it holds
+    gate: Artifact,
+    receipt: Receipt,
+    run: Path,
+    store: ArtifactStore,
+    override: Override | None,
+    signing: Signing | None,
+) -> Artifact:
     """Store the adapter with the documents that it was judged by, complete in one folder.
 
     What was looked at in the folder of the run may be another thing by now, so it is the copies that are hashed.
@@ -350,6 +365,8 @@ def _stored(gate: Artifact, receipt: Receipt, run: Path, store: ArtifactStore, o
     }
     if override is not None:
         inputs["override_sha256"] = key_of(override.model_dump())
+    if signing is not None:
+        inputs["signed_by"] = signing.public_key
 
     def write(folder: Path) -> dict[str, Any]:
         shutil.copytree(run / ADAPTER, folder / ADAPTER, symlinks=True)
@@ -362,6 +379,8 @@ def _stored(gate: Artifact, receipt: Receipt, run: Path, store: ArtifactStore, o
             _copy(gate.path / name, folder, gate.manifest["outputs"][name]["sha256"])
         if override is not None:
             (folder / OVERRIDE).write_text(override.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        if signing is not None:
+            signing.sign(folder, KIND)
         return {}
 
     return store.built(KIND, inputs, write, (gate, *store.holding(run)))[0]

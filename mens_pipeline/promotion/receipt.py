@@ -47,7 +47,7 @@ class Receipt(BaseModel):
 
     @property
     def tried(self) -> str:
-        """Which evaluation on the exam it is, in words; nothing where that is unknown."""
+        """Number of the evaluation on the exam, in words; empty where that is unknown."""
         return f"{ordinal(self.attempt)} evaluation on this exam" if self.attempt is not None else ""
 
     @property
@@ -174,7 +174,7 @@ def write_receipt(folder: Path, receipt: Receipt, results: EvalResults | None) -
 
 
 def digest_of_thresholds(thresholds: Thresholds) -> str:
-    """SHA-256 over what is demanded, hexadecimal.
+    """Compute the SHA-256 over what is demanded, hexadecimal.
 
     Args:
         thresholds: The changes of the environment included.

@@ -1,4 +1,4 @@
-"""How much of an exam is asked: more held-out requests only where a gate cannot tell and they may."""
+"""Rounds of an exam: more held-out prompts only where a gate cannot tell yet."""
 
 import hashlib
 from collections import defaultdict
@@ -35,7 +35,7 @@ _GROW: Final = (GateName.EXAM_SIZE, GateName.COVERAGE)
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What decides how much of an exam is asked.
+    """Thresholds that decide on further rounds of an exam.
 
     Attributes:
         thresholds: What is demanded of a model.
@@ -179,7 +179,7 @@ def undecided_gates(results: EvalResults, demands: Demands, reserve: Sequence[Ta
 
 
 def _may_pass(name: GateName, results: EvalResults, thresholds: Thresholds, reserve: Sequence[Task]) -> bool:
-    """Whether an undecided gate would pass if the reserve were answered as well as can be hoped for."""
+    """Return whether an undecided gate would pass if the reserve were answered as well as can be hoped for."""
     progress = results.progress
     later = progress.model_copy(update={"round": min(progress.round + 1, progress.num_rounds)})
     required = 1 - allowed_chance(thresholds, later)

@@ -166,7 +166,7 @@ class _Uses:
 
 
 def _read(definitions: Iterable[_Definition], module: _Module) -> tuple[dict[str, str], set[_Symbol]]:
-    """Hashes of definitions and of the data files that they name, and what they use."""
+    """Return hashes of definitions and of the data files that they name, and what they use."""
     hashes: dict[str, str] = {}
     uses = _Uses()
     for definition in definitions:

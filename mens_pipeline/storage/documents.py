@@ -22,7 +22,7 @@ _TRIES: Final = 50
 
 
 def unwritable(error: OSError, root: Path) -> ConfigurationError:
-    """Say that a store cannot be written.
+    """Build the error for a store that cannot be written.
 
     Args:
         error: Why.

@@ -55,7 +55,7 @@ def read_regular(path: Path, most: int, *, follow: bool = True) -> bytes:
 
 
 def bounded_lines(content: BinaryIO, most: int) -> Iterator[bytes]:
-    """Lines in bounded memory, however long they are.
+    """Yield lines in bounded memory, however long they are.
 
     Args:
         content: What is read.
@@ -85,7 +85,7 @@ def placed_lines(content: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
 
 
 def is_full(error: OSError) -> bool:
-    """Whether the disk, a quota or a bound on the size of files is used up.
+    """Return whether the disk, a quota or a bound on the size of files is used up.
 
     Args:
         error: What was raised. `EFBIG` counts where it names no file, which is one that was open: a reader of ours

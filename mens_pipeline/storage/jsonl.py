@@ -157,7 +157,7 @@ def open_placed_rows(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
 
 
 def row_at(path: Path, offset: int) -> bytes:
-    """One line of a file.
+    """Return one line of a file.
 
     Args:
         path: The file.
@@ -179,7 +179,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def read_models(path: Path, model: type[Model]) -> Iterator[Model]:
-    """Rows that this project wrote, one a line.
+    """Yield rows that this project wrote, one a line.
 
     Args:
         path: The file.

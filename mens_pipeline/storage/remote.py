@@ -8,8 +8,9 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, Literal, cast
 
@@ -29,6 +30,9 @@ _MANIFEST: Final = "manifest.json"
 _MOST_BYTES: Final = 67_108_864
 """Of a document: a manifest, a pointer, a history."""
 
+_RENEWED_AFTER: Final = timedelta(hours=1)
+"""Age of a manifest from which on it is put there once more when its artifact is taken up: age counts from then."""
+
 _VERSION: Final = ("e_tag", "version")
 _PART_BYTES: Final = 16_777_216
 _PARTS_AT_ONCE: Final = 4
@@ -47,10 +51,31 @@ class Document:
     Attributes:
         content: Its bytes; none where there is no such object.
         version: What the server calls this state of it; None where there is none.
+        modified: When it was put there.
     """
 
     content: bytes = b""
     version: Version | None = None
+    modified: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Files under one key.
+
+    Attributes:
+        kind: What it is.
+        key: Its key.
+        num_bytes: Its size.
+        modified: When the newest of its objects was put there, in seconds since 1970.
+        is_whole: Whether there is a manifest; else it is what an interrupted writer left.
+    """
+
+    kind: str
+    key: str
+    num_bytes: int
+    modified: float
+    is_whole: bool
 
 
 class Remote:
@@ -88,7 +113,7 @@ class Remote:
                 raise ConfigurationError(f"{self.url}/{name}: larger than {_MOST_BYTES} bytes. Nothing of ours is.")
             named = ((name, found.meta[name]) for name in _VERSION)
             version = {name: value for name, value in named if value is not None}
-            return Document(bytes(found.bytes()), version)
+            return Document(bytes(found.bytes()), version, found.meta["last_modified"])
 
     def swap(self, name: str, content: bytes, seen: Version | None) -> bool:
         """Write a document if it still is what was seen.
@@ -142,7 +167,10 @@ class Remote:
         manifest = (folder / _MANIFEST).read_bytes()
         there = self.manifest_of(kind, key)
         if there.version != seen:
-            return there.content == manifest
+            is_this = there.content == manifest
+            if is_this and datetime.now(UTC) - there.modified > _RENEWED_AFTER:
+                self.swap(f"{kind}/{key}/{_MANIFEST}", manifest, there.version)
+            return is_this
         for name, sha256 in _outputs(manifest).items():
             with self._told(f"{kind}/{key}/{sha256}") as place:
                 path = folder / name
@@ -178,6 +206,44 @@ class Remote:
         (folder / _MANIFEST).write_bytes(manifest)
         return True
 
+    def listed(self) -> list[Listed]:
+        """List what lies there, by kind and key; documents such as pointers are left out.
+
+        Raises:
+            ConfigurationError: The server does not answer.
+        """
+        found: dict[tuple[str, str], Listed] = {}
+        with self._told(""):
+            for meta in chain.from_iterable(obstore.list(self._bucket)):
+                kind, _, rest = meta["path"].partition("/")
+                key, _, name = rest.rpartition("/")
+                if key:
+                    so_far = found.get((kind, key), Listed(kind, key, 0, 0.0, is_whole=False))
+                    found[kind, key] = Listed(
+                        kind,
+                        key,
+                        so_far.num_bytes + meta["size"],
+                        max(so_far.modified, meta["last_modified"].timestamp()),
+                        is_whole=so_far.is_whole or name == _MANIFEST,
+                    )
+        return sorted(found.values(), key=lambda one: (one.kind, one.key))
+
+    def delete(self, kind: str, key: str) -> None:
+        """Remove an artifact, its manifest first: from then on it is absent, however much is left of it.
+
+        Args:
+            kind: What it is.
+            key: Its key.
+
+        Raises:
+            ConfigurationError: The server does not answer, or does not let this process delete.
+        """
+        folder = f"{kind}/{key}"
+        with self._told(folder):
+            names = [meta["path"] for meta in chain.from_iterable(obstore.list(self._bucket, prefix=folder))]
+            for name in sorted(names, key=lambda name: not name.endswith(f"/{_MANIFEST}")):
+                obstore.delete(self._bucket, name)
+
     def _copied(self, name: str, path: Path) -> str:
         """Copy an object into a file, and return its SHA-256; of none, nothing."""
         digest = hashlib.sha256()
@@ -193,7 +259,7 @@ class Remote:
 
     @contextmanager
     def _told(self, name: str) -> Iterator[str]:
-        """Say in one line what the server did not do."""
+        """Format in one line what the server did not do."""
         try:
             yield name
         except (BaseError, FileNotFoundError) as error:

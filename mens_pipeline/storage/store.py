@@ -115,7 +115,7 @@ class Artifact:
         return tuple(name for name, output in self.manifest["outputs"].items() if not self._is_as_written(name, output))
 
     def is_damaged(self) -> bool:
-        """Whether an output is not as it was written; looked at once in a process."""
+        """Return whether an output is not as it was written; looked at once in a process."""
         seen = (self.path, key_of(self.manifest["outputs"]))
         if seen not in _SOUND and not self.changed():
             _SOUND.add(seen)
@@ -138,7 +138,7 @@ class ArtifactStore:
         """
         self.root = root
         self.documents = Documents(root, remote)
-        self._remote = remote
+        self.remote = remote
 
     def find(self, kind: str, inputs: Mapping[str, Any]) -> Artifact | None:
         """Return the artifact that was made from these inputs, if it is complete.
@@ -249,20 +249,20 @@ class ArtifactStore:
 
     def _pulled(self, kind: str, key: str) -> Artifact | None:
         """Return an artifact as the object storage has it, if it is there whole; the folder holds it from now on."""
-        if self._remote is None or not self._remote.manifest_of(kind, key).content:
+        if self.remote is None or not self.remote.manifest_of(kind, key).content:
             return None
         with self._draft(kind, key) as draft:
-            if not self._remote.fetch(draft.path, kind, key) or _read(kind, key, draft.path) is None:
+            if not self.remote.fetch(draft.path, kind, key) or _read(kind, key, draft.path) is None:
                 return None
             self._place(draft.path, self.root / kind / key)
         return _read(kind, key, self.root / kind / key)
 
     def _agree(self, kind: str, key: str, seen: "Version | None") -> None:
         """Publish the artifact of a key as it lies here, or take the one that somebody else published."""
-        while self._remote is not None and not self._remote.publish(self.root / kind / key, kind, key, seen):
+        while self.remote is not None and not self.remote.publish(self.root / kind / key, kind, key, seen):
             if self._pulled(kind, key) is not None:
                 return
-            seen = self._remote.manifest_of(kind, key).version  # theirs is damaged, so ours takes its place
+            seen = self.remote.manifest_of(kind, key).version  # theirs is damaged, so ours takes its place
 
     def built(
         self,
@@ -290,7 +290,7 @@ class ArtifactStore:
         """
         key = key_of(inputs)
         # Before it is looked for: whatever is published from now on is not replaced.
-        seen = self._remote.manifest_of(kind, key).version if self._remote is not None else None
+        seen = self.remote.manifest_of(kind, key).version if self.remote is not None else None
         found = None if anew else self.get(kind, key)
         if found is not None and found.is_damaged():
             found = self._pulled(kind, key)
@@ -355,7 +355,7 @@ class Draft:
         (self.path / MANIFEST).write_text(text, encoding="utf-8")
 
     def holds(self, name: object) -> bool:
-        """Whether a failure that names a file is one of this folder or below it.
+        """Return whether a failure that names a file is one of this folder or below it.
 
         Args:
             name: What `OSError.filename` is: a path, a number, or nothing.
@@ -375,7 +375,7 @@ def _read(kind: str, key: str, path: Path) -> Artifact | None:
 
 
 def key_of(inputs: Mapping[str, Any]) -> str:
-    """SHA-256 over inputs in canonical JSON, hexadecimal.
+    """Compute the SHA-256 over inputs in canonical JSON, hexadecimal.
 
     Args:
         inputs: JSON values; the order of keys does not matter.
@@ -385,7 +385,7 @@ def key_of(inputs: Mapping[str, Any]) -> str:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file, hexadecimal.
+    """Compute the SHA-256 of a file, hexadecimal.
 
     Args:
         path: A file of any size.

@@ -9,7 +9,7 @@ _OWN: Final = "Value error, "
 
 
 def errors_in(error: ValidationError) -> str:
-    """All mistakes with their places: `rate: Input should be less than or equal to 1; name: Field required`.
+    """Format all mistakes with their places: `rate: Input should be less than or equal to 1; name: Field required`.
 
     Args:
         error: What the validation raised.

@@ -1,4 +1,4 @@
-"""What starts and watches several training processes: `python -m mens_pipeline.training.agent MODULE N JOB PARENT`.
+"""Launcher of several training processes: `python -m mens_pipeline.training.agent MODULE N JOB PARENT`.
 
 It holds the device, starts one process for each, as `python -m torch.distributed.run --standalone` does, passes
 SIGTERM on to all of them, and ends all of them when one fails.

@@ -81,7 +81,7 @@ class BaseModel:
     num_values: int
 
     def as_json(self) -> dict[str, Any]:
-        """All of it in JSON types."""
+        """Return all fields in JSON types."""
         return {**asdict(self), "path": str(self.path)}
 
 
@@ -149,7 +149,7 @@ def described(name: str, revision: str | None, path: Path, origin: str, licence:
 
 
 def refuse_missing(path: Path) -> None:
-    """Nothing, if a folder has what a base model needs.
+    """Check that a folder has what a base model needs.
 
     Args:
         path: The folder.
@@ -164,7 +164,7 @@ def refuse_missing(path: Path) -> None:
 
 
 def refuse_unfit(path: Path) -> tuple[dict[str, Any], str]:
-    """See that a folder is a causal language model by itself, by its configuration: before its weights are looked at.
+    """Check that a folder is a causal language model by itself, by its configuration: before its weights are looked at.
 
     Args:
         path: The folder.
@@ -279,7 +279,7 @@ def _of_hub(
 
 
 def _unreached(error: BaseException) -> str:
-    """Say that the Hub cannot be reached, by what the system said of the connection; in one line."""
+    """Build the error for a Hub that cannot be reached, with what the system said of the connection, in one line."""
     innermost = error
     while (cause := innermost.__cause__ or innermost.__context__) is not None:
         innermost = cause
@@ -293,7 +293,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _missing(path: Path) -> list[str]:
-    """Which files a folder lacks to be a base model."""
+    """List the files that a folder lacks to be a base model."""
     return [pattern for pattern in _NEEDED if not any(path.glob(pattern))]
 
 

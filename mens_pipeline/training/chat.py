@@ -28,11 +28,11 @@ _MARKER: Final = re.compile(r"<(?=\|[^\s|<>]{1,40}\|>)")
 
 
 class ControlToken(Protocol):
-    """What a tokenizer says of a token that was added to its vocabulary."""
+    """Entry of a tokenizer for a token that was added to its vocabulary."""
 
     @property
     def content(self) -> str:
-        """How it is written."""
+        """Text of the token."""
         ...
 
     @property
@@ -42,7 +42,7 @@ class ControlToken(Protocol):
 
 
 class Tokenizer(Protocol):
-    """What is needed of a Hugging Face tokenizer."""
+    """Methods of a Hugging Face tokenizer that are used."""
 
     @property
     def added_tokens_decoder(self) -> Mapping[int, ControlToken]:
@@ -67,7 +67,7 @@ class Encoded:
     completion: tuple[int, ...]
 
     def __len__(self) -> int:
-        """Tokens of both."""
+        """Return the number of tokens of both."""
         return len(self.prompt) + len(self.completion)
 
 
@@ -85,7 +85,7 @@ def opening_of(template: str | None) -> str:
 
 
 def template_behind(opening: str) -> str:
-    """Our chat template for a model.
+    """Return our chat template for a model.
 
     Args:
         opening: What `opening_of` gave for the base.

@@ -1,4 +1,4 @@
-"""What every child process does, whether it trains or generates.
+"""Common parts of child processes that train or generate.
 
 It dies with its parent, holds its device alone, and says how it ended by its exit code. Started through Dagster Pipes,
 it reports what happens there as well.
@@ -29,11 +29,11 @@ Listener = Callable[[dict[str, Any]], None]
 
 
 class Job(Protocol):
-    """What is needed of a job."""
+    """Fields that every job has."""
 
     @property
     def run_dir(self) -> Path:
-        """Where everything of it goes."""
+        """Folder of all output of the job."""
         ...
 
     @property
@@ -43,12 +43,12 @@ class Job(Protocol):
 
     @property
     def lock_seconds(self) -> float:
-        """How long another holder may take to end."""
+        """Seconds to wait for the lock of the device."""
         ...
 
 
 def run_job(job: Job, parent: int, work: Callable[[Listener], bool]) -> ExitCode:
-    """Do the work of a job.
+    """Run a job.
 
     Args:
         job: Where it works, and which lock it holds.
@@ -104,7 +104,7 @@ def fail(job: Job, reason: str) -> ExitCode:
 
 
 def found_no_room(error: Exception) -> bool:
-    """Whether something failed because the disk is full, in whatever words a library says so.
+    """Return whether something failed because the disk is full, in whatever words a library says so.
 
     Args:
         error: What was raised: the system names the reason, safetensors quotes it, torch tells where its file ends.

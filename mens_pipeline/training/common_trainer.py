@@ -1,4 +1,4 @@
-"""What both trainers do beyond that of transformers: they follow a planned schedule and look at every gradient."""
+"""Common parts of both trainers: they follow a planned schedule and check every gradient."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a run is, as one hash: the same contract gives the same run, and another one must not go on with it.
+"""Contract of a run as one hash: equal contracts give equal runs, and a checkpoint is only used by its own.
 
 With `max_minutes` the speed of the machine decides how many steps fit: then the contract and the decisions in
 `plan` of the result give the same run.
@@ -31,7 +31,7 @@ def contract_of(  # noqa: PLR0913, PLR0917 - all that decides a run
     system: str,
     continues: Continued | None = None,
 ) -> dict[str, Any]:
-    """All that decides what a run gives, in JSON types.
+    """Return all that decides what a run gives, in JSON types.
 
     Args:
         recipe: The recipe.
@@ -57,7 +57,7 @@ def contract_of(  # noqa: PLR0913, PLR0917 - all that decides a run
 
 
 def _is_split_felt(recipe: Recipe) -> bool:
-    """Whether it changes bits how many processes share a step: the order of sums does, and dropout by each.
+    """Return whether it changes bits how many processes share a step: the order of sums does, and dropout by each.
 
     The sum of two is the same either way.
     """

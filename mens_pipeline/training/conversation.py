@@ -15,7 +15,7 @@ Role = Literal["system", "user", "assistant"]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one side says.
+    """Message of one role.
 
     Attributes:
         role: Who says it.

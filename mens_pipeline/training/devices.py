@@ -7,7 +7,7 @@ from mens_pipeline.errors import RefusedError
 
 
 class DeviceChoice(StrEnum):
-    """What one may ask for."""
+    """Devices that can be chosen."""
 
     CUDA = "cuda"
     CPU = "cpu"
@@ -19,7 +19,7 @@ class DeviceChoice(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What a run trains on.
+    """Device of a run.
 
     Attributes:
         kind: `cuda`, `mps` or `cpu`.
@@ -69,7 +69,7 @@ def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
 
 
 def refuse_missing_devices(device: Device, asked: int) -> None:
-    """Nothing, if a machine has the devices that a recipe asks for; on a CPU as many processes run as one likes.
+    """Check that a machine has the devices that a recipe asks for; on a CPU any number of processes may run.
 
     Args:
         device: What it trains on.

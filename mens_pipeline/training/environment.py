@@ -7,7 +7,7 @@ from typing import Final
 
 _SECRETS: Final = (
     *("AUTH", "CREDENTIAL", "CREDENTIALS", "KEY", "PASS", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "SECRETS"),
-    *("TOKEN", "DSN", "PROXY", "URL"),
+    *("TOKEN", "DSN", "PROXY", "URL", "TRACKERS"),
 )
 """Endings of words in names of variables that may hold a secret, or an address with a password in it."""
 

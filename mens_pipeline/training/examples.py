@@ -84,7 +84,7 @@ class Example:
 
 @dataclass
 class Examples:
-    """What is shown, what measures, and what is neither.
+    """Rows that train, rows for validation, and rows that are dropped.
 
     Attributes:
         train: In the order of the train set.
@@ -101,7 +101,7 @@ class Examples:
     seen: int = 0
 
     def adds_up(self) -> bool:
-        """Whether nothing disappeared."""
+        """Return whether nothing disappeared."""
         return self.seen == len(self.train) + len(self.validation) + self.not_shown.total()
 
     def kinds(self, batches: Iterable[Sequence[int]] = ()) -> dict[str, dict[str, float]]:

@@ -1,4 +1,4 @@
-"""What becomes of a run when its process has ended."""
+"""Manifest and card of a run when its process has ended."""
 
 from typing import Any
 

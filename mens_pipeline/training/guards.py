@@ -1,4 +1,4 @@
-"""What keeps a training process from outliving its parent, and two of them from one device."""
+"""Guards of a training process: it ends with its parent, and has its device for itself."""
 
 import ctypes
 import fcntl

@@ -1,4 +1,4 @@
-"""What a training process is told, and what it leaves behind."""
+"""Input and output of a training process."""
 
 import json
 import os
@@ -35,7 +35,7 @@ COMPLETE: Final = "complete"
 
 
 class ExitCode(IntEnum):
-    """How a training process ends."""
+    """Exit codes of a training process."""
 
     DONE = 0
     CRASHED = 1
@@ -46,14 +46,14 @@ class ExitCode(IntEnum):
 
 
 class Continued(BaseModel):
-    """Where a run stands that goes on after its end."""
+    """Adapter and state of a run that is continued after its end."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     adapter: Path = Field(description="The weights that it ended with.")
     adapter_sha256: str = Field(description="Of these weights, hexadecimal.")
     num_batches: int = Field(ge=0, description="Micro-batches that were shown.")
-    num_steps: int = Field(ge=0, description="Updates that were made.")
+    num_steps: int = Field(ge=0, description="Optimizer steps that were made.")
     seconds: float = Field(ge=0, description="Of training.")
 
     def decisive(self) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def result_of(run_dir: Path) -> dict[str, Any] | None:
     """
     try:
         result = json.loads((run_dir / RESULT).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return None
     return result if isinstance(result, dict) else None
 
@@ -155,19 +155,19 @@ def newest_checkpoint(run_dir: Path) -> Path | None:
 
 
 def _is_whole(mark: Path) -> bool:
-    """Whether the files of a checkpoint are as large as they were; a power cut may leave empty ones."""
+    """Return whether the files of a checkpoint are as large as they were; a power cut may leave empty ones."""
     text = mark.read_text(encoding="utf-8", errors="replace")
     if not text:
         return True  # of an earlier version
     try:
         sizes = json.loads(text)
         return all((mark.parent / name).stat().st_size == size for name, size in sizes.items())
-    except (ValueError, AttributeError, OSError):
+    except (ValueError, AttributeError, OSError, RecursionError):
         return False
 
 
 def as_document(values: dict[str, Any]) -> str:
-    """JSON for a file that people read.
+    """Return JSON for a file that people read.
 
     Args:
         values: JSON values.

@@ -85,7 +85,7 @@ def _end(child: "subprocess.Popen[bytes]", grace_seconds: float) -> None:
 
 
 def refuse_failure(run_dir: Path, code: int, what: str) -> None:
-    """Nothing, if a process came to its end.
+    """Check that a process came to its end.
 
     Args:
         run_dir: Where it worked.

@@ -1,4 +1,4 @@
-"""What a saved adapter is: recipe, inputs, versions, durations; written beside it, with a card for people."""
+"""Manifest of a saved adapter: recipe, inputs, versions, durations; written beside it, with a model card."""
 
 import json
 from pathlib import Path

@@ -20,7 +20,7 @@ _Word = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00-\x
 
 
 class _Part(BaseModel):
-    """What is read of it must be of its type; what else it says is of no concern here."""
+    """Fields of a manifest that are read, with their types; others are ignored."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True, protected_namespaces=(), allow_inf_nan=False)
 

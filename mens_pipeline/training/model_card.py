@@ -63,7 +63,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is known of how well a model does.
+    """Evaluation results of a model.
 
     Attributes:
         scores: Its figures.
@@ -157,7 +157,7 @@ def _class_of(architecture: str) -> str:
 
 
 def base_name(manifest: dict[str, Any]) -> str:
-    """How a base model is called outside of this machine: its name on the Hub, or that of its folder without the rest.
+    """Return the public name of a base model: its name on the Hub, or that of its folder without the rest of the path.
 
     Args:
         manifest: What `training_manifest` gave.

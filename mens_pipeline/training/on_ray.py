@@ -1,4 +1,4 @@
-"""What trains a job on a Ray cluster: `python -m mens_pipeline.training.on_ray JOB [PARENT]`.
+"""Driver of a training on a Ray cluster: `python -m mens_pipeline.training.on_ray JOB [PARENT]`.
 
 It runs on any node, asks Ray for a worker for each device of the recipe, and waits for them. A worker that is lost is
 replaced, with all others, and they go on from the newest checkpoint. Every node sees the folders of the job at the same

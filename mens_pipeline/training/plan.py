@@ -16,7 +16,7 @@ from mens_pipeline.training.token_shares import MOST_PASSES, Dealer, Dealt, draw
 
 
 class Planned(Dealt, Protocol):
-    """What is needed of a row to lay down an order; its length is in tokens."""
+    """Fields of a row that the plan needs; its length is in tokens."""
 
     @property
     def category(self) -> str:
@@ -30,7 +30,7 @@ class Plan:
 
     Attributes:
         batches: Rows of each micro-batch, by their place in the examples.
-        num_steps: Updates; each takes `gradient_accumulation_steps` micro-batches, the last perhaps fewer.
+        num_steps: Optimizer steps; each takes `gradient_accumulation_steps` micro-batches, the last perhaps fewer.
         num_skipped: Epoch -> rows that the curriculum leaves out of it.
     """
 
@@ -50,7 +50,7 @@ class Plan:
 
 
 def step_tokens(batches: Sequence[Sequence[int]], lengths: Sequence[int], accumulated: int) -> list[int]:
-    """Tokens of each optimizer step, with padding.
+    """Return tokens of each optimizer step, with padding.
 
     Args:
         batches: Rows of each micro-batch in order.
@@ -132,7 +132,7 @@ def hardest_of(epoch: int, recipe: Recipe) -> int:
 
 
 def category_weights(categories: Sequence[str], alpha: float) -> dict[str, float]:
-    """How often a row of each category comes in an epoch, on average.
+    """Return how often a row of each category comes in an epoch, on average.
 
     The share of a category is that of its rows to the power of alpha; an epoch keeps its size.
 
@@ -150,7 +150,7 @@ def category_weights(categories: Sequence[str], alpha: float) -> dict[str, float
 
 
 def _row_weights(examples: Sequence[Planned], recipe: Recipe) -> list[float]:
-    """How often each row comes in a pass, by its category; among rows of its kind where kinds have shares."""
+    """Return how often each row comes in a pass, by its category; among rows of its kind where kinds have shares."""
     groups = [example.kind if recipe.token_shares else "" for example in examples]
     weights = {}
     for group in set(groups):
@@ -172,7 +172,7 @@ def _batches(rows: list[int], examples: Sequence[Planned], recipe: Recipe, rando
 
 
 def _cut(rows: list[int], examples: Sequence[Planned], recipe: Recipe) -> list[tuple[int, ...]]:
-    """Micro-batches with no more rows, and with padding no more tokens, than the recipe allows."""
+    """Return micro-batches with no more rows, and with padding no more tokens, than the recipe allows."""
     batches: list[tuple[int, ...]] = []
     batch: list[int] = []
     longest = 0

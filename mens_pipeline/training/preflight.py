@@ -1,4 +1,4 @@
-"""What is looked at before any weight is loaded: data, lengths, tokenizer, memory, disk."""
+"""Checks before any weight is loaded: data, lengths, tokenizer, memory, disk."""
 
 import os
 import shutil
@@ -78,7 +78,7 @@ class MemoryEstimate:
 def estimate_memory(
     base: BaseModel, recipe: Recipe, tokens_at_once: int, computed_on: tuple[str, str], layer: int
 ) -> MemoryEstimate:
-    """How much memory a run needs, from sizes alone.
+    """Estimate the peak memory of a run from sizes alone.
 
     Args:
         base: The base model.
@@ -111,7 +111,7 @@ def estimate_memory(
 
 
 def check_tokenizer(ids: Sequence[Sequence[int]], path: Path) -> None:
-    """See that the tokenizer knows the control tokens of ChatML as one id each.
+    """Check that the tokenizer knows the control tokens of ChatML as one id each.
 
     Args:
         ids: Of the start and the end of a turn.
@@ -127,7 +127,7 @@ def check_tokenizer(ids: Sequence[Sequence[int]], path: Path) -> None:
 
 
 def check_examples(examples: Examples, end_of_turn: int, min_rows: int) -> None:
-    """See that there are enough rows, and that each ends its turn and teaches something.
+    """Check that there are enough rows, and that each ends its turn and teaches something.
 
     Args:
         examples: What is shown.
@@ -149,7 +149,7 @@ def check_examples(examples: Examples, end_of_turn: int, min_rows: int) -> None:
 
 
 def check_logits(base: BaseModel, device: str) -> None:
-    """See that the loss of this device is that of the model: on a CPU, logits are taken as the head gives them.
+    """Check that the loss of this device is that of the model: on a CPU, logits are taken as the head gives them.
 
     Args:
         base: The base model.
@@ -167,7 +167,7 @@ def check_logits(base: BaseModel, device: str) -> None:
 
 
 def check_disk(folder: Path, needed_mb: float) -> None:
-    """See that checkpoints and adapter have room.
+    """Check that checkpoints and adapter have room.
 
     Args:
         folder: Where they go; it need not be there yet.
@@ -233,12 +233,12 @@ def preflight_document(  # noqa: PLR0913, PLR0917 - all that was looked at
 
 
 def installed_memory_gb() -> float:
-    """Gigabytes of memory that this machine has for its CPUs."""
+    """Return gigabytes of memory that this machine has for its CPUs."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
 
 
 def checkpoint_megabytes(memory: MemoryEstimate) -> float:
-    """Megabytes on disk for checkpoints and adapter.
+    """Return megabytes on disk for checkpoints and adapter.
 
     Args:
         memory: What the run needs.

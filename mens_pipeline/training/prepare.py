@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from mens_pipeline.corpus.curate.heldout_in_training import trained_heldout
@@ -40,7 +41,7 @@ _COMPILERS: Final = ("cc", "gcc", "clang")
 
 
 def kernels_found() -> dict[str, bool]:
-    """Kernel packages, and the C compiler that Triton calls at run time: whether each is there."""
+    """Return whether each kernel package, and the C compiler that Triton calls at run time, is there."""
     compiler = own_environment().get("CC")
     return {
         "flash_linear_attention": find_spec("fla") is not None,
@@ -79,7 +80,7 @@ _FUSED: Final = 28
 
 
 def layer_bytes(config: Mapping[str, Any], *, has_kernels: bool) -> int:
-    """Bytes that the largest layer keeps for a token in 16 bits, beside its input.
+    """Return bytes that the largest layer keeps for a token in 16 bits, beside its input.
 
     Args:
         config: The configuration of a model, or of the text model in it.
@@ -91,7 +92,7 @@ def layer_bytes(config: Mapping[str, Any], *, has_kernels: bool) -> int:
 
 
 def _network(text: Mapping[str, Any]) -> int:
-    """Of the network behind the attention, and of what both read: each adapter keeps a copy of its input."""
+    """Return the bytes that the MLP and the inputs of attention and MLP keep for a token: adapters keep a copy each."""
     return 8 * _inner(text) + 18 * int(text["hidden_size"])
 
 
@@ -151,6 +152,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     continues: Continued | None = None,
     is_new: bool = False,
     is_trial: bool = False,
+    besides: Mapping[str, Any] = MappingProxyType({}),
 ) -> PreparedRun:
     """Look at everything a run needs, and write its job, its contract and its preflight.
 
@@ -165,6 +167,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         continues: The run that this one goes on from, with the same rows; None to begin.
         is_new: Whether a run that the folder holds gives way, once everything else is as it must be.
         is_trial: Whether to look only: nothing is written, and nothing gives way.
+        besides: What decides the run beside its recipe, in JSON types.
 
     Raises:
         RefusedError: Something is not as it must be, or the folder holds another run.
@@ -192,6 +195,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     layer = layer_bytes(configuration, has_kernels=found_kernels["flash_linear_attention"])
     memory = estimate_memory(base, recipe, largest, (device.kind, dtype), layer)
     contract = contract_of(recipe, digest_of(train_path), base, (device.kind, dtype), SYSTEM_PROMPT, continues)
+    contract |= besides
     digest = key_of(contract)
     run_dir = folder if isinstance(folder, Path) else folder(digest)
     refuse_links(run_dir)

@@ -54,7 +54,7 @@ class ResolvedRecipe:
 
 
 def load_named(path: Path) -> dict[str, Named]:
-    """All presets or domains of a file; every one is checked.
+    """Return all presets or domains of a file; every one is checked.
 
     Args:
         path: `config/presets.yaml` or `config/domains.yaml`.

@@ -170,7 +170,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
 
 
 def _peak_memory_mb(device: str) -> float:
-    """Megabytes that this run took at most: of the GPU if it trains on one, else of the process."""
+    """Return megabytes that this run took at most: of the GPU if it trains on one, else of the process."""
     import resource  # noqa: PLC0415 - only this needs it
 
     import torch  # noqa: PLC0415 - likewise

@@ -20,7 +20,7 @@ _HEAD: Final = "lm_head"
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What a model is, to compare it before and after training.
+    """Digests of a model's parameters, to compare them before and after training.
 
     Attributes:
         frozen_sha256: Over all values that must not change, quantised ones and their scales, hexadecimal.

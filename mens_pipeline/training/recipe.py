@@ -45,7 +45,7 @@ class Recipe(BaseModel):
     )
     gradient_accumulation_steps: int = Field(default=4, ge=1, le=1024, description="Micro-batches of one step.")
     num_train_epochs: int = Field(default=3, ge=1, le=1000, description="How often every row is seen.")
-    max_steps: int | None = Field(default=None, ge=1, description="Updates at most.")
+    max_steps: int | None = Field(default=None, ge=1, description="Optimizer steps at most.")
     max_minutes: float | None = Field(default=None, gt=0, description="Minutes of training at most, without loading.")
 
     devices: int = Field(default=1, ge=1, le=64, description="GPUs, or processes on a CPU, that share each step.")
@@ -57,7 +57,7 @@ class Recipe(BaseModel):
     lr_scheduler_type: Literal["cosine", "linear", "constant_with_warmup"] = Field(
         default="cosine", description="How the rate falls after the warmup."
     )
-    warmup_steps: int = Field(default=100, ge=0, description="Updates until the full rate; a tenth of all at most.")
+    warmup_steps: int = Field(default=100, ge=0, description="Steps until the full rate; a tenth of all at most.")
     weight_decay: float = Field(default=0.01, ge=0, le=1, description="Of AdamW.")
     max_grad_norm: float = Field(default=1.0, gt=0, description="The norm to which gradients are clipped.")
 
@@ -88,8 +88,8 @@ class Recipe(BaseModel):
         default=0.05, ge=0, lt=0.5, description="Share of source files whose rows measure the loss and do not train."
     )
 
-    save_steps: int = Field(default=50, ge=1, description="Updates between checkpoints.")
-    logging_steps: int = Field(default=1, ge=1, description="Updates between lines of telemetry.")
+    save_steps: int = Field(default=50, ge=1, description="Steps between checkpoints.")
+    logging_steps: int = Field(default=1, ge=1, description="Steps between lines of telemetry.")
     seed: int = Field(default=42, ge=0, lt=2**32, description="Decides the start of the adapter and the order of rows.")
 
     @field_validator("target_modules", "category_filter", "curriculum_max_difficulty", mode="before")
@@ -103,7 +103,7 @@ class Recipe(BaseModel):
     @field_validator("token_shares", mode="before")
     @classmethod
     def _shares_from_text(cls, value: object) -> object:
-        """Shares may be written as `task=0.4,raw=0.1`."""
+        """Parse shares written as `task=0.4,raw=0.1`."""
         if isinstance(value, str):
             return {name.strip(): share.strip() for name, _, share in (part.partition("=") for part in _parts(value))}
         return value

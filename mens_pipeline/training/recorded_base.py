@@ -73,7 +73,7 @@ def _lying_here() -> Iterator[Path]:
 
 
 def _may_be(path: Path, num_values: int) -> bool:
-    """Whether a folder has weights of so many values, by their headers: hashing them all takes minutes."""
+    """Return whether a folder has weights of so many values, by their headers: hashing them all takes minutes."""
     try:
         return sum(map(num_values_in, path.glob("*.safetensors"))) == num_values
     except RefusedError:

@@ -46,7 +46,7 @@ def point_latest(run_dir: Path) -> None:
 
 
 def refuse_links(run_dir: Path) -> None:
-    """See that everything in the folder of a run lies there: through a link it would be read or written elsewhere.
+    """Check that everything in the folder of a run lies there: through a link it would be read or written elsewhere.
 
     Args:
         run_dir: The folder of the run; need not be there.
@@ -62,7 +62,7 @@ def refuse_links(run_dir: Path) -> None:
 
 
 def refuse_another_run(run_dir: Path, digest: str) -> None:
-    """Nothing, unless a folder holds a run of another contract.
+    """Check that a folder does not hold a run of another contract.
 
     Args:
         run_dir: The folder of the run; need not be there.

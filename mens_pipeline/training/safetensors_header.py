@@ -39,7 +39,7 @@ def shapes_in(file: Path) -> dict[str, Shape]:
 
 
 def num_values_in(file: Path) -> int:
-    """How many values a file holds.
+    """Count the values of a file.
 
     Args:
         file: The file.

@@ -188,7 +188,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         return (loss, {}) if return_outputs else loss
 
     def _scored(self, model: Any, inputs: dict[str, Any], mask: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Losses of the labelled positions; the library would project every position where there is no Triton."""
+        """Compute the losses of labelled positions; the library would project every position without Triton."""
         own = self.model
         if model is own:
             return _losses(own.get_base_model(), inputs, mask, labels)

@@ -1,4 +1,4 @@
-"""How many optimizer steps a run takes within its time budget: measured, decided, recorded, and taken up again."""
+"""Number of optimizer steps within a time budget: measured, decided, recorded, and restored on resume."""
 
 import json
 import os
@@ -37,10 +37,10 @@ _LANDING: Final = 0.02
 
 
 class Pace:
-    """How long optimizer steps take, measured on the latest ones and in proportion to their tokens."""
+    """Time of an optimizer step, measured on the latest ones and in proportion to their tokens."""
 
     def __init__(self, tokens: Sequence[int]) -> None:
-        """Know how large each step is.
+        """Take the number of tokens of each step.
 
         Args:
             tokens: Of each step in order, with padding; at least 1.
@@ -62,7 +62,7 @@ class Pace:
         self._latest.append(seconds / (self._before[step] - self._before[step - 1]))
 
     def seconds(self, first: int, last: int) -> float:
-        """How long the steps after `first` will take, up to and with `last`.
+        """Return the seconds that the steps after `first` will take, up to and with `last`.
 
         Args:
             first: Steps that are done.
@@ -82,7 +82,7 @@ class Pace:
         return max(first, min(most, bisect_right(self._before, until) - 1))
 
     def _rate(self) -> float:
-        """Seconds of a token."""
+        """Return seconds of a token."""
         rates = sorted(self._latest)
         return fmean(rates[1:-1] or rates)
 

@@ -97,7 +97,7 @@ def share_of(batches: Sequence[_Item], accumulated: int, team: Team) -> list[_It
 
 
 def refuse_sharding(environment: Mapping[str, str]) -> None:
-    """Nothing, unless accelerate is told to cut the base up over several devices.
+    """Check that accelerate is not told to shard the base over several devices.
 
     Args:
         environment: Of this process.
@@ -111,7 +111,7 @@ def refuse_sharding(environment: Mapping[str, str]) -> None:
 
 
 def why_not_sharded(name: str) -> str:
-    """Why a base in four bits is not cut up over several devices.
+    """Return why a base in four bits is not cut up over several devices.
 
     Args:
         name: What would do it, `FSDP` or `DeepSpeed`.

@@ -10,6 +10,8 @@ from typing import Any, Final
 from mens_pipeline.errors import RefusedError
 
 FILE: Final = "telemetry.jsonl"
+_ADVICE: Final = "Take the line out, or begin the run anew with --force-restart."
+_NUMBERS: Final = ("seconds", "num_updates", "num_tokens")
 
 
 class TelemetryLog:
@@ -102,14 +104,20 @@ def steps_of(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def seconds_trained(path: Path) -> float:
-    """Seconds that the processes of a run have trained, what was taken back included.
+    """Return seconds that the processes of a run have trained, what was taken back included.
 
     Args:
         path: Its log; need not be there.
+
+    Raises:
+        RefusedError: A line is no event, or a step does not say when it was.
     """
     if not path.is_file():
         return 0.0
-    return max((event["payload"]["seconds"] for event in _events(path) if event["event"] == "step"), default=0.0)
+    try:
+        return max((event["payload"]["seconds"] for event in _events(path) if event["event"] == "step"), default=0.0)
+    except KeyError as error:
+        raise RefusedError(f"{path}: a step does not say after how many seconds. {_ADVICE}") from error
 
 
 def totals_of(path: Path) -> dict[str, Any]:
@@ -136,7 +144,7 @@ def update_of(checkpoint: str | None) -> int:
 
 
 def _whole(path: Path) -> int:
-    """Bytes up to the end of the last line that is whole."""
+    """Return how many bytes the complete lines have."""
     return path.read_bytes().rfind(b"\n") + 1
 
 
@@ -150,8 +158,17 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
 def _event(line: str, place: str) -> dict[str, Any]:
     try:
         event: dict[str, Any] = json.loads(line)
-        event["event"], event["payload"]
-    except (ValueError, TypeError, LookupError) as error:
-        advice = "Take the line out, or begin the run anew with --force-restart."
-        raise RefusedError(f"{place}: no event of a training. {advice}") from error
+        _check(event["event"], event["payload"])
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise RefusedError(f"{place}: no event of a training. {_ADVICE}") from error
     return event
+
+
+def _check(kind: str, payload: dict[str, Any]) -> None:
+    """Raise unless an event has what is read of it."""
+    if kind == "train_start":
+        update_of(payload["resumed_from"])
+    elif kind == "step":
+        told = {type(payload["loss"]), *(type(payload.get(name, 0)) for name in _NUMBERS)}
+        if type(payload["step"]) is not int or told - {int, float}:
+            raise TypeError("a step is told in numbers")

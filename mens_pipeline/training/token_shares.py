@@ -16,11 +16,11 @@ MOST_PASSES: Final = 4
 
 
 class Dealt(Protocol):
-    """What is needed of a row to deal it; its length is in tokens."""
+    """Fields of a row that the shares need; its length is in tokens."""
 
     @property
     def kind(self) -> str:
-        """What made it: `task`, `vox_codegen`, `mutation`."""
+        """Kind of the row: `task`, `vox_codegen`, `mutation`."""
         ...
 
     @property
@@ -57,7 +57,7 @@ class Dealer:
     def __init__(
         self, examples: Sequence[Dealt], weights: Sequence[float], named: Mapping[str, float], seed: int
     ) -> None:
-        """Know the rows.
+        """Take the rows.
 
         Args:
             examples: The rows that train.
@@ -130,7 +130,7 @@ class Dealer:
 
 
 def draw(rows: Sequence[int], weights: Sequence[float], random: Random) -> list[int]:
-    """Each row as often as its weight asks for: the whole part always, the rest by chance.
+    """Return each row as often as its weight asks for: the whole part always, the rest by chance.
 
     Args:
         rows: By their place.

@@ -71,7 +71,7 @@ def _text_of(path: Path) -> str:
 
 
 class FileTokenizer:
-    """What `tokenizer.json` of a folder makes of a text; safe to use from several threads."""
+    """Tokens of a text by the `tokenizer.json` of a folder; safe to use from several threads."""
 
     def __init__(self, folder: Path) -> None:
         """Read the file.

@@ -1,4 +1,4 @@
-"""What a run plans and shows, in a line for people."""
+"""One-line summaries of the plan and progress of a run."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -32,7 +32,7 @@ def told_kinds(kinds: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def told_too_long(kinds: Mapping[str, Mapping[str, float]]) -> str:
-    """Rows of each kind that are too long: `task 12 rows (7 % of its tokens)`; nothing where there is none.
+    """Return rows of each kind that are too long: `task 12 rows (7 % of its tokens)`; nothing where there is none.
 
     Args:
         kinds: What `Examples.kinds` gave.
@@ -49,6 +49,6 @@ def _share(part: float, rest: float) -> str:
 
 
 def _minutes(seconds: float) -> str:
-    """Whole minutes, or tenths of one where there are few."""
+    """Format whole minutes, or tenths of one where there are few."""
     minutes = seconds / 60
     return f"{minutes:.1f}" if minutes < _FEW_MINUTES else f"{minutes:.0f}"

@@ -3,9 +3,10 @@
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import torch
 from datasets import Dataset
@@ -17,7 +18,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.chat import IM_END, opening_for, template_behind
 from mens_pipeline.training.cpu_kernels import fuse_adapters, use_causal_products
 from mens_pipeline.training.environment import own_environment
-from mens_pipeline.training.examples import Example, make_examples
+from mens_pipeline.training.examples import Example, Examples, make_examples
 from mens_pipeline.training.job import (
     ADAPTER,
     CHECKPOINTS,
@@ -50,8 +51,34 @@ SYSTEM_PROMPT: Final = "system_prompt.json"
 _VALIDATED_AT_ONCE: Final = 4
 
 
+class MakeTrainer(Protocol):
+    """Makes what trains, from the place in `train` of the rows of each micro-batch."""
+
+    def __call__(  # noqa: PLR0913, PLR0917 - what a trainer is made of
+        self, job: Any, tokenizer: Any, examples: Any, plan: Plan, progress: Progress, team: Team
+    ) -> Any:
+        """Make it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """Encoder of rows and trainer of a method.
+
+    Attributes:
+        examples: Encodes the rows of a job with a tokenizer.
+        trainer: Makes what trains.
+    """
+
+    examples: Callable[[Any, Any], Examples]
+    trainer: MakeTrainer
+
+
 def train(
-    job: TrainingJob, listen: Callable[[dict[str, Any]], None], clock: Callable[[], float] = time.perf_counter
+    job: TrainingJob,
+    listen: Callable[[dict[str, Any]], None],
+    clock: Callable[[], float] = time.perf_counter,
+    method: Method | None = None,
 ) -> bool:
     """Train, from the newest checkpoint on if there is one.
 
@@ -59,6 +86,7 @@ def train(
         job: What to train.
         listen: Takes each line of telemetry.
         clock: Tells seconds that only go up.
+        method: How rows are learnt; None for the response of each row to its prompt.
 
     Returns:
         Whether the run is complete; then `adapter/` and `result.json` are there. Otherwise it was asked to stop, and
@@ -67,7 +95,7 @@ def train(
     Raises:
         RefusedError: The run cannot be, or went wrong in a way that more of it would not mend.
     """
-    recipe = job.recipe
+    recipe, method = job.recipe, method or Method(_examples, _trainer)
     team = own_team(own_environment())
     refuse_sharding(own_environment())
     stop = StopRequest(job.run_dir / STOP if ON_RAY in own_environment() else None)
@@ -75,7 +103,7 @@ def train(
     # Numbers next to zero slow a CPU down a hundredfold, and teach nothing.
     torch.set_flush_denormal(True)
     tokenizer = tokenizer_of(job.base_path)
-    examples = make_examples(read_pairs(job.train_path), recipe, tokenizer, job.system_prompt)
+    examples = method.examples(job, tokenizer)
     target = plan_of(examples.train, recipe, job.continues)
     checkpoint = newest_checkpoint(job.run_dir)
     schedule = Schedule(target.num_steps, recipe.warmup_steps, recipe.lr_scheduler_type)
@@ -85,7 +113,7 @@ def train(
     plan = target.first(steps.num_steps, accumulated) if steps.is_over else target
     log = TelemetryLog(job.run_dir / FILE, listen) if team.is_first else SilentLog()
     progress = Progress(log, stop, steps, seconds_trained(job.run_dir / FILE), clock, team)
-    trainer = _trainer(job, tokenizer, examples.train, plan, progress, team)
+    trainer = method.trainer(job, tokenizer, examples.train, plan, progress, team)
     before = footprint(trainer.model)
     log.write("train_start", {**examples.account(), **_about(job, target, trainer), "resumed_from": _name(checkpoint)})
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
@@ -113,6 +141,10 @@ def train(
     write_result(job.run_dir, result)
     log.write("train_complete", result)
     return True
+
+
+def _examples(job: TrainingJob, tokenizer: Any) -> Examples:
+    return make_examples(read_pairs(job.train_path), job.recipe, tokenizer, job.system_prompt)
 
 
 def tokenizer_of(path: Path) -> Any:
@@ -187,7 +219,12 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
     rows = [{"input_ids": [0], "labels": [0]}]  # the plan decides what is shown; the library asks for a dataset
     trainer = PlannedTrainer(
         model=model,
-        args=_arguments(job, plan, team),
+        args=SFTConfig(
+            **arguments_of(job, plan, team),
+            packing=False,
+            dataset_kwargs={"skip_prepare_dataset": True},
+            completion_only_loss=True,
+        ),
         train_dataset=Dataset.from_list(rows * len(examples)),
         processing_class=tokenizer,
         peft_config=lora_config(recipe, model),
@@ -211,45 +248,49 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
     return trainer
 
 
-def _arguments(job: TrainingJob, plan: Plan, team: Team) -> SFTConfig:
+def arguments_of(job: TrainingJob, plan: Plan, team: Team) -> dict[str, Any]:
+    """Return the arguments that every trainer of the library gets.
+
+    Args:
+        job: What to train.
+        plan: The order of the run.
+        team: The processes that train together.
+    """
     recipe = job.recipe
     is_cpu = job.device == "cpu"
-    return SFTConfig(
-        output_dir=str(job.run_dir / CHECKPOINTS),
-        use_cpu=is_cpu,
-        bf16=job.compute_dtype == "bfloat16",
-        max_length=None,
-        packing=False,
-        dataset_kwargs={"skip_prepare_dataset": True},
-        completion_only_loss=True,
-        remove_unused_columns=False,
-        per_device_train_batch_size=1,  # the plan decides
-        gradient_accumulation_steps=-(-recipe.gradient_accumulation_steps // team.size),
-        num_train_epochs=1,  # the plan holds all epochs
-        max_steps=plan.num_steps,
-        learning_rate=recipe.learning_rate,
-        weight_decay=recipe.weight_decay,
-        max_grad_norm=recipe.max_grad_norm,
+    return {
+        "output_dir": str(job.run_dir / CHECKPOINTS),
+        "use_cpu": is_cpu,
+        "bf16": job.compute_dtype == "bfloat16",
+        "max_length": None,
+        "remove_unused_columns": False,
+        "per_device_train_batch_size": 1,  # the plan decides
+        "gradient_accumulation_steps": -(-recipe.gradient_accumulation_steps // team.size),
+        "num_train_epochs": 1,  # the plan holds all epochs
+        "max_steps": plan.num_steps,
+        "learning_rate": recipe.learning_rate,
+        "weight_decay": recipe.weight_decay,
+        "max_grad_norm": recipe.max_grad_norm,
         # bitsandbytes pages and updates in eight bits on CUDA alone.
-        optim="paged_adamw_8bit" if job.device == "cuda" else "adamw_torch",
-        activation_checkpointing=not is_cpu,
-        activation_checkpointing_kwargs=None if is_cpu else {"use_reentrant": False},
-        save_strategy="steps",
-        save_steps=recipe.save_steps,
-        save_total_limit=2,
-        logging_strategy="steps",
-        logging_steps=recipe.logging_steps,
-        logging_nan_inf_filter=False,
-        disable_tqdm=True,
-        report_to="none",
-        seed=recipe.seed,
-        data_seed=recipe.seed,
+        "optim": "paged_adamw_8bit" if job.device == "cuda" else "adamw_torch",
+        "activation_checkpointing": not is_cpu,
+        "activation_checkpointing_kwargs": None if is_cpu else {"use_reentrant": False},
+        "save_strategy": "steps",
+        "save_steps": recipe.save_steps,
+        "save_total_limit": 2,
+        "logging_strategy": "steps",
+        "logging_steps": recipe.logging_steps,
+        "logging_nan_inf_filter": False,
+        "disable_tqdm": True,
+        "report_to": "none",
+        "seed": recipe.seed,
+        "data_seed": recipe.seed,
         # Every matrix of the adapter takes part in every step; to look for others costs a pass over all of it.
-        ddp_find_unused_parameters=False,
-        ddp_broadcast_buffers=False,
-        dataloader_num_workers=0,
-        dataloader_pin_memory=job.device == "cuda",
-    )
+        "ddp_find_unused_parameters": False,
+        "ddp_broadcast_buffers": False,
+        "dataloader_num_workers": 0,
+        "dataloader_pin_memory": job.device == "cuda",
+    }
 
 
 def _about(job: TrainingJob, plan: Plan, trainer: PlannedTrainer) -> dict[str, Any]:

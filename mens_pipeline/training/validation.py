@@ -1,10 +1,10 @@
-"""Which source files measure the loss instead of training."""
+"""Choice of the source files that measure the validation loss instead of training."""
 
 import hashlib
 
 
 def is_validation_group(group: str | None, share: float, seed: int) -> bool:
-    """Whether the rows of a source file measure; all rows of one file do the same.
+    """Return whether the rows of a source file measure; all rows of one file do the same.
 
     Args:
         group: The file; rows without one always train.

@@ -36,6 +36,7 @@ from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.qlora import load_base
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, Recipe
 from mens_pipeline_tests.bench.machine import machine_name
+from mens_pipeline_tests.bench.ratios import note
 
 _MOST_SHARE: Final = 0.05
 """Of the time, that letting the parser steer may cost."""
@@ -98,8 +99,10 @@ def main() -> None:
         print(
             f"plain four-bit generate, one by one: {plain.rate:.1f} tokens/s, ours {ours.rate / plain.rate:.1f} times"
         )
+        note("generation, beside plain four-bit generate", ours.rate / plain.rate)
         print(f"the same answer, token by token: {same}/{len(few)}")
     steered = _ours(*shared, batch=options.batch, is_constrained=True)
+    note("generation, constrained beside free", steered.rate / ours.rate)
     print("\n".join(steering_lines(ours, steered, options.batch)))
 
 

@@ -28,6 +28,7 @@ from mens_pipeline.training.step_plan import take_up
 from mens_pipeline.training.telemetry_log import FILE, TelemetryLog
 from mens_pipeline_tests.bench.machine import machine_name
 from mens_pipeline_tests.bench.random_base import main as random_base
+from mens_pipeline_tests.bench.ratios import note
 
 _VARIANTS = {
     "plain": "plain TRL script, its defaults",
@@ -54,16 +55,25 @@ def main() -> None:
     if options.shape:
         _compare_shape(options)
         return
-    print(f"{'variant':<44}{'tokens/s':>10}{'of plain':>10}{'padding':>9}{'peak MB':>9}  loss of each step")
+    peak = _in_child("peak")
+    print(f"products of 2,048 x 2,048: {peak['float32']:.0f} GFLOP/s in float32, {peak['bfloat16']:.0f} in bfloat16")
+    print()
+    columns = f"{'variant':<44}{'tokens/s':>10}{'of plain':>10}{'of peak':>9}{'padding':>9}{'peak MB':>9}"
+    print(f"{columns}  loss of each step")
     plain: float | None = None
     for variant in _VARIANTS if options.device == "cpu" else _OF_A_CARD:
         name = _VARIANTS[variant]
-        figures = _run(variant)
+        figures = _in_child(variant)
         rate = figures["tokens"] / figures["seconds"]
         plain = plain or rate
+        share = figures["gflop"] / figures["seconds"] / max(peak.values())
+        if variant == "ours":
+            note("training, beside a plain TRL script", rate / plain)
+            note("training, of the peak of matrix products", share)
         padding = 1 - figures["tokens"] / figures["positions"]
         losses = " ".join(f"{loss:.2f}" for loss in figures["losses"])
-        print(f"{name:<44}{rate:>10.1f}{rate / plain:>9.1f}x{padding:>9.1%}{figures['peak_mb']:>9.0f}  {losses}")
+        memory = f"{padding:>9.1%}{figures['peak_mb']:>9.0f}"
+        print(f"{name:<44}{rate:>10.1f}{rate / plain:>9.1f}x{share:>9.1%}{memory}  {losses}")
 
 
 def _options() -> Namespace:
@@ -73,7 +83,7 @@ def _options() -> Namespace:
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--shape", help="a shape of random_base.py, to measure beside the base")
-    parser.add_argument("--variant", choices=list(_VARIANTS))
+    parser.add_argument("--variant", choices=["peak", *_VARIANTS])
     return parser.parse_args()
 
 
@@ -84,13 +94,13 @@ def _compare_shape(options: Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         random_base(options.shape, Path(folder))
         for name, base in ((options.base, options.base), (f"{options.shape}, random weights", folder)):
-            figures = _run("ours", "--base", base)
+            figures = _in_child("ours", "--base", base)
             rate = figures["tokens"] / figures["seconds"]
             first = first or rate
             print(f"{name:<44}{rate:>10.1f}{rate / first:>9.2f}x{figures['peak_mb']:>9.0f}", flush=True)
 
 
-def _run(variant: str, *more: str) -> dict[str, Any]:
+def _in_child(variant: str, *more: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "mens_pipeline_tests.bench.training", *sys.argv[1:], *more, "--variant", variant]
     result = subprocess.run(command, env=training_environment(), capture_output=True, text=True, check=False)
     if result.returncode:
@@ -100,6 +110,9 @@ def _run(variant: str, *more: str) -> dict[str, Any]:
 
 
 def _child(options: Namespace) -> None:
+    if options.variant == "peak":
+        print(json.dumps(_peak(options.device)))
+        return
     with tempfile.TemporaryDirectory() as folder:
         trainer = _plain(options, Path(folder)) if options.variant == "plain" else _ours(options, Path(folder))
         watch = _Watch(trainer)
@@ -107,24 +120,59 @@ def _child(options: Namespace) -> None:
     print(json.dumps(watch.figures()))
 
 
+def _peak(device: str) -> dict[str, float]:
+    """Billions of operations a second of matrix products large enough to be limited by nothing else, by precision."""
+    import torch
+
+    peak = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        left, right = (torch.randn(2048, 2048, device=device).to(dtype) for _ in range(2))
+        seconds = []
+        for _ in range(8):
+            started = perf_counter()
+            left @ right
+            if device == "cuda":
+                torch.cuda.synchronize()
+            seconds.append(perf_counter() - started)
+        peak[str(dtype).removeprefix("torch.")] = 2 * 2048**3 / min(seconds) / 1e9
+    return peak
+
+
+def _gflop(model: Any, num_tokens: int, num_labelled: int) -> float:
+    """Billions of operations that training cannot do without.
+
+    Products with frozen matrices, forwards and for the gradients of inputs; with those of the adapter, for their own
+    gradients as well; and the head, where there is a label.
+    """
+    from bitsandbytes.nn import Linear4bit
+
+    frozen = sum(
+        module.in_features * module.out_features for module in model.modules() if isinstance(module, Linear4bit)
+    )
+    adapter = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    head: int = model.get_output_embeddings().weight.numel()
+    return float((4 * frozen + 6 * adapter) * num_tokens + 4 * head * num_labelled) / 1e9
+
+
 class _Watch:
     """Counts tokens and seconds of each step but the first, which also pays for what is done once."""
 
     def __init__(self, trainer: Any) -> None:
         self.trainer = trainer
-        self.laps: list[tuple[int, int, float]] = []
+        self.laps: list[tuple[int, int, int, float]] = []
         self.step = trainer.training_step
         trainer.training_step = self.measured
 
     def measured(self, model: Any, inputs: Any, *arguments: Any, **named: Any) -> Any:
-        mask = inputs["attention_mask"]
+        mask, labels = inputs["attention_mask"], inputs["labels"]
         started = perf_counter()
         loss = self.step(model, inputs, *arguments, **named)
         if mask.device.type == "cuda":
             import torch
 
             torch.cuda.synchronize()
-        self.laps.append((int(mask.sum()), mask.numel(), perf_counter() - started))
+        labelled = int((labels[:, 1:] != -100).sum())
+        self.laps.append((int(mask.sum()), mask.numel(), labelled, perf_counter() - started))
         return loss
 
     def figures(self) -> dict[str, Any]:
@@ -133,10 +181,12 @@ class _Watch:
         accumulated = self.trainer.args.gradient_accumulation_steps
         laps = self.laps[accumulated:]
         losses = [entry["loss"] for entry in self.trainer.state.log_history if "loss" in entry]
+        tokens, positions, labelled = (sum(int(lap[column]) for lap in laps) for column in range(3))
         return {
-            "tokens": sum(tokens for tokens, _, _ in laps),
-            "positions": sum(positions for _, positions, _ in laps),
-            "seconds": sum(seconds for _, _, seconds in laps),
+            "tokens": tokens,
+            "positions": positions,
+            "gflop": _gflop(self.trainer.accelerator.unwrap_model(self.trainer.model), tokens, labelled),
+            "seconds": sum(seconds for *_, seconds in laps),
             "losses": [float(loss) for loss in losses],
             "peak_mb": _peak_memory_mb(self.trainer.args.device.type),
         }

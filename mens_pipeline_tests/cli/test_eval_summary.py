@@ -108,11 +108,12 @@ def test_what_is_served_has_a_column_where_it_was_asked() -> None:
 
 
 def test_a_trial_says_that_it_is_one() -> None:
-    """With the figures of the adapter alone."""
+    """With the figures of the adapter alone, and how many answers end in a run-time error."""
     asked = [task(0, Suite.BENCHMARK, tests=_TESTS)]
     answers = (answer(), answer(GOOD, asked[0]))
     scores = evaluate_answers([task(), *asked], Answers(answers, answers), SUBJECT, Decoding(), PROGRESS)
     lines = trial_summary_of(scores.results.adapter.suites["benchmark"], None, Path("trial.jsonl")).splitlines()
 
     assert [_cells(line) for line in lines[:2]] == [["suite", "figure", "model"], ["benchmark", "parse rate", "1/1"]]
+    assert ["", "run-time errors", "0"] in map(_cells, lines)
     assert lines[-2:] == ["answers trial.jsonl", "a trial: no verdict rests on it"]

@@ -209,6 +209,23 @@ def test_thresholds_of_the_environment_are_told_wherever_the_verdict_is(run: _Ru
     for text in (history, (champion.path / PAGE).read_text()):
         assert "bootstrap (min_parse_rate 0.7 by VOX_EVAL_MIN_PARSE_RATE" in text
         assert "min_coverage 0.05 by VOX_EVAL_MIN_COVERAGE" in text
+        assert "the benchmark has no say by VOX_BENCHMARK" in text
+        assert "unlike ci: " in text
+        assert "min_heldout_tasks 20" in text
+
+
+def test_with_a_key_only_what_it_signed_is_promoted(run: _Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verdict from before the key is refused; judged again it is promoted, with a signature beside it."""
+    monkeypatch.setenv("MENS_SIGNING_KEY", "5b" * 32)
+    refused = _invoke("promote", run)
+    assert _invoke("gate", run).exit_code == 0
+    done = _invoke("promote", run)
+    champion = champion_of(run.store)
+    assert champion is not None
+
+    assert "it is not signed; run the gate again with MENS_SIGNING_KEY" in _refusal(refused)
+    assert done.exit_code == 0, done.exception
+    assert (champion.path / "signature.json").is_file()
 
 
 def test_a_verdict_whose_manifest_names_no_documents_is_none(run: _Run) -> None:

@@ -120,9 +120,9 @@ def test_a_parquet_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> No
             ConfigurationError, match=r"train\.parquet: File too large\. Make room, or name a file elsewhere"
         ),
     ):
-        write_parquet(_mixed(), tmp_path / "train.parquet")
+        write_parquet(_mixed().rows, tmp_path / "train.parquet")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "train.parquet").mkdir()
     with pytest.raises(ConfigurationError, match=r"train\.parquet: Is a directory\. Name a file that may be replaced"):
-        write_parquet(_mixed(), tmp_path / "train.parquet")
+        write_parquet(_mixed().rows, tmp_path / "train.parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["train.parquet"]

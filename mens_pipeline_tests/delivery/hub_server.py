@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import yaml
 
 TOKEN = "hf_" + "s" * 34
 _LARGE = 10_000
+_KIND = re.compile("^/api/(models|datasets)/")
 
 
 @dataclass
@@ -23,6 +25,7 @@ class Hub:
     Attributes:
         url: Where it listens.
         private: Repository -> whether it was made private.
+        kinds: Repository -> `model` or `dataset`.
         branches: Repository and branch -> the commits on it, the newest last.
         files: Repository and branch -> name -> content.
         large: SHA-256 -> content that went the way of large files.
@@ -32,6 +35,7 @@ class Hub:
 
     url: str = ""
     private: dict[str, bool] = field(default_factory=dict)
+    kinds: dict[str, str] = field(default_factory=dict)
     branches: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     files: dict[tuple[str, str], dict[str, bytes]] = field(default_factory=dict)
     large: dict[str, bytes] = field(default_factory=dict)
@@ -71,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """What a branch holds."""
-        repo, _, branch = self.path.removeprefix("/api/models/").partition("/revision/")
+        repo, _, branch = _KIND.sub("", self.path).partition("/revision/")
         commits = self._begun().branches.get((repo, branch or "main"))
         if commits is None:
             self._answer({"error": "not there"}, 404, {"X-Error-Code": "RepoNotFound"})
@@ -111,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._of_repo(body)
 
     def _of_repo(self, body: bytes) -> None:
-        owner, name, what, branch = self.path.removeprefix("/api/models/").split("/", 3)
+        owner, name, what, branch = _KIND.sub("", self.path).split("/", 3)
         repo, branch = f"{owner}/{name}", branch.replace("%2F", "/")
         if what == "branch" and (repo, branch) in self.hub.branches:
             self._answer({"error": "Reference already exists"}, 409)
@@ -131,6 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
         if repo in self.hub.private:
             self._answer({"error": "You already created this model repo", "url": f"{self.hub.url}/{repo}"}, 409)
             return
+        self.hub.kinds[repo] = asked.get("type") or "model"
         self.hub.private[repo] = asked.get("visibility") == "private" or bool(asked.get("private"))
         self.hub.begin(repo, "main", "0" * 40)
         self._answer({"url": f"{self.hub.url}/{repo}", "name": repo})

@@ -12,7 +12,7 @@ from huggingface_hub import ModelCard
 from typer.testing import CliRunner
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.delivery.hub import plan_push
+from mens_pipeline.delivery.hub import Target, plan_push
 from mens_pipeline.delivery.merge_source import merge_source
 from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
 from mens_pipeline.inference.prepare import adapter_digest
@@ -96,7 +96,11 @@ def test_the_card_that_is_sent_has_the_figures(hub: Hub, promoted: tuple[Path, A
 
     assert "It is not judged yet." in (run / "adapter" / "README.md").read_text()
     assert "parse rate | 0/40 (0.0 %, 95 % interval 0.0 to 6.0) | 40/40 (100.0 %" in card
-    assert ModelCard(card).data.license == "other"
+    head = ModelCard(card).data
+    assert head.license == "other"
+    (result,) = [found for found in head.eval_results or [] if found.dataset_name.startswith("held-out")][:1]
+    assert (result.metric_type, result.metric_value) == ("parse_rate", 1.0)
+    assert head.to_dict()["model-index"][0]["results"]
 
 
 def test_nothing_that_is_sent_names_this_machine(hub: Hub, promoted: tuple[Path, ArtifactStore], trained: Path) -> None:
@@ -164,7 +168,7 @@ def test_an_adapter_that_was_changed_is_not_sent(trained: Path, tmp_path: Path) 
     (source.run / "adapter" / "tokenizer_config.json").write_text("{}")
 
     with pytest.raises(RefusedError, match=r"tokenizer_config\.json: changed since it was promoted\. Restore it"):
-        plan_push(source, _REPO, "main", None, tmp_path / "staging")
+        plan_push(source, Target(_REPO), None, tmp_path / "staging")
 
 
 @pytest.mark.parametrize(
@@ -177,10 +181,7 @@ def test_an_adapter_that_was_changed_is_not_sent(trained: Path, tmp_path: Path) 
         ("vox/coder", "-x", "--revision"),
     ],
 )
-def test_names_are_looked_at_first(
-    promoted: tuple[Path, ArtifactStore], tmp_path: Path, repo: str, revision: str, message: str
-) -> None:
+def test_names_are_looked_at_first(repo: str, revision: str, message: str) -> None:
     """Before anything is copied."""
     with pytest.raises(ConfigurationError, match=message):
-        plan_push(merge_source(None, promoted[1]), repo, revision, None, tmp_path / "staging")
-    assert not (tmp_path / "staging").exists()
+        Target(repo, revision)

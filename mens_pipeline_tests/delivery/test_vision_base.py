@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from mens_pipeline.delivery.hub import name_as_published
-from mens_pipeline.delivery.merge import save_merged
 from mens_pipeline.inference.generation import Decoding, GenerationJob
-from mens_pipeline.inference.model import load_judged
+from mens_pipeline.inference.model import load_judged, save_merged
 from mens_pipeline.training.qlora import load_base, lora_config
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.safetensors_header import shapes_in

@@ -33,7 +33,10 @@ def location() -> dg.Definitions:
 _PARENTS = {
     "base_model": set(),
     "benchmark_gate": {"eval_results"},
-    "eval_results": {"heldout_split", "qlora_adapter"},
+    "eval_results": {"feedback_adapter", "heldout_split", "qlora_adapter"},
+    "feedback_adapter": {"feedback_pairs"},
+    "feedback_pairs": {"feedback_samples"},
+    "feedback_samples": {"qlora_adapter"},
     "extracted_corpus": {"workspace_snapshot"},
     "heldout_split": {"validated_pairs"},
     "merged_model": {"promoted_adapter"},
@@ -57,9 +60,12 @@ _TRAIN_SET = {
         "validated_pairs",
     ),
 }
+_FEEDBACK = {"feedback_adapter", "feedback_pairs", "feedback_samples"}
 _JOBS = {
     "deliver": {"merged_model", "serving_handoff"},
     "experiments": {"base_model", "benchmark_gate", "eval_results", "qlora_adapter", "recipe_scores"},
+    "improve": {*_FEEDBACK, "benchmark_gate", "eval_results", "promoted_adapter"},
+    "improve_control": {"benchmark_gate", "eval_results", "feedback_adapter"},
     "maintenance": set(),
     "scratch": {"scratch_model"},
     "train_set": _TRAIN_SET,
@@ -80,6 +86,8 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
         "eval_results:beats_the_base",
         "extracted_corpus:corpus_coverage",
         "extracted_corpus:everything_accounted_for",
+        "feedback_adapter:feedback_changed_the_adapter",
+        "feedback_adapter:feedback_loss_fell",
         "heldout_split:no_overlap",
         "heldout_split:pairs_accounted_for",
         "merged_model:writes_what_was_judged",
@@ -177,7 +185,7 @@ def test_rows_have_columns(location: dg.Definitions) -> None:
     """Of every asset that holds rows: their names, types and descriptions, from the models that read them."""
     specs = {spec.key.to_user_string(): spec for spec in location.resolve_all_asset_specs()}
     shown = {
-        name: spec.metadata["dagster/column_schema"] for name, spec in specs.items() if "corpus" in spec.group_name
+        name: spec.metadata["dagster/column_schema"] for name, spec in specs.items() if spec.group_name == "corpus"
     }
     train = {column.name: column for column in shown["mixed_train_set"].columns}
 

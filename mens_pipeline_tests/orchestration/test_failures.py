@@ -54,7 +54,7 @@ def test_training_that_goes_on_says_from_where() -> None:
     def adapter(context: dg.AssetExecutionContext) -> None:
         for checkpoint in (None, "checkpoint-40"):
             payload = {"resumed_from": checkpoint, "planned_steps": 300}
-            _Watcher(context, 0.0).watch([{"event": "train_start", "payload": payload}])
+            _Watcher(context, 0.0, lambda _event: None).watch([{"event": "train_start", "payload": payload}])
 
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize([adapter], instance=instance)

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.promotion.benchmark_gate import receipt_in
 from mens_pipeline.promotion.gate import GateStatus
 from mens_pipeline.promotion.policy import GateName, Thresholds, load_gate_policy
 from mens_pipeline.promotion.receipt import (
@@ -172,6 +174,15 @@ def test_a_failure_without_results_has_no_figures(tmp_path: Path) -> None:
     failed = json.loads((tmp_path / FAILED).read_text())
 
     assert (failed["vox_parse_rate"], failed["construct_coverage_pct"]) == (None, None)
+
+
+def test_what_is_no_receipt_is_refused(tmp_path: Path) -> None:
+    """Missing, of something else, or no text at all: with the file and what to do."""
+    for content in (None, b"{}", b"\xff\xfe"):
+        if content is not None:
+            (tmp_path / RECEIPT).write_bytes(content)
+        with pytest.raises(RefusedError, match=r"gate_receipt.json: cannot be read\. Run `mens gate` again \("):
+            receipt_in(tmp_path)
 
 
 def test_a_receipt_survives_its_file(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from mens_pipeline_tests.evaluation.runs import evaluated, judged, trained
 
 _PLANTED = {
     "MENS_OVERRIDE_KEY": "planted-override-key-0123456789",
+    "MENS_SIGNING_KEY": "0f1e2d3c4b5a69788796a5b4c3d2e1f0" * 2,
     "MENS_SERVE_TOKEN": "planted-serve-token-0123456789",
     "MENS_EVOL_API_KEY": "planted-evol-api-key-0123456789",
     "HF_TOKEN": "hf_plantedplantedplantedplantedplanted01",

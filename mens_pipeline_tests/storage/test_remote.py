@@ -4,6 +4,8 @@ import hashlib
 import json
 import socket
 import threading
+import time
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -11,7 +13,8 @@ import obstore
 import pytest
 from obstore.store import from_url
 
-from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.storage import remote as remote_module
 from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore, key_of
 
@@ -236,61 +239,6 @@ def test_one_that_is_published_and_damaged_meanwhile_gives_way(
     assert _rows(_machine(tmp_path / "c", store_url).get("corpus", _KEY)) == "ours\n"
 
 
-def test_documents_change_by_compare_and_swap(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
-    """A change on top of what is no more is refused; lines that two machines add at once are both there."""
-    first, second = (store.documents for store in machines)
-    first.replace("promoted", "champion", b"", b"one")
-    with pytest.raises(RefusedError, match=r"/promoted/champion: changed meanwhile, perhaps on another machine\. Run"):
-        second.replace("promoted", "champion", b"", b"two")
-    assert second.read("promoted", "champion") == b"one"
-
-    def add(line: bytes) -> None:
-        for documents in (first, second):
-            documents.amend("promoted", "history.jsonl", lambda found: found + line)
-
-    threads = [threading.Thread(target=add, args=(b"%d\n" % number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    lines = first.read("promoted", "history.jsonl").split()
-    assert sorted(lines) == sorted([b"0", b"1", b"2", b"3"] * 2)
-
-
-def test_a_stale_version_is_not_written(store_url: str) -> None:
-    """The server itself refuses: one that is there, one that has changed, one that is gone."""
-    remote = Remote(store_url)
-    assert remote.swap("k/latest", b"one", None)
-    assert not remote.swap("k/latest", b"two", None)
-    seen = remote.read("k/latest")
-    assert remote.swap("k/latest", b"two", seen.version)
-    assert not remote.swap("k/latest", b"three", seen.version)
-    now = remote.read("k/latest")
-    assert now.content == b"two"
-    obstore.delete(from_url(store_url), "k/latest")
-    assert not remote.swap("k/latest", b"four", now.version)
-    assert remote.read("k/latest").content == b""
-
-
-def test_whoever_never_comes_first_gives_up(store_url: str, tmp_path: Path) -> None:
-    """And a request that was answered although its answer was lost is not done twice."""
-    store, remote = _machine(tmp_path, store_url), Remote(store_url)
-
-    def outrun(found: bytes) -> bytes:
-        assert remote.swap("k/lines", found + b"x", remote.read("k/lines").version)
-        return b"never"
-
-    with pytest.raises(ConfigurationError, match=r"k/lines: changed by others 50 times in a row\. Run the same again"):
-        store.documents.amend("k", "lines", outrun)
-
-    def lost(found: bytes) -> bytes:
-        assert remote.swap("k/other", found + b"x", remote.read("k/other").version)
-        return found + b"x"
-
-    store.documents.amend("k", "other", lost)
-    assert store.documents.read("k", "other") == b"x"
-
-
 def test_a_server_that_is_gone_says_so(
     machines: tuple[ArtifactStore, ArtifactStore], monkeypatch: pytest.MonkeyPatch, store_url: str
 ) -> None:
@@ -349,16 +297,48 @@ def test_credentials_that_are_not_known_say_so(store_url: str, tmp_path: Path, m
     assert not (tmp_path / "corpus").exists()
 
 
-def test_a_document_that_is_too_large_is_refused(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of ours is, so it is not read."""
-    monkeypatch.setattr("mens_pipeline.storage.remote._MOST_BYTES", 3)
-    obstore.put(from_url(store_url), "k/latest", b"four")
-
-    with pytest.raises(ConfigurationError, match=r"k/latest: larger than 3 bytes\."):
-        Remote(store_url).read("k/latest")
-
-
 def test_a_url_of_no_bucket_is_refused() -> None:
     """With the words of the library."""
     with pytest.raises(ConfigurationError, match=r"az://account/x: .*Account must be specified"):
         Remote("az://account/x")
+
+
+def test_what_lies_there_is_listed_by_key(machines: tuple[ArtifactStore, ArtifactStore], store_url: str) -> None:
+    """With the sizes of all files; what has no manifest is not whole, and pointers are no artifacts."""
+    made, _ = _built(machines[0])
+    obstore.put(from_url(store_url), f"corpus/{'0' * 64}/{'1' * 64}", b"left")
+    remote = Remote(store_url)
+    left, whole = remote.listed()
+
+    assert (left.key, left.num_bytes, left.is_whole) == ("0" * 64, 4, False)
+    assert (whole.kind, whole.key, whole.is_whole) == ("corpus", made.key, True)
+    sizes = sum(output["bytes"] for output in made.manifest["outputs"].values())
+    assert whole.num_bytes == sizes + (made.path / MANIFEST).stat().st_size
+
+
+def test_what_is_deleted_is_absent_for_all(machines: tuple[ArtifactStore, ArtifactStore], store_url: str) -> None:
+    """Whoever needs it makes it anew."""
+    first, second = machines
+    _built(first)
+    remote = Remote(store_url)
+    remote.delete("corpus", _KEY)
+
+    assert remote.listed() == []
+    assert second.get("corpus", _KEY) is None
+    assert _built(second, "anew\n")[1] is False
+
+
+def test_what_is_taken_up_is_young_again(
+    machines: tuple[ArtifactStore, ArtifactStore], store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For all machines, once an hour at most: what is old is deleted."""
+    _built(machines[0])
+    remote = Remote(store_url)
+    before = remote.listed()[0].modified
+    time.sleep(1.1)  # servers count whole seconds
+    assert _built(machines[1])[1] is True
+    assert remote.listed()[0].modified == before
+    monkeypatch.setattr(remote_module, "_RENEWED_AFTER", timedelta(0))
+    assert _built(machines[1])[1] is True
+
+    assert remote.listed()[0].modified > before

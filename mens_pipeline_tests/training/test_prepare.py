@@ -42,7 +42,7 @@ def test_a_run_with_a_result_is_done(base: Path, tmp_path: Path) -> None:
     assert prepared(base, tmp_path).is_done
 
 
-@pytest.mark.parametrize("left", ["", '{"num_steps"', "[]"])
+@pytest.mark.parametrize("left", ["", '{"num_steps"', "[]", "[" * 50_000])
 def test_a_result_that_was_cut_off_is_none(base: Path, tmp_path: Path, left: str) -> None:
     """The run goes on from its newest checkpoint, and writes it again."""
     run_dir = prepared(base, tmp_path).job.run_dir

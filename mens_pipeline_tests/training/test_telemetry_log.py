@@ -12,7 +12,7 @@ from mens_pipeline.training.telemetry_log import Follower, TelemetryLog, seconds
 
 
 def _line(number: int, **payload: Any) -> str:
-    return json.dumps({"ts_ms": 1, "event": "step", "payload": {"step": number, **payload}}) + "\n"
+    return json.dumps({"ts_ms": 1, "event": "step", "payload": {"step": number, "loss": 1.0, **payload}}) + "\n"
 
 
 def _start(checkpoint: str | None) -> str:
@@ -42,7 +42,7 @@ def test_each_event_is_a_line_at_once(tmp_path: Path) -> None:
 def test_a_resumed_run_appends(tmp_path: Path) -> None:
     """What the first process told stays."""
     for number in (1, 2):
-        _log(tmp_path / "log").write("step", {"step": number})
+        _log(tmp_path / "log").write("step", {"step": number, "loss": 1.0})
 
     assert [step["step"] for step in steps_of(tmp_path / "log")] == [1, 2]
 
@@ -51,12 +51,21 @@ def test_half_a_line_does_not_spoil_the_next_one(tmp_path: Path) -> None:
     """A run that died while it wrote, and one that went on."""
     path = tmp_path / "log"
     path.write_text(_line(1) + _line(2)[:9])
-    _log(path).write("step", {"step": 2})
+    _log(path).write("step", {"step": 2, "loss": 1.0})
 
     assert [step["step"] for step in steps_of(path)] == [1, 2]
 
 
-@pytest.mark.parametrize("line", ["\0\0\0\n", "[]\n", '{"event": "step"}\n', '"step"\n'])
+_NO_EVENTS = (
+    *("\0\0\0\n", "[]\n", '{"event": "step"}\n', '"step"\n', '{"event": "step", "payload": []}\n'),
+    '{"event": "step", "payload": {"step": 2, "loss": "low"}}\n',
+    '{"event": "step", "payload": {"step": "2", "loss": 1.0}}\n',
+    '{"event": "step", "payload": {"step": 2, "loss": 1.0, "seconds": null}}\n',
+    '{"event": "train_start", "payload": {"resumed_from": "checkpoint"}}\n',
+)
+
+
+@pytest.mark.parametrize("line", [*_NO_EVENTS, "[" * 5_000 + "\n"])
 def test_a_line_that_is_no_event_is_named(tmp_path: Path, line: str) -> None:
     """What a power cut or an edit left in the middle: with its place, and what to do."""
     path = tmp_path / "log"
@@ -64,6 +73,15 @@ def test_a_line_that_is_no_event_is_named(tmp_path: Path, line: str) -> None:
     for read in (lambda: list(steps_of(path)), lambda: seconds_trained(path)):
         with pytest.raises(RefusedError, match=r"log:2: no event of a training\. Take the line out, or begin the run"):
             read()
+
+
+def test_a_step_without_its_time_is_named(tmp_path: Path) -> None:
+    """Of whoever asks how long a training took."""
+    path = tmp_path / "log"
+    path.write_text(_line(1))
+
+    with pytest.raises(RefusedError, match="log: a step does not say after how many seconds"):
+        seconds_trained(path)
 
 
 def test_a_follower_hears_what_is_added(tmp_path: Path) -> None:
@@ -75,10 +93,10 @@ def test_a_follower_hears_what_is_added(tmp_path: Path) -> None:
     follower.poll()
     assert heard == []
     log = _log(path)
-    log.write("step", {"step": 2})
+    log.write("step", {"step": 2, "loss": 1.0})
     follower.poll()
     follower.poll()
-    log.write("step", {"step": 3})
+    log.write("step", {"step": 3, "loss": 1.0})
     log.write("train_complete", {})
     follower.poll()
 
@@ -94,7 +112,7 @@ def test_a_follower_waits_for_the_log(tmp_path: Path) -> None:
     heard: list[dict[str, Any]] = []
     follower = Follower(tmp_path / "log", heard.append)
     follower.poll()
-    _log(tmp_path / "log").write("step", {"step": 1})
+    _log(tmp_path / "log").write("step", {"step": 1, "loss": 1.0})
     follower.poll()
 
     assert [line["payload"]["step"] for line in heard] == [1]
@@ -124,7 +142,7 @@ def test_a_follower_begins_behind_the_last_whole_line(tmp_path: Path) -> None:
     follower = Follower(path, heard.append)
     follower.poll()
     assert heard == []
-    _log(path).write("step", {"step": 2})
+    _log(path).write("step", {"step": 2, "loss": 1.0})
     follower.poll()
 
     assert [line["payload"]["step"] for line in heard] == [2]

@@ -63,7 +63,7 @@ class Drawing:
         self._ints, self._floats, self._decimals, self._strings = _literals(module)
 
     def lists(self, params: Sequence[Param], generics: Sequence[str], seed: str) -> Iterator[tuple[Value, ...]]:
-        """Argument lists without end, the smallest first; the same seed gives the same ones.
+        """Yield argument lists without end, the smallest first; the same seed gives the same ones.
 
         Args:
             params: The parameters.
@@ -102,7 +102,7 @@ class Drawing:
         return 1 + min(_variant_height(variant, heights) for variant in self._sums[name])
 
     def _is_drawable(self, annotation: Type) -> bool:
-        """Whether there are values, and for lists and options more than the empty one."""
+        """Return whether there are values, and for lists and options more than the empty one."""
         if isinstance(annotation, GenericType) and annotation.name in _EMPTY_NAMES:
             return len(annotation.arguments) == 1 and self._is_drawable(annotation.arguments[0])
         return _height(annotation, self._heights) < math.inf
@@ -126,7 +126,7 @@ class Drawing:
         return Variant(variant.name, tuple(self._draw(field.type, random, level + 1) for field in variant.fields))
 
     def _ends(self, inner: Type, level: int) -> bool:
-        """Whether a list or option is empty: nothing can be drawn for it, or a deep type would not end."""
+        """Return whether a list or option is empty: nothing can be drawn for it, or a deep type would not end."""
         goes_on = isinstance(inner, GenericType) or getattr(inner, "name", "") in self._heights
         return (level > _MOST_LEVELS and goes_on) or not self._is_drawable(inner)
 
@@ -202,7 +202,7 @@ class _First(Random):
     """Draws that take nothing from the code and the first of everything else: the smallest arguments."""
 
     def random(self) -> float:
-        """Above all shares."""
+        """Draw values with all shares above zero."""
         return 0.99
 
     def getrandbits(self, _k: int, /) -> int:

@@ -182,7 +182,7 @@ def _if(node: If) -> Iterator[Node]:
 
 
 def _match(node: Match) -> Iterator[Node]:
-    """Two neighbouring arms do what the other should."""
+    """Swap the results of two neighbouring arms."""
     for index in range(len(node.arms) - 1):
         first, second = node.arms[index : index + 2]
         swapped = (replace(first, body=second.body), replace(second, body=first.body))

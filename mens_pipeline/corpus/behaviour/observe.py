@@ -189,7 +189,7 @@ def behaviour_in(
 
 
 def passes(program: str, tests: str) -> bool:
-    """Whether a program passes hidden tests, all of them.
+    """Return whether a program passes hidden tests, all of them.
 
     Args:
         program: Any text.
@@ -296,7 +296,7 @@ class _Observing:
         return equal(self.judge, left, right)
 
     def _is_scarce(self) -> bool:
-        """Whether calls return too seldom, or show one of a few results or a branch only once."""
+        """Return whether calls return too seldom, or show one of a few results or a branch only once."""
         counts = Counter(call.result for call in self.calls)
         is_rare = len(counts) <= _MOST_CHOICES and min(counts.values(), default=0) < FEWEST_RESULTS
         branches = Counter(goal for call in self.calls for goal in call.goals)
@@ -308,7 +308,7 @@ class _Observing:
         return list({call.result: call for call in reversed(self.calls)}.values())
 
     def _refusal(self) -> NoBehaviour | None:
-        """Why calls do not give enough, if so."""
+        """Return why calls do not give enough, if so."""
         refusals = {end.reason for end in self.ends if isinstance(end.reason, Refusal)}
         if refusals:
             is_random = refusals <= {Refusal.CLOCK, Refusal.RANDOM}
@@ -370,7 +370,7 @@ def _observations(calls: Iterable[SeenCall]) -> tuple[Observation, ...]:
 
 
 def _tests(module: Module, hidden: Sequence[Observation]) -> str:
-    """Hidden tests, with names that hide none of the program's."""
+    """Return hidden tests, with names that hide none of the program's."""
     declared = {name_of(declaration) or "" for declaration in module.declarations}
     prefix = "observed"
     while any(name.startswith(prefix) for name in declared):

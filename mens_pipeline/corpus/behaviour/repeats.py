@@ -74,7 +74,7 @@ class TaskFunctions:
         return {str(status): self.counts[status] for status in (*TaskStatus, "without_tests")}
 
     def repeated(self, rows: Sequence[TrainingPair]) -> list[str | None]:
-        """For each row, the task that one of its functions solves; None where it solves none.
+        """Return for each row the task that one of its functions solves; None where it solves none.
 
         Args:
             rows: Training rows.

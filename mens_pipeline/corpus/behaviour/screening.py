@@ -62,7 +62,7 @@ class Screening:
         self._tasks: dict[TaskFunction, _Task] = {}
 
     def status(self, task: TaskFunction) -> TaskStatus:
-        """Whether passing the tests of a function is evidence.
+        """Return whether passing the tests of a function is evidence.
 
         Args:
             task: The function.
@@ -124,7 +124,7 @@ class _Task:
         return self._status
 
     def is_passed_by(self, value: Value) -> bool:
-        """Whether all tests pass where the name of the function means another value."""
+        """Return whether all tests pass where the name of the function means another value."""
         self._program.define(self._name, value)
         self._machine.limits = self._limits
         tests = self._program.tests.values()

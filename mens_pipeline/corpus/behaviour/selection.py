@@ -112,7 +112,7 @@ def goals_of(calls: Iterable[SeenCall]) -> set[Goal]:
 
 
 def chosen_examples(calls: Sequence[SeenCall]) -> list[SeenCall]:
-    """One to three short calls with different results that reach different branches; hidden tests can do without them.
+    """Return one to three short calls that reach different branches, with different results; no hidden test needs them.
 
     Args:
         calls: More calls than a function must have hidden tests.
@@ -137,7 +137,7 @@ def chosen_examples(calls: Sequence[SeenCall]) -> list[SeenCall]:
 
 
 def chosen_tests(calls: Iterable[SeenCall]) -> list[SeenCall]:
-    """As few calls as are good for all that any is good for, but eight if there are, with different results.
+    """Return as few calls as cover all that any call covers, but eight if there are, with different results.
 
     Args:
         calls: Those that are no examples; earlier ones are preferred.

@@ -54,7 +54,7 @@ class BehaviourWorkers:
     def __init__(
         self, num_workers: int = 2, *, command: Sequence[str] = WORKER_COMMAND, seconds: float = _SECONDS
     ) -> None:
-        """Say how many; nothing is started yet.
+        """Set the number of processes; nothing is started yet.
 
         Args:
             num_workers: Processes at the same time.
@@ -69,7 +69,7 @@ class BehaviourWorkers:
             self._idle.put(None)
 
     def __enter__(self) -> Self:
-        """Nothing is started before the first request."""
+        """Start the processes at the first request."""
         return self
 
     def __exit__(
@@ -95,7 +95,7 @@ class BehaviourWorkers:
             yield NoBehaviour.STOPPED if answer is None else behaviour_from(answer)
 
     def statuses(self, tasks: Iterable[TaskFunction]) -> Iterator[TaskStatus]:
-        """Whether the tests of tasks say something about functions that pass them.
+        """Return whether the tests of tasks say something about functions that pass them.
 
         Args:
             tasks: The tasks.

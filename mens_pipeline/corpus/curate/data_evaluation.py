@@ -104,7 +104,7 @@ def _figures(num_parsed: int, num_rows: int, constructs: Counter[str]) -> LaneEv
 
 
 def evaluate_data(lines: Iterable[bytes]) -> DataEvaluation:
-    """Figures of the rows of a JSONL file; nothing is deduplicated.
+    """Return figures of the rows of a JSONL file; nothing is deduplicated.
 
     Args:
         lines: Extracted records or pairs, one a line.

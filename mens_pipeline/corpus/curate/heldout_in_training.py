@@ -7,7 +7,7 @@ from mens_pipeline.errors import RefusedError
 
 
 def trained_heldout(heldout: Path, train: Path) -> str | None:
-    """Say which requests and answers of held-out pairs stand in a train set, whatever the white space.
+    """List the prompts and answers of held-out pairs that stand in a train set, whatever the white space.
 
     Args:
         heldout: Held-out pairs, JSON lines.

@@ -74,7 +74,7 @@ def build_heldout_split(
 
 
 def family_pairs(policy: SplitPolicy) -> Iterator[TrainingPair]:
-    """Synthetic tasks that judge: as many with new constants of a known task as of an unknown one.
+    """Yield synthetic tasks that judge: as many with new constants of a known task as of an unknown one.
 
     Args:
         policy: How many, and the seed.

@@ -53,7 +53,7 @@ class SourceRows:
 
 @dataclass
 class MixedSource:
-    """What became of one source.
+    """Counts of one source of the mix.
 
     Attributes:
         source: What was asked for.
@@ -76,11 +76,11 @@ class MixedSource:
     skipped_reason: SkippedReason | None = None
 
     def adds_up(self) -> bool:
-        """Whether nothing disappeared."""
+        """Return whether nothing disappeared."""
         return self.num_rows == len(self.distinct) + self.dropped.total()
 
     def as_json(self, total: int) -> dict[str, Any]:
-        """Upstream's report of a source, with its shares and drops."""
+        """Return upstream's report of a source, with its shares and drops."""
         return {
             "path": self.source.path,
             "weight": self.source.weight,

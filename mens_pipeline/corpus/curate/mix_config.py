@@ -1,4 +1,4 @@
-"""What is mixed, and how much of each: `config/mix.yaml`, with upstream's keys."""
+"""Sources of the train set and their shares: `config/mix.yaml`, with upstream's keys."""
 
 from enum import StrEnum
 from pathlib import Path, PurePosixPath

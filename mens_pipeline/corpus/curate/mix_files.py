@@ -1,7 +1,7 @@
 """The files of a mix: sources read, train set and report written."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,17 +66,17 @@ def write_mix(mix: Mix, output: Path, about: Mapping[str, Any]) -> dict[str, Any
         ConfigurationError: The folder cannot be written, or is full.
     """
     write_jsonl(output, mix.rows)
-    write_parquet(mix, output.with_suffix(".parquet"))
+    write_parquet(mix.rows, output.with_suffix(".parquet"))
     report = {**about, **mix.as_json()}
     write_text(output.with_suffix(REPORT_SUFFIX), json.dumps(report, indent=2) + "\n")
     return report
 
 
-def write_parquet(mix: Mix, path: Path) -> None:
+def write_parquet(rows: Iterable[TrainingPair], path: Path) -> None:
     """Write a train set as Parquet, the same bytes for the same rows.
 
     Args:
-        mix: The train set.
+        rows: The train set.
         path: The target; replaced when it exists.
 
     Raises:
@@ -96,6 +96,6 @@ def write_parquet(mix: Mix, path: Path) -> None:
     lineage = pa.struct((name, pa.int64() if name in counted else pa.string()) for name in Lineage.model_fields)
     types = {"rating": pa.int64(), "difficulty": pa.int64(), "source": source, "lineage": lineage}
     schema = pa.schema([(name, types.get(name, pa.string())) for name in TrainingPair.model_fields])
-    table = pa.Table.from_pylist([row.model_dump(mode="json") for row in mix.rows], schema=schema)
+    table = pa.Table.from_pylist([row.model_dump(mode="json") for row in rows], schema=schema)
     with replacing(path) as target:
         pq.write_table(table, target, compression="zstd")

@@ -16,7 +16,7 @@ NGRAM: Final = 8
 
 
 class Overlap(StrEnum):
-    """How a training row repeats a held-out task."""
+    """Kinds of overlap between a training row and a held-out task."""
 
     PROMPT = "same_prompt"
     WORDS = "shared_ngrams"
@@ -55,7 +55,7 @@ class HeldoutTasks:
             self._structures.setdefault(structure, number)
 
     def overlap(self, row: TrainingPair) -> tuple[Overlap, str] | None:
-        """How a row repeats a held-out task, and which; None when it does not.
+        """Find the held-out task that a row repeats, and the kind of overlap; None without one.
 
         Args:
             row: A training row; its prompt counts as well, since code may stand there.

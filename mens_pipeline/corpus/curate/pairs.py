@@ -120,7 +120,7 @@ def _counted(found: Behaviour | NoBehaviour | None, asked: "_Asked", counts: Beh
 
 
 class _Asked:
-    """What the pairs of one record ask for."""
+    """Prompts for the pairs of one record."""
 
     def __init__(self, record: ExtractedRecord) -> None:
         self.record = record
@@ -137,7 +137,7 @@ class _Asked:
 
     @property
     def job(self) -> Job | None:
-        """What is to be observed; None where not exactly one function is asked for."""
+        """Behaviour to observe; None where not exactly one function is asked for."""
         if len(self.functions) != 1 or self.functions[0] is None:
             return None
         return Job(self.answer, self.functions[0], self.given, self.record.text_sha256)
@@ -159,7 +159,7 @@ class _Asked:
 
 
 def _is_function(span: DeclarationSpan) -> bool:
-    """Whether a declaration is something to call, as hidden tests do."""
+    """Return whether a declaration is something to call, as hidden tests do."""
     inner = getattr(span.declaration, "function", span.declaration)
     return isinstance(inner, Function | Workflow | Activity) and not isinstance(span.declaration, Test | Forall)
 

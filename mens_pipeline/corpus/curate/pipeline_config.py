@@ -1,4 +1,4 @@
-"""How the corpus is made: `config/pipeline.yaml`."""
+"""Settings of the corpus stages: `config/pipeline.yaml`."""
 
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -17,7 +17,7 @@ class _Strict(BaseModel):
 
 
 class ValidatePolicy(_Strict):
-    """Which rows repeat others, and how many one origin may give."""
+    """Thresholds for duplicates, and rows that one origin may give."""
 
     near_duplicate_threshold: float = Field(gt=0, le=1, description="Jaccard similarity of five-word shingles.")
     max_per_source: int = Field(ge=1, description="Rows of one source file.")
@@ -25,7 +25,7 @@ class ValidatePolicy(_Strict):
 
 
 class KindShares(_Strict):
-    """How synthetic data is made up; a share that is missing is a mistake."""
+    """Shares of the kinds of synthetic rows; a share that is missing is a mistake."""
 
     task: float = Field(ge=0, le=1, description="Functions with a behaviour, examples and hidden tests.")
     template: float = Field(ge=0, le=1, description="Programs that show constructs, the scarcest first.")
@@ -43,7 +43,7 @@ class KindShares(_Strict):
 
 
 class SynthesizePolicy(_Strict):
-    """How much synthetic data there is."""
+    """Amount of synthetic rows."""
 
     limit: int = Field(ge=0, description="Rows.")
     seed: int = Field(ge=0, description="The same seed gives the same rows.")
@@ -51,7 +51,7 @@ class SynthesizePolicy(_Strict):
 
 
 class SplitPolicy(_Strict):
-    """What is held out, and what is too near to it."""
+    """Size of the held-out set, and the similarity above which a row may not train."""
 
     heldout_share: float = Field(ge=0, lt=1, description="Share of the source files, at least.")
     min_heldout_tasks: int = Field(default=0, ge=0, description="Programs to ask for; more files, until there are.")
@@ -64,7 +64,7 @@ class SplitPolicy(_Strict):
 
 
 class TelemetryPolicy(_Strict):
-    """Which rows of a telemetry table become pairs."""
+    """Filter for rows of a telemetry table."""
 
     table: str = Field(default="AgentTelemetry", min_length=1, description="Table or view, perhaps SCHEMA.NAME.")
     query_column: str = Field(default="query", min_length=1, description="What was asked.")
@@ -84,7 +84,7 @@ class WatchPolicy(_Strict):
     )
 
     def counts(self, path: str) -> bool:
-        """Whether a change of a file starts a run.
+        """Return whether a change of a file starts a run.
 
         Args:
             path: Below the workspace, with `/`.
@@ -93,7 +93,7 @@ class WatchPolicy(_Strict):
 
 
 class PipelineConfig(_Strict):
-    """How the corpus is made."""
+    """Settings of all corpus stages."""
 
     validate_: ValidatePolicy = Field(alias="validate", description="What `validate` keeps.")
     synthesize: SynthesizePolicy = Field(description="What `generate-data` writes in the pipeline.")

@@ -26,7 +26,7 @@ class Repetition:
         self._origins: Counter[tuple[RejectReason, str]] = Counter()
 
     def objection(self, row: ExtractedRecord | TrainingPair, label: str) -> tuple[RejectReason, str] | None:
-        """Why a row is one too many, with a sentence; None for one that joins the others.
+        """Return why a row is one too many, with a sentence; None for one that joins the others.
 
         Args:
             row: A record or a pair.

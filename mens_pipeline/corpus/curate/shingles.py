@@ -8,7 +8,7 @@ _WORD: Final = re.compile(r"\w+|[^\w\s]")
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """Names, numbers and single signs, in order; for code and prose alike.
+    """Return names, numbers and single signs, in order; for code and prose alike.
 
     Args:
         text: Any text.

@@ -1,4 +1,4 @@
-"""Which pairs train and which judge: whole source files are held out, and nothing near to them trains."""
+"""Split into training and held-out pairs: whole source files are held out, and nothing similar to them trains."""
 
 import hashlib
 from collections import Counter, defaultdict
@@ -161,7 +161,7 @@ def group_of(pair: TrainingPair) -> str | None:
 
 
 def is_held_out(group: str, policy: SplitPolicy) -> bool:
-    """Whether a source file is held out in every workspace, however large.
+    """Return whether a source file is held out in every workspace, however large.
 
     Args:
         group: Its path, relative to the workspace.
@@ -171,7 +171,7 @@ def is_held_out(group: str, policy: SplitPolicy) -> bool:
 
 
 def _place(group: str, policy: SplitPolicy) -> float:
-    """Where a source file stands in the order of being held out, 0 to 1, at random but always there."""
+    """Return the pseudorandom rank of a source file, 0 to 1, by which files are held out; stable across runs."""
     digest = hashlib.sha256(f"{policy.seed}:{group}".encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
 

@@ -1,4 +1,4 @@
-"""What is in training data, counted."""
+"""Counts over training data."""
 
 import hashlib
 from collections import Counter
@@ -69,7 +69,7 @@ class Statistics:
 
 
 def statistics_of(lines: Iterable[bytes]) -> Statistics:
-    """Figures of the rows of a JSONL file.
+    """Return figures of the rows of a JSONL file.
 
     Args:
         lines: Extracted records or pairs, one a line.

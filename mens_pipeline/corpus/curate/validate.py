@@ -43,7 +43,7 @@ class ValidationReport:
     warned: Counter[WarnReason] = field(default_factory=Counter)
 
     def adds_up(self) -> bool:
-        """Whether nothing disappeared."""
+        """Return whether nothing disappeared."""
         return self.seen == self.kept + sum(self.rejected.values())
 
     def as_json(self) -> dict[str, Any]:

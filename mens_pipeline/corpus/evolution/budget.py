@@ -1,4 +1,4 @@
-"""What an evolution may cost."""
+"""Limits on the cost of an evolution."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,7 +15,7 @@ class Budget(BaseModel):
 
 
 class Plan(BaseModel):
-    """What is evolved how far."""
+    """Seed, generations, repairs and budget of an evolution."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -94,12 +94,12 @@ _WAVE: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Judges:
-    """What decides about replies beside this package.
+    """Checks on replies that other packages provide.
 
     Attributes:
-        read: How those who judge models read a reply.
+        read: Finds the program in a reply, as evaluation does.
         run_tests: Runs the tests of a program where nothing can come to harm.
-        neighbours: What a new row must not be near to.
+        neighbours: Rows that a new one must differ from.
     """
 
     read: Callable[[str], Reading]
@@ -109,11 +109,11 @@ class Judges:
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Where requests are answered.
+    """Generator and ledger of an evolution.
 
     Attributes:
-        generator: Who is asked.
-        ledger: What was answered before, and takes what is answered now.
+        generator: The model.
+        ledger: Earlier replies; takes new ones.
         clock: Seconds of a clock that never goes back.
     """
 
@@ -322,7 +322,7 @@ class _Work:
         return replies
 
     def _num_affordable(self, requests: Sequence[Request], num_each: int) -> tuple[int, str]:
-        """How many of some requests the budget bears however long the replies are, and what bears no more.
+        """Return how many requests fit the budget even with replies of full length, and the limit that stops.
 
         Whether a reply is known already makes no difference, so that a call that was cut short goes on as it was.
 

@@ -1,4 +1,4 @@
-"""What a model wrote against what it was asked: a request worth answering, a program worth keeping."""
+"""Checks on evolved rows: whether the request can be answered, and whether the program answers it."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -73,7 +73,7 @@ def instruction_in(text: str) -> str:
 
 
 def instruction_refusal(instruction: str, parent: TrainingPair, reading: Reading, *, stopped: bool) -> Refusal | None:
-    """Why a new request is not worth answering; None for one that is.
+    """Return why a new request is not worth answering; None for one that is.
 
     Args:
         instruction: The request, as `instruction_in` gives it.
@@ -126,19 +126,19 @@ class Candidate:
 
     @property
     def construct(self) -> str:
-        """What the row is an example of: what the operator asked for, else what its parent is."""
+        """Construct that the row is an example of: that of the operator, else that of its parent."""
         return self.evolution.goal or self.parent.category
 
     @property
     def mode(self) -> Mode:
-        """How the program is read: as that of its parent."""
+        """Grammar mode of the program: that of its parent."""
         code = judged_code(self.parent)
         assert code is not None, "seeds and what comes of them are code"  # noqa: S101 - our own impossibility
         return code[1]
 
 
 def form_refusal(candidate: Candidate, reading: Reading, *, stopped: bool) -> Refusal | None:
-    """Why an answer is no program to look at; None for one that may be.
+    """Return why an answer is no program to look at; None for one that may be.
 
     Args:
         candidate: The answer.
@@ -165,7 +165,7 @@ def form_refusal(candidate: Candidate, reading: Reading, *, stopped: bool) -> Re
 
 
 def content_refusal(candidate: Candidate, module: Module) -> Refusal | None:
-    """Why an accepted program is not what was asked for, or not new; None for one that is both.
+    """Return why an accepted program is not what was asked for, or not new; None for one that is both.
 
     Args:
         candidate: The answer.
@@ -202,7 +202,7 @@ def asked_names(instruction: str, construct: str) -> set[str]:
 
 
 def refusal_of_tests(program: str, mode: Mode, run: Callable[[str, Mode], ProgramReport]) -> Refusal | bool:
-    """Why the tests of a program speak against it; otherwise whether there are any.
+    """Return why the tests of a program speak against it; otherwise whether there are any.
 
     Args:
         program: An accepted program.

@@ -1,4 +1,4 @@
-"""What a new row must not be near to: seeds, rows before it, held-out pairs and benchmarks."""
+"""Similarity search over rows that a new row must differ from: seeds, earlier rows, held-out pairs and benchmarks."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -1,4 +1,4 @@
-"""How a request is evolved: in depth, which makes it harder, or in breadth, which moves it to another subject.
+"""Operators of Evol-Instruct: in depth, which makes a request harder, or in breadth, which changes its subject.
 
 Source: Xu et al. (2023), section 3.2; the operators that name parts of Vox are ours.
 """
@@ -19,7 +19,7 @@ from mens_pipeline.language.requests import noun_of
 
 
 class Operator(StrEnum):
-    """What is done to a request."""
+    """Operators on a request."""
 
     ADD_CONSTRAINTS = "add_constraints"
     DEEPEN = "deepen"
@@ -47,16 +47,16 @@ class Evolution:
 
     @property
     def how(self) -> str:
-        """What the rewriting has to do, as a sentence."""
+        """Instruction to the rewriting model, as a sentence."""
         return _HOW[self.operator].format(goal=noun_of(self.goal) if self.goal is not None else "")
 
     @property
     def demand(self) -> str:
-        """What the program has to show for it, as a sentence; empty where nothing can be named."""
+        """Requirement on the program, as a sentence; empty where nothing can be named."""
         return _DEMANDS.get(self.operator, "").format(goal=noun_of(self.goal) if self.goal is not None else "")
 
     def is_shown(self, module: Module) -> bool:
-        """Whether a program shows what the operator asks for.
+        """Return whether a program shows what the operator asks for.
 
         Args:
             module: An accepted answer.

@@ -1,4 +1,4 @@
-"""What becomes of an attempt to evolve a request, and the account of all attempts."""
+"""Outcomes of attempts to evolve a request, and their counts."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -100,7 +100,7 @@ class EvolutionAccount:
     ended_by: str | None = None
 
     def adds_up(self) -> bool:
-        """Whether nothing disappeared."""
+        """Return whether nothing disappeared."""
         return self.seen == len(self.kept) + len(self.dropped)
 
     def as_json(self) -> dict[str, Any]:

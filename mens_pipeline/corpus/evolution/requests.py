@@ -1,4 +1,4 @@
-"""What a generator is asked: a harder request, then the program for it."""
+"""Prompts to a generator: first for a harder request, then for the program."""
 
 import hashlib
 import json
@@ -40,7 +40,7 @@ class Request:
 
 
 class Reply(BaseModel):
-    """What a generator said, as a ledger keeps it."""
+    """Reply of a generator, as a ledger keeps it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -61,7 +61,7 @@ class Generator(Protocol):
 
     @property
     def name(self) -> str:
-        """What the model is called."""
+        """Name of the model."""
         ...
 
     @property
@@ -71,7 +71,7 @@ class Generator(Protocol):
 
     @property
     def decoding(self) -> Mapping[str, Any]:
-        """How it answers, in JSON types: part of what a request is known by."""
+        """Decoding options in JSON types: part of the key of a request."""
         ...
 
     @property

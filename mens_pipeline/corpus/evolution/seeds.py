@@ -1,4 +1,4 @@
-"""Which rows are evolved, in which order, and which are only there to be kept away from."""
+"""Selection and order of the rows that are evolved; the others only serve the similarity search."""
 
 import hashlib
 from collections import Counter
@@ -48,7 +48,7 @@ class Seeds:
 
 
 def digest_of_pair(pair: TrainingPair) -> str:
-    """SHA-256 over request and answer, hexadecimal: what a row is called as a parent.
+    """Compute the SHA-256 over request and answer, hexadecimal: what a row is called as a parent.
 
     Args:
         pair: Any pair.

@@ -34,7 +34,7 @@ def in_batches(
     workers: int,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[Result]:
-    """Results in the order of the items; at most a few batches are in memory.
+    """Yield results in the order of the items; at most a few batches are in memory.
 
     Other processes are started only when there is work for more than one batch.
 

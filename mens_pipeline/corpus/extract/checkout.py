@@ -1,4 +1,4 @@
-"""Which git commit a folder lies in; git is asked for nothing that a stranger's checkout could misuse."""
+"""The git commit of a folder; git is called without anything that the checkout of a stranger could configure."""
 
 import subprocess
 from pathlib import Path

@@ -38,7 +38,7 @@ Piece = TypeVar("Piece", Block, Section)
 
 @dataclass(frozen=True, slots=True)
 class PageExtraction:
-    """What a page gave.
+    """Sections, blocks and drops of a page.
 
     Attributes:
         records: Its records, blocks first.

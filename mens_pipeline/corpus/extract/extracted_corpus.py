@@ -80,7 +80,7 @@ _RULES: Final = ("code", "roots")
 
 @dataclass
 class Reuse:
-    """How much of a corpus was known before.
+    """Share of a corpus that was reused from an earlier run.
 
     Attributes:
         is_whole: The very corpus was there.
@@ -197,7 +197,7 @@ def _known(stack: ExitStack, previous: Artifact | None) -> Callable[[SourceFile]
 
 
 def params_of(root: Path, telemetry: TelemetryQuery | None = None) -> dict[str, Any]:
-    """All that decides what an extraction gives beside the code: contents, roots, commit.
+    """Return all that decides what an extraction gives beside the code: contents, roots, commit.
 
     Args:
         root: The workspace.

@@ -1,4 +1,4 @@
-"""What one file of a workspace gave, as it goes through processes and into the index of a corpus."""
+"""Results for one file of a workspace, as they pass between processes and into the index of a corpus."""
 
 import json
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from mens_pipeline.corpus.schema.drops import Drop, DropReason, Tally, Unit
 
 @dataclass(frozen=True, slots=True)
 class FileOutcome:
-    """What one file gave.
+    """Records, drops and verdict of one file.
 
     Attributes:
         path: The file, relative to the workspace.
@@ -35,7 +35,7 @@ class FileOutcome:
             tally.drop(drop)
 
     def account(self) -> dict[str, Any]:
-        """All but the lines, in JSON types."""
+        """Return all but the lines, in JSON types."""
         return {
             "path": self.path,
             "blob": self.blob,

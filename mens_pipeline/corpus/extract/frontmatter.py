@@ -28,7 +28,7 @@ class FrontmatterError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a source says about itself.
+    """Metadata that a source states about itself.
 
     Attributes:
         values: The mapping; empty when there is no header.
@@ -61,7 +61,7 @@ def comment_header(source: str) -> Header:
 
 
 def parse_header(text: str) -> dict[str, Any]:
-    """YAML text as a mapping.
+    """Return YAML text as a mapping.
 
     Args:
         text: The header without its fences.
@@ -88,7 +88,7 @@ def parse_header(text: str) -> dict[str, Any]:
 
 
 def objection(values: dict[str, Any], *, must_opt_in: bool) -> tuple[DropReason, str] | None:
-    """Why a source with this header may not train, or None when it may.
+    """Return why a source with this header may not train, or None when it may.
 
     Args:
         values: The header.

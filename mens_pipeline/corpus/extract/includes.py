@@ -22,7 +22,7 @@ class IncludeError(Exception):
 
 @dataclass
 class Allowance:
-    """What a page may still include.
+    """Remaining allowance of a page for includes.
 
     Attributes:
         num_bytes: Of the files that are read for it.
@@ -78,7 +78,7 @@ def resolve_includes(
 
 
 def has_include(page: bytes) -> bool:
-    """Whether a page may include another file; some that say so only in passing count as well.
+    """Return whether a page may include another file; some that say so only in passing count as well.
 
     Args:
         page: Its content.

@@ -36,7 +36,7 @@ def strip_metadata(source: str) -> str:
 
 
 def is_directive(comment: str) -> bool:
-    """Whether a comment speaks to the pipeline.
+    """Return whether a comment speaks to the pipeline.
 
     Args:
         comment: The comment with its marker.
@@ -57,7 +57,7 @@ def training_prompt(source: str) -> str | None:
 
 
 def has_skip_marker(source: str) -> bool:
-    """Whether a program carries `vox:skip`.
+    """Return whether a program carries `vox:skip`.
 
     Args:
         source: The program.
@@ -66,7 +66,7 @@ def has_skip_marker(source: str) -> bool:
 
 
 def _whole_line_comments(source: str) -> list[tuple[int, str]]:
-    """Line (from 0) and text of the comments that stand alone on their lines; none in a text without directives."""
+    """Return line (from 0) and text of comments alone on their lines; none in a text without directives."""
     comments: list[tuple[int, str]] = []
     if _LOOKS_LIKE_ONE.search(source) is None:
         return comments
@@ -81,7 +81,7 @@ def _whole_line_comments(source: str) -> list[tuple[int, str]]:
 
 
 def _is_alone_behind(token: Token, *, is_alone: bool) -> bool:
-    """Whether nothing but blanks stands on the line behind this token."""
+    """Return whether nothing but blanks stands on the line behind this token."""
     if token.kind == "NL":
         return True
     return is_alone and token.kind == "SPACE"

@@ -95,7 +95,7 @@ def parse_page(text: str) -> Page:
 
 
 def refuse_lost_header(text: str) -> None:
-    """Nothing, unless a page that has no header begins with what was meant as one.
+    """Check that a page without a header does not begin with what was meant as one.
 
     Args:
         text: The page.

@@ -33,7 +33,7 @@ class SourceFile:
         return mode_of(self.path.rsplit("/", 1)[-1])
 
     def source(self, kind: SourceKind, text: SourceText, span: tuple[int, int]) -> Source:
-        """Where a piece of this file stands.
+        """Return the place of a piece of this file.
 
         Args:
             kind: What the piece is.

@@ -1,4 +1,4 @@
-"""What the front end says of a whole workspace."""
+"""Verdicts of the front end on a whole workspace."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Which folders of a workspace never train: `examples.ssot.v1.yaml`."""
+"""Folders of a workspace that never train: `examples.ssot.v1.yaml`."""
 
 import os
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class SourceRoots:
         return " ".join(sorted(os.path.relpath(root, self.workspace) for root in self.negative))
 
     def is_negative(self, path: Path) -> bool:
-        """Whether a file lies below a negative root.
+        """Return whether a file lies below a negative root.
 
         Args:
             path: The file.

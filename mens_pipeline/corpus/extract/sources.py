@@ -63,7 +63,7 @@ def files_below(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
 
 
 def is_out_of_place(path: Path) -> bool:
-    """Whether something below a workspace is neither file nor folder: a link, a pipe, a device.
+    """Return whether something below a workspace is neither file nor folder: a link, a pipe, a device.
 
     Args:
         path: What `files_below` gave.
@@ -103,7 +103,7 @@ def tree_fingerprint(root: Path, files: Iterable[Path]) -> str:
 
 
 def _digest(path: Path) -> bytes:
-    """SHA-256 of a file of any size, or of what stands for one that is not read."""
+    """Compute the SHA-256 of a file of any size, or of what stands for one that is not read."""
     if is_out_of_place(path):
         return hashlib.sha256(b"a link").digest()
     try:
@@ -114,7 +114,7 @@ def _digest(path: Path) -> bytes:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is a folder or a link to one."""
+    """Return whether an entry is a folder or a link to one."""
     try:
         return entry.is_dir()
     except OSError:  # a link that leads to itself

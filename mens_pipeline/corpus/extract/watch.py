@@ -1,4 +1,4 @@
-"""What a tree of files looks like from outside: names, sizes and times, without opening one."""
+"""Fingerprint of a tree of files by names, sizes and times, without opening one."""
 
 import hashlib
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class Sighting:
     touched: float
 
     def is_settled(self, now: float, seconds: float) -> bool:
-        """Whether nobody has touched a file for a while; a time to come counts as long ago, or it would never end.
+        """Return whether a file has not changed for a while; a time in the future counts as long ago.
 
         Args:
             now: Seconds since 1970.

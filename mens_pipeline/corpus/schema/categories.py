@@ -43,7 +43,7 @@ def category_named(name: str) -> str:
 
 
 def unknown_category(name: str) -> str | None:
-    """Say what is wrong with a category; None for one of the table.
+    """Describe what is wrong with a category; None for one of the table.
 
     Args:
         name: As `category_named` gave it.

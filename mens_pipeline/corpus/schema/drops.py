@@ -1,4 +1,4 @@
-"""What was seen, what was kept, and why the rest was not."""
+"""Counts of rows seen, kept, and dropped by reason."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Unit(StrEnum):
-    """What is counted."""
+    """Units that are counted."""
 
     VOX_FILE = "vox_file"
     PAGE = "page"
@@ -80,12 +80,12 @@ class Tally:
         self.dropped[drop.unit, drop.reason] += 1
 
     def reasons(self, unit: Unit) -> dict[str, int]:
-        """Reason -> number, for one unit, most frequent first."""
+        """Return reason -> number for one unit, most frequent first."""
         counts = {str(reason): count for (kind, reason), count in self.dropped.items() if kind is unit}
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
     def adds_up(self) -> bool:
-        """Whether nothing disappeared."""
+        """Return whether nothing disappeared."""
         return all(self.seen[unit] == self.kept[unit] + sum(self.reasons(unit).values()) for unit in Unit)
 
 

@@ -40,7 +40,7 @@ def read_record_lines(path: Path) -> Iterator[tuple[str, ExtractedRecord]]:
 
 
 def read_pairs(path: Path) -> Iterator[TrainingPair]:
-    """Training pairs, one a line; blank lines are passed over.
+    """Yield training pairs, one a line; blank lines are passed over.
 
     Args:
         path: A file of pairs.

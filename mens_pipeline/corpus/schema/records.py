@@ -16,7 +16,7 @@ MAX_CONTEXT: Final = 400
 
 
 class SourceKind(StrEnum):
-    """What a row was made from."""
+    """Origin of a row."""
 
     VOX_FILE = "vox_file"
     VOX_DECLARATION = "vox_declaration"
@@ -32,7 +32,7 @@ class SourceKind(StrEnum):
 
 
 class Lane(StrEnum):
-    """Which kind of training a row is for; the names are upstream's."""
+    """Lane of training that a row is for; the names are upstream's."""
 
     CODEGEN = "vox_codegen"
     DOCS_QA = "vox_docs_qa"
@@ -48,7 +48,7 @@ class Lane(StrEnum):
 
 
 class Source(BaseModel):
-    """Where a record stands."""
+    """File, lines and commit of a record."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

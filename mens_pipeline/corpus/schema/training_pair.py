@@ -11,7 +11,7 @@ SCHEMA_VERSION: Final = "vox_dogfood_v1"
 
 
 class Lineage(BaseModel):
-    """What a row that a model wrote was evolved from, and by what."""
+    """Parent and operator of a row that a model wrote."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 

@@ -81,7 +81,7 @@ def generate(  # noqa: PLR0913 - what a generation depends on
     dropped: Callable[[SynthesisDrop, str], None] | None = None,
     workers: int = 1,
 ) -> Iterator[TrainingPair]:
-    """Synthetic pairs; the same arguments, however many workers, give the same pairs on every machine.
+    """Yield synthetic pairs; the same arguments, however many workers, give the same pairs on every machine.
 
     Args:
         limit: How many.

@@ -92,7 +92,7 @@ def _opening(random: Random, what: str, domain: str) -> str:
 
 
 def is_plural(what: str) -> bool:
-    """Whether a noun phrase takes a plural verb: several things, or one without an article.
+    """Return whether a noun phrase takes a plural verb: several things, or one without an article.
 
     Args:
         what: As `ask` takes it; what follows `with`, `that`, `for`, `of`, `on` or a colon does not count.
@@ -102,7 +102,7 @@ def is_plural(what: str) -> bool:
 
 
 def listed(items: Sequence[str]) -> str:
-    """Items as a sentence lists them: `a`, `a and b`, `a, b and c`.
+    """Return items as a sentence lists them: `a`, `a and b`, `a, b and c`.
 
     Args:
         items: At least one; of a text, its lines.
@@ -112,7 +112,7 @@ def listed(items: Sequence[str]) -> str:
 
 
 def quoted(items: Sequence[str]) -> str:
-    """Items as code, as a sentence lists them.
+    """Return items as code, as a sentence lists them.
 
     Args:
         items: At least one; of a text, its lines.
@@ -121,7 +121,7 @@ def quoted(items: Sequence[str]) -> str:
 
 
 def lines_of(items: Sequence[str]) -> Sequence[str]:
-    """Items as they are; of a text, its lines that are not blank.
+    """Return items as they are; of a text, its lines that are not blank.
 
     Args:
         items: A list, or a text with one of them in each line.
@@ -130,7 +130,7 @@ def lines_of(items: Sequence[str]) -> Sequence[str]:
 
 
 def described_fields(random: Random, fields: Sequence[Field]) -> str:
-    """Fields with their types, in one of the usual ways to say it.
+    """Return fields with their types, in one of the usual ways to say it.
 
     Args:
         random: Decides the way.
@@ -182,7 +182,7 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def one_in(random: Random, number: int) -> bool:
-    """Whether something happens that happens once in a number of times.
+    """Return whether something happens that happens once in a number of times.
 
     Args:
         random: Decides.
@@ -192,7 +192,7 @@ def one_in(random: Random, number: int) -> bool:
 
 
 def pick(random: Random, *choices: str) -> str:
-    """One of several ways to say the same.
+    """Return one of several ways to say the same.
 
     Args:
         random: Decides.

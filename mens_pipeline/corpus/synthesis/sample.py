@@ -1,4 +1,4 @@
-"""What the generators of synthetic data give."""
+"""Types that the generators of synthetic rows return."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

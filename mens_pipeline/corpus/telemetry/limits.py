@@ -1,4 +1,4 @@
-"""How little of a telemetry database is read, whoever made it: values are cut, and a loop comes to its end."""
+"""Limits on reading a telemetry database of unknown origin: values are cut, and endless queries are stopped."""
 
 import sqlite3
 from itertools import count
@@ -17,7 +17,7 @@ _MOST_STEPS: Final = 1_000_000_000
 
 
 def restrain(connection: Any, _: object) -> None:
-    """See that neither bytes nor size nor a loop of a database of somebody else does harm.
+    """Limit the bytes, size and time of queries on a database of unknown origin.
 
     A text that is not UTF-8 must not end the import; its surrogates tell it apart.
 

@@ -17,7 +17,7 @@ from typing import Final
 
 
 class SensitiveKind(StrEnum):
-    """What is taken out."""
+    """Kinds of sensitive text that are redacted."""
 
     PRIVATE_KEY = "private_key"
     """A PEM block; one without its end goes as far as its base64."""
@@ -73,7 +73,7 @@ def redact(text: str) -> Redacted:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """How one form of sensitive text looks.
+    """Pattern of one kind of sensitive text.
 
     Attributes:
         kind: What it is.
@@ -200,7 +200,7 @@ _DOUBLED: Final = str.maketrans("0123456789", "0246813579")
 
 
 def _is_card_number(match: re.Match[str]) -> bool:
-    """Issued by somebody, and with the right check digit (Luhn)."""
+    """Return whether a number has the prefix of an issuer and the right check digit (Luhn)."""
     digits = match[0].replace(" ", "").replace("-", "")
     if _ISSUED.fullmatch(digits) is None:
         return False

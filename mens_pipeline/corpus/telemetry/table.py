@@ -41,7 +41,7 @@ _EXPECTED_URL: Final = "Write sqlite:///FILE or postgresql://USER:PASSWORD@HOST:
 
 
 class TelemetryQuery(TelemetryPolicy):
-    """Which rows to read, and where."""
+    """Database, table and filter of a query."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -93,7 +93,7 @@ class TelemetryTally:
         return self.kept.total()
 
     def adds_up(self) -> bool:
-        """Whether nothing disappeared."""
+        """Return whether nothing disappeared."""
         return self.seen == self.num_kept + self.dropped.total()
 
     def as_json(self) -> dict[str, Any]:

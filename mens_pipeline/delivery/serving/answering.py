@@ -10,7 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from mens_pipeline.delivery.serving.engine import Engine, Limits
 from mens_pipeline.delivery.serving.refusal import nobody_listens
-from mens_pipeline.delivery.serving.reply import Ended, Event, Failed, Piece, Reply
+from mens_pipeline.delivery.serving.reply import Drawn, Ended, Event, Failed, Piece, Reply
 from mens_pipeline.evaluation.selection import Candidate, Selector
 from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.language import Mode
@@ -18,7 +18,7 @@ from mens_pipeline.language import Mode
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What one request asks for.
+    """Prompt and decoding options of one request.
 
     Attributes:
         request: The last thing that was said, which examples are read from.
@@ -33,6 +33,7 @@ class Asked:
         syntax: Whether the parser steers it.
         names: Whether it then refuses members that a value has not.
         warnings: What of the request was not done as it was asked for, in words.
+        num_likeliest: Most likely tokens that are told of each place; None: no tokens are told of.
     """
 
     request: str
@@ -47,6 +48,7 @@ class Asked:
     syntax: Syntax
     names: bool = False
     warnings: tuple[str, ...] = ()
+    num_likeliest: int | None = None
 
 
 @dataclass(slots=True)
@@ -55,10 +57,12 @@ class Outcome:
 
     Attributes:
         texts: Its pieces.
+        tokens: What it was written with, where that was asked for.
         ended: How it ended.
     """
 
     texts: list[str] = field(default_factory=list)
+    tokens: list[Drawn] = field(default_factory=list)
     ended: Ended | None = None
 
     def take(self, event: Piece | Ended) -> None:
@@ -69,6 +73,7 @@ class Outcome:
         """
         if isinstance(event, Piece):
             self.texts.append(event.text)
+            self.tokens += event.tokens
         else:
             self.ended = event
 
@@ -110,6 +115,7 @@ class Answering:
                 syntax=asked.syntax,
                 names=asked.names,
                 is_scored=asked.best_of > 1,
+                num_likeliest=asked.num_likeliest,
             )
 
         self.replies: Sequence[Reply] = tuple(map(reply, range(max(asked.num_answers, asked.best_of))))
@@ -124,8 +130,8 @@ class Answering:
             RequestRefusedError: One of them does not come to its end; of those to choose from, all of them.
         """
         if self._asked.best_of > 1:
-            text, ended = await self._chosen()
-            yield 0, Piece(text)
+            piece, ended = await self._chosen()
+            yield 0, piece
             yield 0, ended
             return
         num_open = len(self.replies)
@@ -162,7 +168,7 @@ class Answering:
         for reply in self.replies:
             reply.is_gone = True
 
-    async def _chosen(self) -> tuple[str, Ended]:
+    async def _chosen(self) -> tuple[Piece, Ended]:
         """Return the best answer, with what all of them took."""
         outcomes = tuple(Outcome() for _ in self.replies)
         failures: list[Failed] = []
@@ -172,15 +178,19 @@ class Answering:
                 failures.append(event)
             else:
                 outcomes[number].take(event)
-        whole = [("".join(outcome.texts), outcome.ended) for outcome in outcomes if outcome.ended is not None]
+        whole = [
+            (Piece("".join(outcome.texts), tuple(outcome.tokens)), outcome.ended)
+            for outcome in outcomes
+            if outcome.ended is not None
+        ]
         if not whole:
             raise failures[0].why
-        candidates = [Candidate(text, ended.likelihood or 0.0) for text, ended in whole]
+        candidates = [Candidate(piece.text, ended.likelihood or 0.0) for piece, ended in whole]
         request = self._asked.request
         choice = await run_in_threadpool(self._selector.choose, request, Mode.SOURCE, candidates, self._deadline)
-        text, ended = whole[choice.place]
+        piece, ended = whole[choice.place]
         ends = [ended for _, ended in whole]
-        return text, replace(
+        return piece, replace(
             ended,
             num_tokens=sum(end.num_tokens for end in ends),
             prompt_seconds=max(end.prompt_seconds for end in ends),

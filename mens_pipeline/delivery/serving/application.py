@@ -43,7 +43,7 @@ class AccessLog:
     """Says what was asked for, in front of an application."""
 
     def __init__(self, app: ASGIApp, say: Callable[[str], None], metrics: Metrics) -> None:
-        """Stand in front of an application.
+        """Wrap an ASGI application.
 
         Args:
             app: The application.
@@ -84,7 +84,7 @@ class CandidateNotice:
     """Says on every answer that what is served was not promoted, in front of an application."""
 
     def __init__(self, app: ASGIApp, verdict: str) -> None:
-        """Stand in front of an application.
+        """Wrap an ASGI application.
 
         Args:
             app: The application.

@@ -13,6 +13,7 @@ from mens_pipeline.delivery.serving.engine import Limits
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 from mens_pipeline.delivery.serving.served_model import ServedModel
 from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.training.base_model import configuration_of
 from mens_pipeline.training.chat import Tokenizer
 from mens_pipeline.training.conversation import Turn, encode_text, encode_turns
 
@@ -31,7 +32,7 @@ Listing = Annotated[list[Listed], Field(fail_fast=True, max_length=1_000)]
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a request says of its answers; None where it says nothing.
+    """Decoding options that a request states; None where it states none.
 
     Attributes:
         model: The name of the model.
@@ -46,7 +47,9 @@ class Wish:
         best_of: Answers of which one is chosen; None for what the server does by default.
         token_field: What the request calls `max_tokens`, for messages.
         text: What goes on as it stands, in place of a conversation.
+        ids: The tokens of it, where the client sent those.
         ignored: Fields of the request that nothing heeds.
+        num_likeliest: Most likely tokens to be told of each place; None: no tokens are told of.
     """
 
     model: str
@@ -61,7 +64,9 @@ class Wish:
     best_of: int | None = None
     token_field: str = "max_tokens"  # noqa: S105 - the name of a field
     text: str | None = None
+    ids: tuple[int, ...] = ()
     ignored: tuple[str, ...] = ()
+    num_likeliest: int | None = None
 
     @property
     def goes_on(self) -> bool:
@@ -116,7 +121,9 @@ class Asker:
         """
         self._check(wish)
         turns = tuple(wish.turns)
-        if wish.text is not None:
+        if wish.ids:
+            prompt = self._known(wish.ids)
+        elif wish.text is not None:
             prompt = await run_in_threadpool(encode_text, self._tokenizer, wish.text)
         else:
             if turns[0].role != "system":
@@ -139,10 +146,19 @@ class Asker:
             syntax=Syntax.FREE if wish.goes_on else self._defaults.syntax if wish.syntax is None else wish.syntax,
             names=self._defaults.names,
             warnings=tuple(self._warnings(wish, room)),
+            num_likeliest=wish.num_likeliest,
         )
 
+    def _known(self, ids: tuple[int, ...]) -> tuple[int, ...]:
+        config = configuration_of(self._served.judged.base_path)
+        most = int(config.get("text_config", config)["vocab_size"])
+        if max(ids) >= most:
+            message = f"prompt: the id {max(ids)} is none of the {most} tokens of the model."
+            raise RequestRefusedError(400, message, param="prompt", code="invalid_value")
+        return ids
+
     def check_name(self, name: str) -> None:
-        """See that a request means the model that is served.
+        """Check that a request means the model that is served.
 
         Args:
             name: What it says.
@@ -155,7 +171,7 @@ class Asker:
             raise RequestRefusedError(404, message, param="model", code="model_not_found")
 
     def _best_of(self, wish: Wish) -> int:
-        """Answers of which one is chosen."""
+        """Return the number of answers of which one is chosen."""
         if wish.best_of is None:
             is_single = wish.num_answers == 1 and wish.temperature != 0 and not wish.goes_on
             return self._defaults.best_of if is_single else 1
@@ -185,7 +201,7 @@ class Asker:
             raise RequestRefusedError(400, message, param="stop", code="invalid_value")
 
     def _room(self, wish: Wish, num_prompt: int) -> int:
-        """Tokens that an answer may have."""
+        """Return how many tokens an answer may have."""
         context, most = self._served.max_context, self._limits.max_new_tokens
         if num_prompt >= context:
             message = f"The prompt has {num_prompt} tokens, the context of the model is {context}. Send a shorter one."

@@ -32,7 +32,7 @@ class Prompt:
         self.cache = new_cache(model)
 
     def __len__(self) -> int:
-        """Tokens of it."""
+        """Return its number of tokens."""
         return len(self._ids)
 
     def read(self) -> "torch.Tensor | None":
@@ -144,7 +144,7 @@ def new_cache(model: Any) -> Any:
 
 
 def can_join(cache: Any) -> bool:
-    """Whether answers of different lengths can be written together: full and linear attention alone, no windows.
+    """Return whether answers of different lengths can be written together: full and linear attention alone, no windows.
 
     Args:
         cache: What a model keeps.

@@ -1,12 +1,12 @@
-"""What OpenAI's text completions look like, coming in and going out: a text goes on as it stands."""
+"""Text completions in OpenAI's format: requests, responses and streams."""
 
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from fastapi.sse import format_sse_event
-from pydantic import Field, model_validator
+from pydantic import Field, StrictInt, model_validator
 
 from mens_pipeline.delivery.serving.answering import Answering, Asked, Outcome
 from mens_pipeline.delivery.serving.asking import Listing, Wish
@@ -19,10 +19,13 @@ from mens_pipeline.delivery.serving.openai_shape import (
     usage,
 )
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
-from mens_pipeline.delivery.serving.reply import Ended, Piece
+from mens_pipeline.delivery.serving.reply import Drawn, Piece
 from mens_pipeline.delivery.serving.served_model import ServedModel
+from mens_pipeline.delivery.serving.token_shape import MOST_IN_TEXTS, of_text
 
 PATH: Final = "/v1/completions"
+
+Ids = Annotated[list[Annotated[StrictInt, Field(ge=0)]], Field(fail_fast=True, max_length=1_000_000)]
 
 _USUAL_TOKENS: Final = 16
 """Of an answer where a request does not say; as OpenAI has it."""
@@ -32,10 +35,11 @@ _IDLE: Final[dict[str, tuple[Any, ...]]] = {
     "echo": (None, False),
     "frequency_penalty": (None, 0, 0.0),
     "logit_bias": (None, {}),
-    "logprobs": (None,),
+    "min_p": (None, 0, 0.0),
     "presence_penalty": (None, 0, 0.0),
     "stream_options": (None,),
     "suffix": (None, ""),
+    "top_k": (None, 0, -1),
 }
 """Parameters that are not supported, at the values that ask for nothing; clients send them along."""
 
@@ -43,7 +47,10 @@ _IDLE: Final[dict[str, tuple[Any, ...]]] = {
 class CompletionRequest(TextRequest):
     """A request for text completions."""
 
-    prompt: str | Listing[str] = Field(description="One text, by itself or alone in a list.")
+    prompt: str | Listing[str] | Ids | Listing[Ids] = Field(
+        description="One text or the ids of its tokens, by itself or alone in a list."
+    )
+    logprobs: int | None = Field(default=None, ge=0, le=MOST_IN_TEXTS, description="Likeliest tokens of each place.")
 
     @model_validator(mode="before")
     @classmethod
@@ -53,9 +60,9 @@ class CompletionRequest(TextRequest):
     @model_validator(mode="after")
     def _holds_together(self) -> "CompletionRequest":
         mistakes = mistakes_of_stream_and_stops(self.stops, self.stream_options, is_streamed=bool(self.stream))
-        if isinstance(self.prompt, list) and len(self.prompt) != 1:
+        if isinstance(self.prompt, list) and len(self.prompt) > 1 and not isinstance(self.prompt[0], int):
             mistakes.append(f"prompt: {len(self.prompt)} texts; send one a request")
-        if not self.text:
+        if not (self.text or self.ids):
             mistakes.append("prompt: empty; there is nothing to go on from")
         if mistakes:
             raise ValueError("; ".join(mistakes))
@@ -63,16 +70,25 @@ class CompletionRequest(TextRequest):
 
     @property
     def text(self) -> str:
-        """What goes on."""
-        return self.prompt if isinstance(self.prompt, str) else "".join(self.prompt[:1])
+        """Text to be continued; empty where its ids were sent."""
+        found = self.prompt if isinstance(self.prompt, str) else next(iter(self.prompt), "")
+        return found if isinstance(found, str) else ""
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Tokens to be continued; none where they were sent as a text."""
+        first = self.prompt[0] if isinstance(self.prompt, list) and self.prompt else ""
+        found = self.prompt if isinstance(first, int) else first
+        return tuple(token for token in found if isinstance(token, int))
 
     @property
     def wish(self) -> Wish:
-        """What is asked for."""
+        """Decoding options of the request."""
         return Wish(
             model=self.model,
             turns=(),
             text=self.text,
+            ids=self.ids,
             num_answers=self.n or 1,
             temperature=self.temperature,
             top_p=self.top_p,
@@ -80,6 +96,7 @@ class CompletionRequest(TextRequest):
             max_tokens=self.max_tokens or _USUAL_TOKENS,
             stop=self.stops,
             ignored=self.ignored,
+            num_likeliest=self.logprobs,
         )
 
 
@@ -108,7 +125,10 @@ class CompletionAnswer:
         Args:
             outcomes: Complete answers.
         """
-        choices = [_choice(number, "".join(out.texts), out.ended) for number, out in enumerate(outcomes)]
+        choices = [
+            self._choice(number, "".join(out.texts), out.ended.reason if out.ended else None, out.tokens)
+            for number, out in enumerate(outcomes)
+        ]
         num_written = sum(outcome.ended.num_tokens for outcome in outcomes if outcome.ended)
         return {**self._head, "choices": choices, "usage": usage(self._asked, num_written)}
 
@@ -120,11 +140,16 @@ class CompletionAnswer:
             has_usage: Whether the last event says what it took.
         """
         num_written = 0
+        offsets = [0] * answering.num_answers
         try:
             async for number, event in answering.events():
-                text, ended = (event.text, None) if isinstance(event, Piece) else ("", event)
-                num_written += ended.num_tokens if ended else 0
-                yield event_of({**self._head, "choices": [_choice(number, text, ended)]})
+                if isinstance(event, Piece):
+                    choice = self._choice(number, event.text, None, event.tokens, offsets[number])
+                    offsets[number] += sum(len(token.text) for token in event.tokens)
+                else:
+                    num_written += event.num_tokens
+                    choice = self._choice(number, "", event.reason)
+                yield event_of({**self._head, "choices": [choice]})
         except RequestRefusedError as error:
             yield event_of(error.document(PATH))
             return
@@ -132,7 +157,9 @@ class CompletionAnswer:
             yield event_of({**self._head, "choices": [], "usage": usage(self._asked, num_written)})
         yield format_sse_event(data_str="[DONE]")
 
-
-def _choice(number: int, text: str, ended: Ended | None) -> dict[str, Any]:
-    reason = ended.reason if ended else None
-    return {"index": number, "text": text, "logprobs": None, "finish_reason": reason}
+    def _choice(
+        self, number: int, text: str, reason: str | None, tokens: Sequence[Drawn] = (), offset: int = 0
+    ) -> dict[str, Any]:
+        is_told = self._asked.num_likeliest is not None and (tokens or text)
+        told = of_text(tokens, offset) if is_told else None
+        return {"index": number, "text": text, "logprobs": told, "finish_reason": reason}

@@ -20,7 +20,7 @@ _BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-
 
 
 def most_connections() -> int:
-    """How many connections a server bears at once, by the files that the system lets this process open."""
+    """Return how many connections a server accepts at once, by the file descriptors that this process may open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST if soft == resource.RLIM_INFINITY else max(_LEAST, min(_MOST, soft - _RESERVED_FILES))
 

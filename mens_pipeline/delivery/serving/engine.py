@@ -6,16 +6,17 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mens_pipeline.delivery.serving.batch import Batch, Prompt, can_join
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError, not_ready, out_of_time, too_many
-from mens_pipeline.delivery.serving.reply import Ended, Failed, Piece, Reply
+from mens_pipeline.delivery.serving.reply import Drawn, Ended, Failed, Piece, Reply
 from mens_pipeline.delivery.serving.text_stream import TextStream
 from mens_pipeline.errors import MensError
 from mens_pipeline.inference.answer_code import is_program
 from mens_pipeline.inference.constraint import Constraint
-from mens_pipeline.inference.sampling import Sampler, Syntax, log_probability
+from mens_pipeline.inference.sampling import Sampler, Syntax, likeliest, log_probability
 from mens_pipeline.language import Mode
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _NEWEST: Final = 0.2
 
 
 class State(StrEnum):
-    """What the thread is about."""
+    """State of the generation thread."""
 
     LOADING = "loading"
     READY = "ready"
@@ -62,7 +63,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server does at most.
+    """Limits of a server.
 
     Attributes:
         max_concurrent: Answers that are written at once.
@@ -84,7 +85,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Totals:
-    """What an engine has done since it was made.
+    """Counters of an engine since it was made.
 
     Attributes:
         prompt_tokens: Tokens of prompts whose completions ended.
@@ -119,18 +120,34 @@ class _Seat:
     begun: float
     constraint: Constraint | None
     num_before: int = 0
-    held: list[str] = field(default_factory=list)
+    held: list[Piece] = field(default_factory=list)
+    untold: list[Drawn] = field(default_factory=list)
     written: float = 0.0
     tokens: list[int] = field(default_factory=list)
     log_probability: float = 0.0
 
-    def draw(self, scores: "torch.Tensor") -> int:
-        """Take the next token."""
+    def draw(self, scores: "torch.Tensor", loaded: Loaded) -> int:
+        """Take the next token; the one that ends the turn is none of the answer."""
         token = self.sampler.choose(scores) if self.constraint is None else self.constraint.choose(scores, self.sampler)
         self.tokens.append(token)
         if self.reply.is_scored:
             self.log_probability += log_probability(scores, token)
+        if self.reply.num_likeliest is not None and token not in loaded.stop:
+            others = likeliest(scores, self.reply.num_likeliest) if self.reply.num_likeliest else ()
+            told = tuple((loaded.decode([other]), value) for other, value in others)
+            self.untold.append(Drawn(loaded.decode([token]), log_probability(scores, token), told))
         return token
+
+    def give(self, text: str, *, is_last: bool, is_held: bool) -> None:
+        """Pass on what has become certain, with its tokens; what is held waits until it is a program."""
+        if not text and not (is_last and self.untold):
+            return
+        piece = Piece(text, tuple(self.untold))
+        self.untold.clear()
+        if is_held:
+            self.held.append(piece)
+        else:
+            self.reply.listen(piece)
 
     @property
     def likelihood(self) -> float | None:
@@ -310,28 +327,26 @@ class Engine:
 
     def _goes_on(self, seat: _Seat, scores: "torch.Tensor", loaded: Loaded) -> bool:
         """Draw a token, and say what it comes to."""
-        token, is_constrained = seat.draw(scores), seat.constraint is not None
+        token, is_constrained = seat.draw(scores, loaded), seat.constraint is not None
         reply, ends_turn = seat.reply, token in loaded.stop
         piece = "" if ends_turn else seat.text.feed(token)
         is_full = len(seat.tokens) >= reply.max_new_tokens
         if ends_turn or is_full:
             piece += seat.text.end()
         is_first_try = reply.syntax is Syntax.FALLBACK and not is_constrained
-        if is_first_try:
-            seat.held.append(piece)
-        elif piece:
-            reply.listen(Piece(piece))
-        if not (ends_turn or seat.text.is_stopped or is_full):
+        is_over = ends_turn or seat.text.is_stopped or is_full
+        seat.give(piece, is_last=is_over, is_held=is_first_try)
+        if not is_over:
             return True
         now = time.monotonic()
         if is_first_try:
-            first = "".join(seat.held)
-            if not is_program(first, Mode.SOURCE):
+            first = Piece("".join(held.text for held in seat.held), tuple(chain(*(held.tokens for held in seat.held))))
+            if not is_program(first.text, Mode.SOURCE):
                 second = _seat(loaded, reply, is_constrained=True)
                 second.num_before = len(seat.tokens)
                 self._reading.append(second)
                 return False
-            reply.listen(Piece(first))
+            reply.listen(first)
         weight = _NEWEST if self.totals.ended else 1.0
         self._usual_seconds += weight * (now - seat.begun - self._usual_seconds)
         reason: Literal["stop", "length"] = "stop" if ends_turn or seat.text.is_stopped else "length"

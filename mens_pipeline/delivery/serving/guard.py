@@ -1,4 +1,4 @@
-"""Who may ask: local names alone on a local address, a token elsewhere, and no pages of other sites anywhere."""
+"""Access control: local host names on a local address, a token elsewhere, and no pages of other sites anywhere."""
 
 import hashlib
 import hmac
@@ -20,7 +20,7 @@ OPEN_PATHS: Final = frozenset({"/", "/health", "/ready"})
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may ask.
+    """Host names and token that requests must give.
 
     Attributes:
         token: What every request must bring along; None: nothing.
@@ -35,7 +35,7 @@ class Guard:
     """Lets in whoever may ask, in front of an application."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
-        """Stand in front of an application.
+        """Wrap an ASGI application.
 
         Args:
             app: The application.
@@ -56,7 +56,7 @@ class Guard:
 
 
 def check_access(headers: Mapping[str, str], path: str, access: Access) -> None:
-    """See that a request may ask.
+    """Check that a request may ask.
 
     Args:
         headers: Its own; names are of any case.

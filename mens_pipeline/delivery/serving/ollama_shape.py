@@ -1,4 +1,4 @@
-"""What Ollama's requests and answers look like, coming in and going out."""
+"""Requests and responses in Ollama's format."""
 
 import json
 import time
@@ -112,7 +112,7 @@ class GenerateRequest(_Request):
 
     @property
     def wish(self) -> Wish:
-        """What is asked for."""
+        """Decoding options of the request."""
         system = (Turn("system", self.system),) if self.system else ()
         return self._wish((*system, Turn("user", self.prompt)))
 
@@ -143,12 +143,12 @@ class OllamaChatRequest(_Request):
 
     @property
     def wish(self) -> Wish:
-        """What is asked for."""
+        """Decoding options of the request."""
         return self._wish(tuple(Turn(message.role, message.content) for message in self.messages))
 
 
 class ShowRequest(BaseModel):
-    """What is asked of a model: what it is."""
+    """Request for the description of a model."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 

@@ -1,4 +1,4 @@
-"""What OpenAI's chat completions and model lists look like, coming in and going out."""
+"""Chat completions and model lists in OpenAI's format: requests, responses and streams."""
 
 import json
 import secrets
@@ -12,9 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from mens_pipeline.delivery.serving.answering import Answering, Asked, Outcome
 from mens_pipeline.delivery.serving.asking import MOST_STOPS, Listing, Wish
 from mens_pipeline.delivery.serving.body import without_idle
+from mens_pipeline.delivery.serving.grammar_field import with_grammar
 from mens_pipeline.delivery.serving.refusal import RequestRefusedError
-from mens_pipeline.delivery.serving.reply import Ended, Piece
+from mens_pipeline.delivery.serving.reply import Drawn, Ended, Piece
 from mens_pipeline.delivery.serving.served_model import ServedModel
+from mens_pipeline.delivery.serving.token_shape import MOST_IN_CHATS, of_chat
 from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.training.conversation import Turn
 
@@ -27,15 +29,12 @@ _IDLE: Final[dict[str, tuple[Any, ...]]] = {
     "function_call": (None, "none"),
     "functions": (None, []),
     "logit_bias": (None, {}),
-    "logprobs": (None, False),
     "modalities": (None, ["text"]),
     "prediction": (None,),
     "presence_penalty": (None, 0, 0.0),
-    "response_format": (None, {"type": "text"}),
     "stream_options": (None,),
     "tool_choice": (None, "none"),
     "tools": (None, []),
-    "top_logprobs": (None,),
     "web_search_options": (None,),
 }
 """Parameters that are not supported, at the values that ask for nothing; clients send them along."""
@@ -85,7 +84,7 @@ class _Message(BaseModel):
 
 
 class StreamOptions(BaseModel):
-    """How an answer is streamed."""
+    """Options of a streamed response."""
 
     model_config = STRICT
 
@@ -98,7 +97,7 @@ class StreamOptions(BaseModel):
 
 
 class TextRequest(BaseModel):
-    """What requests for chats and for text completions have in common."""
+    """Fields that requests for chats and for text completions share."""
 
     model_config = STRICT
 
@@ -133,11 +132,13 @@ class ChatRequest(TextRequest):
         default=None, description="Ours: whether the parser steers the answer."
     )
     best_of: int | None = Field(default=None, ge=1, description="Ours in chats: answers of which one is chosen.")
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(default=None, ge=0, le=MOST_IN_CHATS)
 
     @model_validator(mode="before")
     @classmethod
     def _asks_for_nothing_else(cls, values: Any) -> Any:
-        return without_idle(values, _IDLE, IGNORED)
+        return without_idle(with_grammar(values), _IDLE, IGNORED)
 
     @model_validator(mode="after")
     def _holds_together(self) -> "ChatRequest":
@@ -146,13 +147,15 @@ class ChatRequest(TextRequest):
         mistakes += mistakes_of_turns(turns)
         if self.max_tokens is not None and self.max_completion_tokens is not None:
             mistakes.append("max_tokens and max_completion_tokens are one limit; leave one of them out")
+        if self.top_logprobs is not None and not self.logprobs:
+            mistakes.append("top_logprobs: only with logprobs")
         if mistakes:
             raise ValueError("; ".join(mistakes))
         return self
 
     @property
     def wish(self) -> Wish:
-        """What is asked for."""
+        """Decoding options of the request."""
         return Wish(
             model=self.model,
             turns=tuple(message.turn for message in self.messages),
@@ -166,6 +169,7 @@ class ChatRequest(TextRequest):
             best_of=self.best_of,
             token_field="max_completion_tokens" if self.max_completion_tokens else "max_tokens",
             ignored=self.ignored,
+            num_likeliest=(self.top_logprobs or 0) if self.logprobs else None,
         )
 
 
@@ -197,7 +201,7 @@ class ChatAnswer:
             {
                 "index": number,
                 "message": {"role": "assistant", "content": "".join(outcome.texts), "refusal": None},
-                "logprobs": None,
+                "logprobs": self._tokens(outcome.tokens),
                 "finish_reason": outcome.ended.reason if outcome.ended else None,
                 **_steered(outcome.ended),
             }
@@ -215,15 +219,15 @@ class ChatAnswer:
         """
         extra: dict[str, Any] = {"usage": None} if has_usage else {}
         for number in range(answering.num_answers):
-            yield self._chunk(number, {"role": "assistant", "content": ""}, None, extra)
+            yield self._chunk(number, {"role": "assistant", "content": ""}, extra)
         num_written = 0
         try:
             async for number, event in answering.events():
                 if isinstance(event, Piece):
-                    yield self._chunk(number, {"content": event.text}, None, extra)
+                    yield self._chunk(number, {"content": event.text}, extra, tokens=event.tokens)
                 else:
                     num_written += event.num_tokens
-                    yield self._chunk(number, {}, event, extra)
+                    yield self._chunk(number, {}, extra, ended=event)
         except RequestRefusedError as error:
             yield event_of(error.document(PATH))
             return
@@ -232,9 +236,20 @@ class ChatAnswer:
             yield event_of({**head, "choices": [], "usage": usage(self._asked, num_written)})
         yield format_sse_event(data_str="[DONE]")
 
-    def _chunk(self, number: int, delta: dict[str, str], ended: Ended | None, extra: dict[str, Any]) -> bytes:
-        reason = ended.reason if ended else None
-        choice = {"index": number, "delta": delta, "logprobs": None, "finish_reason": reason, **_steered(ended)}
+    def _tokens(self, tokens: Sequence[Drawn]) -> dict[str, Any] | None:
+        return None if self._asked.num_likeliest is None else of_chat(tokens)
+
+    def _chunk(
+        self,
+        number: int,
+        delta: dict[str, str],
+        extra: dict[str, Any],
+        *,
+        tokens: Sequence[Drawn] = (),
+        ended: Ended | None = None,
+    ) -> bytes:
+        reason, told = ended.reason if ended else None, self._tokens(tokens) if tokens else None
+        choice = {"index": number, "delta": delta, "logprobs": told, "finish_reason": reason, **_steered(ended)}
         return event_of({**self._head, "object": "chat.completion.chunk", "choices": [choice], **extra})
 
 
@@ -250,7 +265,7 @@ def usage(asked: Asked, num_written: int) -> dict[str, int]:
 
 
 def mistakes_of_turns(turns: Sequence[Turn]) -> list[str]:
-    """Why a conversation cannot be answered, a phrase each; a last message of the assistant is gone on with.
+    """Return why a conversation cannot be answered, a phrase each; a last message of the assistant is gone on with.
 
     Args:
         turns: The conversation, not empty.
@@ -266,7 +281,7 @@ def mistakes_of_turns(turns: Sequence[Turn]) -> list[str]:
 def mistakes_of_stream_and_stops(
     stops: Sequence[str], options: StreamOptions | None, *, is_streamed: bool
 ) -> list[str]:
-    """Mistakes that every request can make, a phrase each.
+    """Return mistakes that every request can make, a phrase each.
 
     Args:
         stops: Texts that end an answer.
@@ -282,7 +297,7 @@ def mistakes_of_stream_and_stops(
 
 
 def _steered(ended: Ended | None) -> dict[str, str | int]:
-    """Whether the parser steered an answer, and of how many it was chosen, which OpenAI's shape has no words for."""
+    """Return whether the parser steered an answer, and of how many it was chosen; not part of OpenAI's format."""
     if ended is None:
         return {}
     chosen = {"best_of": ended.best_of} if ended.best_of > 1 else {}

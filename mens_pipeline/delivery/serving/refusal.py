@@ -89,7 +89,7 @@ def not_ready(what: str) -> RequestRefusedError:
 
 
 def too_many(seconds: int) -> RequestRefusedError:
-    """More requests than may wait.
+    """Refuse a request because too many wait.
 
     Args:
         seconds: When to ask again.

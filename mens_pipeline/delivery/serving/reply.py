@@ -9,10 +9,31 @@ from mens_pipeline.inference.sampling import Syntax
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Some more text of an answer."""
+class Drawn:
+    """A token that was written, as the model saw it.
+
+    Attributes:
+        text: What it decodes to alone; half a character is U+FFFD.
+        log_probability: Natural logarithm, at a temperature of 1 and before the parser steers.
+        others: The most likely tokens in its place, by text and log-probability.
+    """
 
     text: str
+    log_probability: float
+    others: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some more text of an answer.
+
+    Attributes:
+        text: It; empty where tokens ended without a text of their own.
+        tokens: What was written since the piece before; empty where nobody asked for tokens.
+    """
+
+    text: str
+    tokens: tuple[Drawn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +85,7 @@ class Reply:
         syntax: Whether the parser steers it. With a fallback no piece comes before the first try has ended.
         names: Whether, where the parser steers, members that a value has not are refused.
         is_scored: Whether the end says how likely it is.
+        num_likeliest: Most likely tokens that are told of each place; None: pieces come without their tokens.
         is_gone: Set when nobody waits for it any more.
     """
 
@@ -78,4 +100,5 @@ class Reply:
     syntax: Syntax
     names: bool = False
     is_scored: bool = False
+    num_likeliest: int | None = None
     is_gone: bool = False

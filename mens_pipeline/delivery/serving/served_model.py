@@ -1,4 +1,4 @@
-"""What is served: the champion, the adapter of a run, or a merged model; looked at before anything is loaded."""
+"""The model to serve: the champion, the adapter of a run, or a merged model; checked before anything is loaded."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,8 @@ from mens_pipeline.promotion.benchmark_gate import KIND as GATE
 from mens_pipeline.promotion.benchmark_gate import receipt_in
 from mens_pipeline.promotion.gate import GateStatus
 from mens_pipeline.promotion.history import champion_of
-from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline.promotion.signing import Signing, unsigned
+from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.base_model import configuration_of, described
 from mens_pipeline.training.chat import IM_END, IM_START, opening_of, template_behind
 from mens_pipeline.training.devices import Device
@@ -69,24 +70,25 @@ class ServedModel:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What requests may call it."""
+        """Names that requests may call it by."""
         return tuple(dict.fromkeys((self.name, ALIAS)))
 
     @property
     def fingerprint(self) -> str:
-        """What decides the answers, short."""
+        """Short digest of everything that decides the answers."""
         return f"fp_{self.sha256[:_SHOWN]}"
 
 
-def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
+def champion_model(store: ArtifactStore, device: Device, signing: Signing | None = None) -> ServedModel:
     """Return the adapter that is in use, as a model to serve.
 
     Args:
         store: Where promoted adapters are kept.
         device: What it runs on.
+        signing: The keys by which it must be signed; None: nothing is signed.
 
     Raises:
-        RefusedError: There is none, it is not as it was promoted, or its base is gone.
+        RefusedError: There is none, it is not as it was promoted or not signed, or its base is gone.
     """
     champion = champion_of(store)
     if champion is None:
@@ -98,24 +100,27 @@ def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
     if adapter_digest(champion.path) != champion.manifest["inputs"]["adapter_sha256"]:
         advice = "Restore it, or promote another one."
         raise RefusedError(f"{champion.path / ADAPTER}: changed since it was promoted. {advice}")
+    _refuse_unsigned(champion, signing)
     return run_model(champion.path, device)
 
 
-def candidate_model(store: ArtifactStore, device: Device) -> ServedModel:
+def candidate_model(store: ArtifactStore, device: Device, signing: Signing | None = None) -> ServedModel:
     """Return the adapter that was judged last, promoted or not, as a model to serve.
 
     Args:
         store: Where verdicts and adapters are kept.
         device: What it runs on.
+        signing: The keys by which its verdict must be signed; None: nothing is signed.
 
     Raises:
-        RefusedError: None was judged, it is not as it was judged, or its base is gone.
+        RefusedError: None was judged, it is not as it was judged, its verdict is not signed, or its base is gone.
     """
     gate = store.get(GATE, store.pointed(GATE, "latest") or "")
     refs = [parent for parent in gate.parents if parent.kind == TRAINED] if gate is not None else []
     adapter = store.get(refs[0].kind, refs[0].key) if refs else None
     if gate is None or adapter is None:
         raise RefusedError(f"{store.root}: no adapter was judged. Run `mens run`, or name a run with --run-dir.")
+    _refuse_unsigned(gate, signing)
     receipt = receipt_in(gate.path)
     if receipt.subject is None or adapter_digest(adapter.path) != receipt.subject.adapter_sha256:
         raise RefusedError(f"{adapter.path / ADAPTER}: is not what was judged. Run `mens run` again.")
@@ -149,6 +154,12 @@ def run_model(run: Path, device: Device) -> ServedModel:
         architecture=base["architecture"],
         num_values=base["num_values"],
     )
+
+
+def _refuse_unsigned(artifact: Artifact, signing: Signing | None) -> None:
+    if problem := unsigned(artifact, signing):
+        advice = "Judge and promote it again with MENS_SIGNING_KEY, or serve without the key."
+        raise RefusedError(f"{artifact.path}: {problem}. {advice}")
 
 
 def merged_model(folder: Path, device: Device) -> ServedModel:

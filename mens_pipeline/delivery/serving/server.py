@@ -73,7 +73,7 @@ _BACKLOG: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server listens.
+    """Host and port of a server.
 
     Attributes:
         host: An address of this machine.
@@ -88,7 +88,7 @@ class Address:
     family: socket.AddressFamily
 
     def url(self, port: int) -> str:
-        """Where clients find it.
+        """Return the address for clients.
 
         Args:
             port: The one it listens on.
@@ -97,7 +97,7 @@ class Address:
 
 
 def address_of(host: str, port: int) -> Address:
-    """Where a name leads.
+    """Resolve a host name and port to an address.
 
     Args:
         host: A name or an address of this machine.
@@ -114,7 +114,7 @@ def address_of(host: str, port: int) -> Address:
 
 
 def access_to(address: Address, token: SecretStr | None, variable: str) -> Access:
-    """Who may ask a server.
+    """Return the access rules of a server at an address.
 
     Args:
         address: Where it listens.

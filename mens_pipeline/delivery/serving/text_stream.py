@@ -66,6 +66,6 @@ class TextStream:
 
 
 def _overlap(text: str, stop: str) -> int:
-    """How many signs at the end of a text may be the beginning of a stop text."""
+    """Return how many characters at the end of a text may begin a stop text."""
     longest = min(len(text), len(stop) - 1)
     return next((size for size in range(longest, 0, -1) if text.endswith(stop[:size])), 0)

@@ -1,4 +1,4 @@
-"""What a task demands of an answer, told by its syntax tree."""
+"""Requirements of a task on an answer, checked on its syntax tree."""
 
 from mens_pipeline.evaluation.requirements.parts import Part
 from mens_pipeline.evaluation.requirements.requirement import Requirement

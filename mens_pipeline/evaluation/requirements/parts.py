@@ -64,7 +64,7 @@ def typed(param: Param, source: str) -> str:
 
 
 def has_part(part: Part, construct: str) -> bool:
-    """Whether declarations of a construct can have such parts.
+    """Return whether declarations of a construct can have such parts.
 
     Args:
         part: The kind of part.

@@ -1,4 +1,4 @@
-"""What occurs anywhere within a declaration: kinds of syntax, calls, views, operators, decorators."""
+"""Features of a declaration: kinds of syntax, calls, views, operators, decorators."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, get_args
@@ -48,7 +48,7 @@ _PREFIXES: Final[Mapping[str, frozenset[str] | None]] = {
 
 
 def traits_of(declaration: Declaration) -> frozenset[str]:
-    """Everything that a requirement may say a declaration contains.
+    """Return everything that a requirement may say a declaration contains.
 
     Args:
         declaration: Any declaration.

@@ -1,4 +1,4 @@
-"""Which requirements an answer does not meet, in plain sentences."""
+"""Requirements that an answer does not meet, in plain sentences."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What the operators do to values (O2-O6)."""
+"""Operators on values (O2-O6)."""
 
 import math
 from collections.abc import Callable

@@ -19,7 +19,7 @@ from mens_pipeline.language.interpreter.values import Native, Refused, Value, ki
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """How one call ended.
+    """Outcome of one call.
 
     Attributes:
         outcome: `PASSED` when it returned.

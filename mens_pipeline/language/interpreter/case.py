@@ -102,7 +102,7 @@ _OURS: Final = __name__.split(".", maxsplit=1)[0]
 
 @dataclass(frozen=True, slots=True)
 class CaseRunner:
-    """What all cases of a program share.
+    """State that all cases of a program share.
 
     Attributes:
         program: The program that declares them.

@@ -1,4 +1,4 @@
-"""What the kernel keeps from a process that runs programs of strangers, should the interpreter ever have a hole.
+"""Limits of the kernel on a process that runs untrusted programs, in case the interpreter has a hole.
 
 Covered, on Linux on x86_64 and aarch64, for root as well: files are neither named nor opened; no socket, process,
 thread or other program is made; no signals to others, no looks into them; no executable memory; no limit is raised
@@ -173,7 +173,7 @@ def _install(program: bytes | None, call: Prctl) -> None:
 
 
 def _reason(step: Callable[[], None]) -> str:
-    """Why a step failed; empty when it did not."""
+    """Return why a step failed; empty when it did not."""
     try:
         step()
     except OSError as error:

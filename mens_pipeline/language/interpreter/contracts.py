@@ -14,7 +14,7 @@ _CONTRACTS = frozenset(("@require", "@ensure", "@invariant"))
 
 
 def has_contract(function: Function) -> bool:
-    """Whether a function carries a condition.
+    """Return whether a function carries a condition.
 
     Args:
         function: Its declaration.

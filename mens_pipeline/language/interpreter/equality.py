@@ -11,7 +11,7 @@ _LONG = 256
 
 
 def equal(machine: Machine, left: Value, right: Value, level: int = 0) -> bool:
-    """Whether two values are the same; different kinds never are, functions equal nothing.
+    """Return whether two values are the same; different kinds never are, functions equal nothing.
 
     Args:
         machine: The running test, which is charged for it.

@@ -1,4 +1,4 @@
-"""How a run leaves the usual way: errors that end a test, and jumps; none of them leaves this package."""
+"""Exceptions of the interpreter: errors that end a test, and jumps; none of them leaves this package."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ class VoxError(Exception):
 
     @property
     def outcome(self) -> Outcome:
-        """How the test ends."""
+        """Outcome of the test."""
         return _OUTCOMES[type(self.reason)]
 
     def at(self, text: TextName, start: int) -> "VoxError":

@@ -113,7 +113,7 @@ def given_module(tests: str) -> Module | None:
 
 
 def with_given(given: str, tests: str) -> str:
-    """Hidden tests with code that the task gives.
+    """Return hidden tests with code that the task gives.
 
     Args:
         given: The code; empty for none.
@@ -132,7 +132,7 @@ def without_tests(module: Module) -> Module:
 
 
 def _redefined(candidate: Module, tests: Module) -> set[str]:
-    """Names that the candidate declares and that mean something else to the tests."""
+    """Return names that the candidate declares and that mean something else to the tests."""
     nodes = list(walk(tests))
     used = {node.name for node in nodes if isinstance(node, Ident)}
     bound = {node.name for node in nodes if isinstance(node, IdentPattern) and not node.name[:1].isupper()}
@@ -143,7 +143,7 @@ def _redefined(candidate: Module, tests: Module) -> set[str]:
 
 
 def _declared(module: Module) -> tuple[set[str], set[str]]:
-    """Names of functions, constants, actors, components and imports; names of variants."""
+    """Return names of functions, constants, actors, components and imports; names of variants."""
     values: set[str] = set()
     variants: set[str] = set()
     for declaration in module.declarations:

@@ -1,4 +1,4 @@
-"""How much a program may use, and what it may ask for (section 7 of the run-time rules, T7, U5)."""
+"""Limits on the resources and features of a program (section 7 of the run-time rules, T7, U5)."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What is off unless a task asks for it.
+    """Features that are off unless a task asks for them.
 
     Attributes:
         check_contracts: Check `@require`, `@ensure` and `@invariant` (T7); never for scores.

@@ -32,7 +32,7 @@ class Machine:
     )
 
     def __init__(self, limits: Limits) -> None:
-        """Stand before the first test.
+        """Start before the first test.
 
         Args:
             limits: The bounds to keep.

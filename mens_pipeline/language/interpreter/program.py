@@ -172,7 +172,7 @@ class Program:
 
 
 def _refusal_of(function: Function) -> Refusal | None:
-    """Functions that somebody else would have to carry out."""
+    """Return functions that somebody else would have to carry out."""
     if function.extern_module is not None:
         return Refusal.EXTERN
     is_llm = any(decorator.name in _LLM for decorator in function.decorators)

@@ -1,4 +1,4 @@
-"""What running the tests of a program gave, as values (J7, T10)."""
+"""Results of running the tests of a program, as values (J7, T10)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from mens_pipeline.language.diagnostics import Diagnostic
 
 
 class Outcome(StrEnum):
-    """How one test ended."""
+    """Outcome of one test."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -46,7 +46,7 @@ class ErrorKind(StrEnum):
 
 
 class LimitKind(StrEnum):
-    """Which bound a program ran into."""
+    """Limit that a program exceeded."""
 
     STEPS = "StepLimit"
     DEPTH = "DepthLimit"
@@ -55,7 +55,7 @@ class LimitKind(StrEnum):
 
 
 class Refusal(StrEnum):
-    """What of the outside world a program asked for and does not get (U1)."""
+    """Access to the outside that a program asked for and does not get (U1)."""
 
     FILES = "fs"
     NETWORK = "net"
@@ -104,7 +104,7 @@ _CLASSES = {
 
 
 class TextName(StrEnum):
-    """Which text a line number counts in."""
+    """Text that a line number counts in."""
 
     PROGRAM = "program"
     TESTS = "tests"
@@ -152,7 +152,7 @@ class CaseResult:
 
 
 class ProgramStatus(StrEnum):
-    """How far a whole program got."""
+    """Stage that a whole program reached."""
 
     RAN = "ran"
     REJECTED = "rejected"

@@ -33,7 +33,7 @@ class Sandbox:
         seed: int = 0,
         command: Sequence[str] = WORKER_COMMAND,
     ) -> None:
-        """Say how to run; nothing is started yet.
+        """Set limits and environment; nothing is started yet.
 
         Args:
             num_workers: Processes at the same time.
@@ -63,7 +63,7 @@ class Sandbox:
             self._idle.get().end()
 
     def kept_out(self) -> dict[str, str]:
-        """Say what the system keeps from programs here, as a worker found when it was confined.
+        """Describe what the system keeps from programs here, as a worker found when it was confined.
 
         Returns:
             What is kept from them -> why it is not kept here; empty where it is.

@@ -12,7 +12,7 @@ _SHOWN = 120
 
 
 def byte_length(text: str) -> int:
-    """Bytes of a string in UTF-8, which is what `len` counts (V4); a lone surrogate counts three.
+    """Return bytes of a string in UTF-8, which is what `len` counts (V4); a lone surrogate counts three.
 
     Args:
         text: Any string.

@@ -1,4 +1,4 @@
-"""What Vox values are in Python.
+"""Representation of Vox values in Python.
 
 An int is an `int`, never a `bool`; float, bool and str are themselves; a decimal is a `Decimal`; a list is a `list`,
 a tuple a `tuple`, a record a `dict`. Lists and dicts are never changed once they are a value: "mutation" is rebinding

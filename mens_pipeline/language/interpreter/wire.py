@@ -22,7 +22,7 @@ from mens_pipeline.language.source_text import Position
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a worker is asked.
+    """Request to a worker.
 
     Attributes:
         source: The program.

@@ -78,7 +78,7 @@ class WorkerProcess:
         self._process = self._started()
 
     def ask(self, request: Request) -> ProgramReport:
-        """Have a program run.
+        """Run a program in a worker.
 
         Args:
             request: What to run.

@@ -1,1 +1,1 @@
-"""What the names of a program mean: declarations, scopes, and the uses that mean nothing."""
+"""Name resolution: declarations, scopes, and uses without a declaration."""

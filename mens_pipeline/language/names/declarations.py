@@ -1,4 +1,4 @@
-"""What a program declares: values, types and variants, each in a namespace of its own."""
+"""Declarations of a program: values, types and variants, each in a namespace of its own."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ WRAPPERS = Test | Forall | Scheduled | Endpoint | Loading | McpTool | McpResourc
 
 
 class Kind(StrEnum):
-    """What a name stands for, in the words of messages."""
+    """Kind of a declared name, in the words of messages."""
 
     BUILT_IN = "built-in"
     IMPORT = "import"
@@ -89,7 +89,7 @@ class ModuleNames:
     assumed: frozenset[str] = frozenset()
 
     def num_fields(self, variant: str) -> int | None:
-        """How many fields a variant has; None if there is none of that name, or several that differ.
+        """Return the number of fields of a variant; None if there is none of that name, or several that differ.
 
         Args:
             variant: Its name.
@@ -101,7 +101,7 @@ class ModuleNames:
         return numbers.pop() if len(numbers) == 1 else None
 
     def is_variant(self, name: str) -> bool:
-        """Whether any type has a variant of this name.
+        """Return whether any type has a variant of this name.
 
         Args:
             name: The name.
@@ -130,7 +130,7 @@ def declared_in(module: Module, assumed: frozenset[str] = frozenset()) -> Module
 
 
 def is_page_and_place(one: Binding, other: Binding) -> bool:
-    """Whether a component and a variant share a name, as pages and the variants of a `url` do; either may be meant.
+    """Return whether a component and a variant share a name, as pages and the variants of a `url` may.
 
     Args:
         one: A meaning of a name.

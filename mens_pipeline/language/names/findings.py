@@ -1,4 +1,4 @@
-"""What is wrong with the meaning of a program, while it is being found."""
+"""Collection of semantic findings on a program."""
 
 import re
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class Findings:
             self._found.setdefault((place.start, code), (Place(place.start, place.end), message, advice, severity))
 
     def name_in(self, node: Node, name: str) -> Place:
-        """Where a declaration has its name, which the tree does not keep.
+        """Find the name of a declaration in the text, as the tree does not keep its place.
 
         Args:
             node: The declaration, or whatever else holds the name.
@@ -84,7 +84,7 @@ class Findings:
         return self._source[place.start : place.end]
 
     def member(self, before: Node, node: Node, name: str) -> Place:
-        """Where the name behind a dot stands.
+        """Find the name behind a dot in the text.
 
         Args:
             before: What stands before the dot.
@@ -95,7 +95,7 @@ class Findings:
         return Place(start, start + len(name))
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """All of them, in source order."""
+        """Return all findings, in source order."""
         text = SourceText(self._source)
         ordered = sorted(self._found.items(), key=lambda entry: (entry[0][0], entry[0][1]))
         return tuple(

@@ -31,7 +31,7 @@ class Scopes:
 
     @contextmanager
     def block(self, *, in_loop: bool | None = None) -> Iterator[None]:
-        """Be in a block: what is declared there ends with it (B1).
+        """Enter a block: what is declared there ends with it (B1).
 
         Args:
             in_loop: Whether `break` has a loop to act on; by default as around it.
@@ -66,7 +66,7 @@ class Scopes:
         return self._visible.get(name)
 
     def names(self) -> tuple[str, ...]:
-        """All names that mean something here."""
+        """Return all names that mean something here."""
         return tuple(self._visible)
 
 
@@ -76,7 +76,7 @@ Forms = dict[type, "Callable[[Resolver, Any], None]"]
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What the names of a program were found to mean, by the `id` of the syntax that has them.
+    """Declarations of the names of a program, by the `id` of the syntax that uses them.
 
     Attributes:
         uses: Name or view -> its meaning.
@@ -260,7 +260,7 @@ class Resolver:
         return binding
 
     def may_be_foreign(self, name: str) -> bool:
-        """Whether a name may be declared elsewhere: it is assumed, or may be a variant of a module that is not at hand.
+        """Return whether a name may be declared elsewhere: it is assumed, or may be a variant of a missing module.
 
         Args:
             name: The name.

@@ -27,7 +27,7 @@ _TOKEN_CATEGORIES: Final = ("color", "spacing", "radius", "shadow", "font")
 
 
 class BehaviourParser(UiParser):
-    """What a Vox program does over time, and the blocks of settings."""
+    """Parser of workflows, actors, state machines and agents, and of blocks of settings."""
 
     def workflow(self) -> Workflow:
         """`Workflow`, with or without `@distributed_train` (G25)."""

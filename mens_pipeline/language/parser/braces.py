@@ -200,7 +200,7 @@ class BraceParser(OperandParser):
         return integer(self._version_literal(_INT, head))
 
     def _version_literal(self, kinds: frozenset[TokenKind], head: int) -> str:
-        """One argument that is a literal and nothing else, but for parentheses and a name in front of it."""
+        """Return one argument that is a literal and nothing else, but for parentheses and a name in front of it."""
         self.skip_newlines()
         if self.kinds[self.pos] == "IDENT" and self.kinds[self.pos + 1] == "=":
             self.pos += 2

@@ -54,7 +54,7 @@ class Cursor(ABC):
     """A position in a token stream, and the steps every production is made of."""
 
     def __init__(self, stream: TokenStream) -> None:
-        """Stand before the first token.
+        """Start before the first token.
 
         Args:
             stream: The tokens of one text.
@@ -94,7 +94,7 @@ class Cursor(ABC):
         """`[ Ret ]` (G32)."""
 
     def end(self) -> int:
-        """Offset after the last consumed token that is no newline."""
+        """Return offset after the last consumed token that is no newline."""
         return self.ends[self.pos - 1]
 
     def skip_newlines(self) -> TokenKind:
@@ -107,11 +107,11 @@ class Cursor(ABC):
         return kinds[pos]
 
     def at(self, kind: TokenKind) -> bool:
-        """Whether the next token is of this kind."""
+        """Return whether the next token is of this kind."""
         return self.kinds[self.pos] == kind
 
     def at_word(self, *words: str) -> bool:
-        """Whether the next token is one of these contextual words."""
+        """Return whether the next token is one of these contextual words."""
         return self.kinds[self.pos] == "IDENT" and self.texts[self.pos] in words
 
     def take(self, kind: TokenKind) -> bool:

@@ -22,7 +22,7 @@ _HINTS: Final[dict[str, str]] = {
 
 
 class ExpressionParser(StatementParser):
-    """Where all forms of expression meet."""
+    """Parser of expressions."""
 
     def expression(self) -> Expr:
         """`Expr = ~ Infix(0)` (G33)."""
@@ -57,7 +57,7 @@ class ExpressionParser(StatementParser):
             left = With(start, end, left, right) if name == "With" else Binary(start, end, name, left, right)
 
     def primary(self) -> Expr:
-        """One operand with its postfix loop (G33, G35)."""
+        """Return one operand with its postfix loop (G33, G35)."""
         pos = self.pos
         kind = self.kinds[pos]
         node: Expr

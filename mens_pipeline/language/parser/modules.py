@@ -20,7 +20,7 @@ MAX_FAILURES: Final = 20
 
 
 class Mode(StrEnum):
-    """How a text is read: `.vox` files, scripts with statements at the top level, `.vox.ui` files (M1-M6)."""
+    """Grammar mode: `.vox` files, scripts with statements at the top level, `.vox.ui` files (M1-M6)."""
 
     SOURCE = "source"
     SCRIPT = "script"
@@ -49,7 +49,7 @@ class ModuleParser(ImportParser):
     """The top level."""
 
     def __init__(self, stream: TokenStream, mode: Mode) -> None:
-        """Stand before the first token.
+        """Start before the first token.
 
         Args:
             stream: The tokens of one text.
@@ -59,7 +59,7 @@ class ModuleParser(ImportParser):
         self.mode = mode
 
     def items(self) -> tuple[tuple[Declaration, ...], tuple[Finding, ...]]:
-        """All declarations of the text, and the failures.
+        """Return all declarations of the text, and the failures.
 
         After a failure reading goes on at the next line that begins with a word only a declaration begins with, so
         that one run reports more than one mistake; the verdict is settled by the first (E2).
@@ -157,7 +157,7 @@ class ModuleParser(ImportParser):
         return self.type_definition(self.starts[self.pos])
 
     def _starts_script_declaration(self) -> bool:
-        """Whether the next token is in the set M3."""
+        """Return whether the next token is in the set M3."""
         return self.kinds[self.pos] in _SCRIPT_STARTERS or self.at_word("routes", "url", "state_machine")
 
     def _recover(self, first: int) -> None:
@@ -167,7 +167,7 @@ class ModuleParser(ImportParser):
             self.pos += 1
 
     def _is_at_line_of_declaration(self) -> bool:
-        """Whether the next token is the first of a line that begins, unindented, as only declarations do.
+        """Return whether the next token is the first of a line that begins, unindented, as only declarations do.
 
         A decorator that does not exist leaves a stray word behind (L10); its line counts by its `@`.
         """

@@ -36,7 +36,7 @@ class OperandParser(TypeParser):
 
     @abstractmethod
     def primary(self) -> Expr:
-        """One operand with its postfix loop (G33)."""
+        """Return one operand with its postfix loop (G33)."""
 
     def postfix(self, node: Expr, start: int) -> Expr:
         """Parse calls, members and indexes, as many as follow on the line (G35)."""

@@ -20,7 +20,7 @@ _ROUTE_HANDLERS = ("loader", "pending", "error")
 
 
 class UiParser(DataParser):
-    """What a user of a Vox program sees."""
+    """Parser of components, views, styles and routes."""
 
     def component(self) -> ReactiveComponent:
         """`Component` (G18)."""

@@ -1,4 +1,4 @@
-"""What a call is given, compared with what it takes (C2-C4)."""
+"""Comparison of the arguments of a call with its parameters (C2-C4)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from mens_pipeline.language.types.terms import Callable, Type, choose, substitut
 
 @dataclass(frozen=True, slots=True)
 class Callee:
-    """What is called.
+    """Callee of a call.
 
     Attributes:
         type: Its type.

@@ -21,7 +21,7 @@ from mens_pipeline.language.types.terms import NEVER, UNIT, UNKNOWN, Type, settl
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is expected at a place.
+    """Expected type at a place.
 
     Attributes:
         type: The type; unknown where anything will do.
@@ -39,7 +39,7 @@ ANYTHING = Wanted(UNKNOWN, "")
 
 @dataclass(frozen=True, slots=True)
 class Forms:
-    """How each class of syntax is typed; handed in, because the parts of the checker need one another.
+    """Type rules by class of syntax; passed in, because the parts of the checker need one another.
 
     Attributes:
         plain: Class of expression -> its type, given what is expected.
@@ -172,7 +172,7 @@ class Checker:
 
     @contextmanager
     def function(self, result: Wanted) -> Iterator[None]:
-        """Be in a function.
+        """Enter a function.
 
         Args:
             result: What it returns.

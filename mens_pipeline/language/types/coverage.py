@@ -1,4 +1,4 @@
-"""Which values the arms of a `match` leave out (K1)."""
+"""Values that the arms of a `match` leave out (K1)."""
 
 from typing import Final
 
@@ -55,7 +55,7 @@ class Coverage:
         self._rows.append((pattern,))
 
     def is_covered(self, pattern: Pattern) -> bool:
-        """Whether the arms so far take all that another would.
+        """Return whether the arms so far take all that another would.
 
         Args:
             pattern: Its pattern.
@@ -74,7 +74,7 @@ class Coverage:
         return None if found is None else found[0]
 
     def _is_any(self, pattern: Pattern) -> bool:
-        """Whether it matches whatever comes: `_`, or a name that is no variant, nor looks like one (K2)."""
+        """Return whether it matches whatever comes: `_`, or a name that is no variant, nor looks like one (K2)."""
         if isinstance(pattern, IdentPattern):
             return not self._declared.names.is_variant(pattern.name) and not pattern.name[0].isupper()
         return isinstance(pattern, WildcardPattern)
@@ -93,7 +93,7 @@ class Coverage:
         return pattern.name if pattern.name in self._declared.names.variants else canonical(pattern.name)
 
     def _missing(self, rows: list[tuple[Pattern, ...]], types: tuple[Type, ...]) -> tuple[str, ...] | None:
-        """Patterns for values of some types that no row takes."""
+        """Return patterns for values of some types that no row takes."""
         self._steps += len(rows)
         if not rows:
             return ("_",) * len(types)

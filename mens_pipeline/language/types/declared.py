@@ -182,7 +182,7 @@ class DeclaredTypes:
         return self._fields[type_.name]
 
     def is_table(self, type_: Type) -> bool:
-        """Whether a type is that of the records of a table.
+        """Return whether a type is that of the records of a table.
 
         Args:
             type_: Any type.
@@ -190,7 +190,7 @@ class DeclaredTypes:
         return isinstance(type_, Named) and type_.name in self.names.tables
 
     def is_struct(self, type_: Type) -> bool:
-        """Whether a type is declared and has fields.
+        """Return whether a type is declared and has fields.
 
         Args:
             type_: Any type.
@@ -198,7 +198,7 @@ class DeclaredTypes:
         return self.fields(type_) is not None
 
     def is_sum(self, type_: Type) -> bool:
-        """Whether a type is declared and has variants.
+        """Return whether a type is declared and has variants.
 
         Args:
             type_: Any type.
@@ -228,5 +228,5 @@ class DeclaredTypes:
 
 
 def _fewest(params: Sequence[Param]) -> int:
-    """Arguments up to the last parameter without a default (C3)."""
+    """Return arguments up to the last parameter without a default (C3)."""
     return max((index for index, param in enumerate(params, 1) if param.default is None), default=0)

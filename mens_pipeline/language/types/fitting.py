@@ -23,7 +23,7 @@ _LISTS = frozenset(("List", "Rows"))
 
 
 def fits(expected: Type, found: Type, declared: DeclaredTypes) -> bool:
-    """Whether a value may stand at a place, as far as types can tell; what is unknown fits.
+    """Return whether a value may stand at a place, as far as types can tell; what is unknown fits.
 
     Args:
         expected: The type of the place.
@@ -102,7 +102,7 @@ def joined(left: Type, right: Type, declared: DeclaredTypes) -> Type:
 
 
 def is_definite(type_: Type) -> bool:
-    """Whether anything at all is known of a type.
+    """Return whether anything at all is known of a type.
 
     Args:
         type_: Any type.

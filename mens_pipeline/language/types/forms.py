@@ -1,4 +1,4 @@
-"""Which class of syntax is typed by what."""
+"""Table of type rules by class of syntax."""
 
 from typing import Any, Final
 

@@ -132,7 +132,7 @@ def operation(checker: Checker, node: Binary, left: Type, right: Type) -> Type:
 
 
 def _is_ordered(left: Type, right: Type) -> bool:
-    """Numbers among themselves, strings, decimals (O4)."""
+    """Return numbers among themselves, strings, decimals (O4)."""
     known = [type_ for type_ in (left, right) if is_definite(type_)]
     if any(type_ not in (INT, FLOAT, STR, DEC) for type_ in known):
         return False

@@ -1,4 +1,4 @@
-"""What is said, in the log and to a webhook, of a run that failed or promoted nothing, and of a stale adapter."""
+"""Alerts, in the log and to a webhook, on failed runs, refused adapters and a stale champion."""
 
 import logging
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What follows a promotion."""
+"""Sensor on promotions."""
 
 import dagster as dg
 

@@ -11,7 +11,7 @@ from mens_pipeline.delivery.agreement import NUM_PROMPTS
 from mens_pipeline.delivery.gguf_model import KIND as GGUF
 from mens_pipeline.delivery.gguf_model import build_gguf_model
 from mens_pipeline.delivery.handoff import HANDOFF, changed_files
-from mens_pipeline.delivery.hub import MAIN, PushPlan, plan_push, push
+from mens_pipeline.delivery.hub import MAIN, PushPlan, Target, plan_push, push
 from mens_pipeline.delivery.merge_documents import MergeReport
 from mens_pipeline.delivery.merge_job import Dtype
 from mens_pipeline.delivery.merge_prompts import prompts_of
@@ -36,7 +36,7 @@ from mens_pipeline.training.manifest import CARD
 
 
 class MergeConfig(dg.Config):
-    """What a person may choose for one run."""
+    """Run configuration of `merged_model`."""
 
     dtype: Literal["as_judged", "float32", "bfloat16"] = Field(
         default="as_judged", description="Of the weights; what the adapter was judged in keeps every token."
@@ -48,7 +48,7 @@ class MergeConfig(dg.Config):
 
 
 class HandoffConfig(dg.Config):
-    """What a person may choose for one run."""
+    """Run configuration of `pushed_adapter`."""
 
     publish: bool | None = Field(
         default=None, description="Send the adapter to the Hub; left out, exactly when MENS_HUB_REPO is set."
@@ -173,7 +173,7 @@ def _published(config: HandoffConfig, settings: Settings, source: MergeSource) -
 
 
 def _refuse_what_cannot_be_sent(context: dg.AssetExecutionContext, settings: Settings, source: MergeSource) -> None:
-    """See, before anything is merged, that what the same run would publish has a place and a token."""
+    """Check, before anything is merged, that the target of what the same run would publish, and a token, are set."""
     if not any(node.name == serving_handoff.op.name for node in context.job_def.nodes):
         return
     config = HandoffConfig(**config_of(context.run, serving_handoff.op.name))
@@ -190,7 +190,7 @@ def _planned(config: HandoffConfig, settings: Settings, source: MergeSource, sta
         return None
     if settings.hub_repo is None:
         raise ConfigurationError("publish: set MENS_HUB_REPO to OWNER/NAME first.")
-    return plan_push(source, settings.hub_repo, config.revision, settings.data_licence, staging)
+    return plan_push(source, Target(settings.hub_repo, config.revision), settings.data_licence, staging)
 
 
 def _rows(report: MergeReport) -> list[dg.TableRecord]:

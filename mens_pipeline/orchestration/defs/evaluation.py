@@ -1,4 +1,4 @@
-"""What the models write, base beside adapter."""
+"""Evaluation of base and adapter on held-out prompts and the benchmark."""
 
 import time
 from dataclasses import replace
@@ -7,8 +7,11 @@ from typing import Any
 
 import dagster as dg
 
+from mens_pipeline.configured import engine_of, thresholds_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
+from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import STAGE, examination
 from mens_pipeline.evaluation.few_shot import few_shot_of
@@ -21,14 +24,15 @@ from mens_pipeline.orchestration.choices import GPU_TAGS, configured
 from mens_pipeline.orchestration.defs.split import heldout_split
 from mens_pipeline.orchestration.experiment import identify
 from mens_pipeline.orchestration.failures import plainly
+from mens_pipeline.orchestration.handover import made_in_run
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.generator import Generator
 from mens_pipeline.promotion.receipt import read_results
 from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of
-from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, load_settings, thresholds_of
-from mens_pipeline.storage.store import ArtifactRef
+from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, load_settings
+from mens_pipeline.storage.store import ArtifactRef, digest_of
 from mens_pipeline.storage.yaml_file import load_model
 
 _SHOWN = (
@@ -39,7 +43,7 @@ _SHOWN = (
 
 @dg.asset(
     group_name="evaluation",
-    deps=[heldout_split],
+    deps=[heldout_split, "feedback_adapter"],
     kinds={"huggingface", "json"},
     owners=OWNERS,
     code_version=configured(STAGE, EVALUATION, FEW_SHOT, GATE_POLICY),
@@ -58,27 +62,30 @@ def eval_results(
 
     The requests are those that were held out of its own training. Where the gates cannot tell yet, more files are
     asked, as config/gates.yaml says. Answers are kept: the base answers the same requests once, not every night.
+    In a run that makes a `feedback_adapter` that is judged, in all others `qlora_adapter`.
     """
-    settings = load_settings()
+    settings, candidate = load_settings(), made_in_run(context, "feedback_adapter") or qlora_adapter
     benchmark = load_benchmark(settings.benchmark_dir) if settings.benchmark else None
     run, device, config = (
-        store.artifact(qlora_adapter).path,
+        store.artifact(candidate).path,
         compute.resolve(),
         load_model(EVALUATION, EvaluationConfig),
     )
     opened, decoding = store.open(), config.decoding
     manifest = manifest_of(run)
     manifest["train_file"] = str(opened.located(Path(manifest["train_file"])))  # perhaps trained on another machine
-    heldout, fits = store.artifact(qlora_adapter.of(SPLIT)).path / HELDOUT, answer_fits(manifest, decoding)
+    heldout, fits = store.artifact(candidate.of(SPLIT)).path / HELDOUT, answer_fits(manifest, decoding)
     exam = examination(heldout, Path(manifest["train_file"]), benchmark, fits, config.family_tasks)
     demands = Demands(thresholds_of(settings), is_benchmark_asked=settings.benchmark)
+    # The base is shown the examples that it was shown before, whatever an adapter learnt besides.
+    examples = manifest if candidate is qlora_adapter else _train_set(store.artifact(candidate.of(MIXED)).path / TRAIN)
     first = rounds_of(exam.tasks, demands.thresholds)[0]
     exam = replace(
         exam,
         num_base_tasks=config.base_tasks,
-        few_shot=few_shot_of(first, config.few_shot_tasks, FEW_SHOT, manifest),
+        few_shot=few_shot_of(first, config.few_shot_tasks, FEW_SHOT, examples),
     )
-    conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock")
+    conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock", engine_of(settings))
     evaluation, reused = evaluate_in_rounds(
         run,
         exam,
@@ -93,7 +100,7 @@ def eval_results(
     )
     results = EvalResults.model_validate_json((evaluation.path / RESULTS).read_text(encoding="utf-8"))
     return dg.MaterializeResult(
-        value=evaluation.ref(qlora_adapter),
+        value=evaluation.ref(candidate),
         data_version=dg.DataVersion(evaluation.data_version),
         metadata={
             **identify(context, manifest, results.subject.adapter_sha256),
@@ -107,6 +114,11 @@ def eval_results(
             "answers": dg.MetadataValue.path(evaluation.path / JUDGED_ANSWERS),
         },
     )
+
+
+def _train_set(path: Path) -> dict[str, str]:
+    """Return what a training manifest says of its train set."""
+    return {"train_file": str(path), "train_sha256": digest_of(path)}
 
 
 @dg.asset_check(asset=eval_results)

@@ -29,7 +29,7 @@ _DROP_SCHEMA = dg.TableSchema([dg.TableColumn(name) for name in ("unit", "reason
 
 
 class ExtractionConfig(dg.Config):
-    """What a person, a schedule or a sensor may choose for one run."""
+    """Run configuration of the extraction."""
 
     full: bool = Field(default=False, description="Extract every file, whatever the latest corpus knows of it.")
 
@@ -137,7 +137,7 @@ def _unit_rows(units: dict[str, Any]) -> list[dg.TableRecord]:
 
 
 def _drop_rows(units: dict[str, Any]) -> list[dg.TableRecord]:
-    """How many were dropped for which reason; the report names each."""
+    """Return the number of drops by reason; the report names each."""
     return [
         dg.TableRecord({"unit": unit, "reason": reason, "dropped": count})
         for unit, counts in units.items()

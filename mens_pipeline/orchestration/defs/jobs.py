@@ -4,10 +4,15 @@ from typing import Final
 
 import dagster as dg
 
+from mens_pipeline.settings import load_settings
+
 _DELIVERED: Final = dg.AssetSelection.assets("merged_model", "serving_handoff")
 """What follows a promotion: as large as the base, and of use only to whom it is handed."""
 
-_ASIDE: Final = _DELIVERED | dg.AssetSelection.groups("scratch", "experiments")
+_FEEDBACK: Final = dg.AssetSelection.groups("feedback")
+_ASIDE: Final = _DELIVERED | dg.AssetSelection.groups(
+    "scratch", "experiments", *(() if load_settings().feedback else ("feedback",))
+)
 
 # Its steps run one after the other in the process of the run: with a process for each, most of the time of an unchanged
 # graph goes into starting them. Whatever loads a model is a process of its own all the same, started by its step.
@@ -16,6 +21,18 @@ whole_graph = dg.define_asset_job(
     selection=dg.AssetSelection.all() - _ASIDE,
     executor_def=dg.in_process_executor,
     description="Everything from the sources to the adapter in use, with all checks.",
+)
+
+improve = dg.define_asset_job(
+    "improve",
+    selection=_FEEDBACK | dg.AssetSelection.assets("eval_results", "benchmark_gate", "promoted_adapter"),
+    description="A round of learning from judged answers: the newest adapter is asked and trained, the next one gated.",
+)
+
+improve_control = dg.define_asset_job(
+    "improve_control",
+    selection=dg.AssetSelection.assets("feedback_adapter", "eval_results", "benchmark_gate"),
+    description="What stands beside a round: the same minutes on rows of the train set alone; judged, never promoted.",
 )
 
 deliver = dg.define_asset_job(

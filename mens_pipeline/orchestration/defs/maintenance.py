@@ -76,7 +76,7 @@ def delete_run(instance: dg.DagsterInstance, run_id: str) -> None:
 
 
 def _last_words(instance: dg.DagsterInstance, run_id: str) -> Iterator[str]:
-    """Assets that no later run has made or looked at, and checks that no later run has judged."""
+    """Return assets that no later run has made or looked at, and checks that no later run has judged."""
     kinds = {
         dg.DagsterEventType.ASSET_MATERIALIZATION,
         dg.DagsterEventType.ASSET_OBSERVATION,
@@ -107,7 +107,7 @@ _RUN_COLUMNS = dg.TableSchema([dg.TableColumn(n) for n in ("action", "run", "job
 
 
 class RetentionConfig(dg.Config):
-    """What a person may choose for one run."""
+    """Run configuration of the pruning."""
 
     apply: bool = Field(default=False, description="Delete what the plan names; else it is only shown.")
 

@@ -8,8 +8,10 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import Field
 
+from mens_pipeline.configured import policy_label, present_of, signing_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.delivery.trackers import track_champion
 from mens_pipeline.errors import MensError
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.inference.prepare import adapter_digest, manifest_of
@@ -25,7 +27,7 @@ from mens_pipeline.promotion.history import rival_of, withdrawn
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.promote import promote
 from mens_pipeline.promotion.receipt import RECEIPT, Receipt, gate_of
-from mens_pipeline.settings import GATE_POLICY, Settings, load_settings, policy_label, present_of
+from mens_pipeline.settings import GATE_POLICY, Settings, load_settings
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.training.markdown import plain
@@ -43,7 +45,7 @@ FRESHNESS: Final = dg.FreshnessPolicy.cron(
 
 
 class GateConfig(dg.Config):
-    """What a person may choose for one run: how loudly a failure is told, and a higher bar, never a lower one."""
+    """Run configuration of gate and promotion: the severity of a failure, and higher thresholds, never lower ones."""
 
     strict_quality_gate: bool | None = Field(
         default=None, description="Whether a failing gate fails the run; left out, VOX_EVAL_STRICT says."
@@ -54,7 +56,7 @@ class GateConfig(dg.Config):
 
 
 class PromotionConfig(dg.Config):
-    """What a person may choose for one run."""
+    """Run configuration of the promotion."""
 
     promote: bool = Field(default=True, description="False judges, and leaves the adapter in use as it is.")
 
@@ -82,6 +84,7 @@ def benchmark_gate(
         is_benchmark_asked=settings.benchmark,
         strict=settings.eval_strict if config.strict_quality_gate is None else config.strict_quality_gate,
         now=int(time.time()),
+        signing=signing_of(settings),
     )
     receipt = receipt_in(gate.path)
     return dg.MaterializeResult(
@@ -197,6 +200,7 @@ def promoted_adapter(
         promotion = promote(gate, run, store.open(), present, now=int(time.time()))
     except MensError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
+    track_champion(settings.trackers.get_secret_value(), promotion.champion, store.open(), context.log.warning)
     yield dg.MaterializeResult(
         value=promotion.champion.ref(benchmark_gate),
         data_version=dg.DataVersion(promotion.champion.key),

@@ -1,4 +1,4 @@
-"""What the assets are handed."""
+"""Resources of the code location."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What runs by the clock."""
+"""Schedules of the code location."""
 
 import dagster as dg
 

@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from mens_pipeline.configured import artifact_commit
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.orchestration.charts import line_chart
 from mens_pipeline.orchestration.defs.training import fall_of, quarters_of
@@ -15,7 +16,7 @@ from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreRe
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.promotion.policy import load_gate_policy
-from mens_pipeline.settings import GATE_POLICY, artifact_commit, load_settings
+from mens_pipeline.settings import GATE_POLICY, load_settings
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.scratch.architecture import SHAPES, ScratchConfig
@@ -27,7 +28,7 @@ from mens_pipeline.training.telemetry_log import FILE, steps_of
 
 
 class ScratchTrainConfig(dg.Config):
-    """What a person may choose for one run."""
+    """Run configuration of the scratch lane."""
 
     config: str = Field(default="auto", description="default, small, or auto: the full model on a GPU, else small.")
     overrides: dict[str, str] = Field(default={}, description="Fields of the recipe.")

@@ -1,4 +1,4 @@
-"""What starts a run: programs, pages or the grammar have changed."""
+"""Sensors that start a run when programs, pages or the grammar have changed."""
 
 import time
 from typing import Final

@@ -1,4 +1,4 @@
-"""What is held out to judge the model by, and the checks that nothing near to it trains."""
+"""The held-out set, and the checks that nothing similar to it trains."""
 
 from typing import Any
 

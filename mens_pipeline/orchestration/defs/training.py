@@ -7,6 +7,7 @@ from typing import Any
 
 import dagster as dg
 
+from mens_pipeline.configured import artifact_commit
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.orchestration.charts import line_chart
 from mens_pipeline.orchestration.choices import GPU_TAGS, configured
@@ -17,7 +18,7 @@ from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreRe
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.promotion.policy import load_gate_policy
-from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, RECIPES, artifact_commit, load_settings
+from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, RECIPES, load_settings
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 from mens_pipeline.training.base_model import find_base_model
@@ -108,7 +109,7 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
         data_version=dg.DataVersion(weights),
         metadata={
             "reused": reused,
-            **_metadata(manifest, adapter.path),
+            **metadata_of(manifest, adapter.path),
             **identify(context, manifest, weights),
         },
     )
@@ -117,7 +118,17 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
 @dg.asset_check(asset=qlora_adapter, blocking=True)
 def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that the base is bit for bit as it was, and that every matrix of the adapter is not."""
-    result = store.artifact(qlora_adapter).manifest["training"]["result"]
+    return changes_of(qlora_adapter, store)
+
+
+def changes_of(adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """Whether training changed every matrix of an adapter; that it changed nothing of the base it saw to itself.
+
+    Args:
+        adapter: The adapter.
+        store: Where it is kept.
+    """
+    result = store.artifact(adapter).manifest["training"]["result"]
     matrices, changed = result["num_adapter_matrices"], result["num_changed_matrices"]
     return dg.AssetCheckResult(
         passed=0 < matrices == changed,
@@ -198,7 +209,13 @@ def _prepared(  # noqa: PLR0913, PLR0917 - all that decides a run
     return resolved, run
 
 
-def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
+def metadata_of(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return what the page of an adapter shows.
+
+    Args:
+        manifest: Of its training.
+        path: Its folder.
+    """
     result = manifest["result"]
     losses = {step["step"]: step["loss"] for step in steps_of(path / FILE)}
     first, last = quarters_of(list(losses.values()))

@@ -1,1 +1,1 @@
-"""What assets are handed to work with."""
+"""Resources that assets work with."""

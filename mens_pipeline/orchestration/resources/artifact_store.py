@@ -2,12 +2,13 @@
 
 import dagster as dg
 
-from mens_pipeline.settings import load_settings, open_store
+from mens_pipeline.configured import open_store
+from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 
 
 class ArtifactStoreResource(dg.ConfigurableResource[None]):
-    """Where assets keep what they make.
+    """Store of the artifacts, as a resource.
 
     Attributes:
         root: The folder; empty means `MENS_STORE_ROOT`, or this repository's `data/store`. Behind it

@@ -1,4 +1,4 @@
-"""What models train on, as a resource."""
+"""The device that models train on, as a resource."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""How a generation process is started and watched: the seam for other launchers."""
+"""Launcher of generation processes."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""How the processes of delivery are started and watched: the seam for other launchers."""
+"""Launcher of the processes of delivery."""
 
 import time
 from pathlib import Path
@@ -23,7 +23,7 @@ class Merger(dg.ConfigurableResource[None]):
     report_seconds: float = 10.0
 
     def run(self, context: dg.AssetExecutionContext, job_path: Path) -> int:
-        """Do a job, with progress in the log of the run.
+        """Run a job, with progress in the log of the run.
 
         Args:
             context: Of the asset.

@@ -1,4 +1,4 @@
-"""How sensors look at the workspace, as a resource."""
+"""Fingerprints of the workspace for sensors, as a resource."""
 
 import dagster as dg
 

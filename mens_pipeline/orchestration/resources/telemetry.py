@@ -8,7 +8,7 @@ from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
 
 
 class Telemetry(dg.ConfigurableResource[None]):
-    """What agents were asked, and what would have been the best answer.
+    """Telemetry database of accepted answers, as a resource.
 
     The database is named by `MENS_TELEMETRY_URL` alone, so that its password stands in no configuration.
 
@@ -19,7 +19,7 @@ class Telemetry(dg.ConfigurableResource[None]):
     table: str = ""
 
     def query(self) -> TelemetryQuery | None:
-        """Which rows to read; None when no database is named.
+        """Return the rows to read; None when no database is named.
 
         Raises:
             ConfigurationError: `config/pipeline.yaml` does not hold together.

@@ -1,20 +1,22 @@
-"""How a training is started and watched: by processes of this machine, or by a Ray cluster."""
+"""Launcher of training: processes of this machine, or a Ray cluster."""
 
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import dagster as dg
 
+from mens_pipeline.delivery.trackers import Trackers
 from mens_pipeline.orchestration.pipes import run_in_child
 from mens_pipeline.settings import load_settings
-from mens_pipeline.training.job import MODULE
+from mens_pipeline.training.job import MODULE, ExitCode
 from mens_pipeline.training.telemetry_log import update_of
 from mens_pipeline.training.told import told_plan
 
 
 class Prepared(Protocol):
-    """What is needed of a run that may begin."""
+    """Part of a prepared run that the launcher needs."""
 
     @property
     def job_path(self) -> Path:
@@ -49,8 +51,25 @@ class Trainer(dg.ConfigurableResource[None]):
         Returns:
             The exit code of the process.
         """
-        watch = _Watcher(context, self.report_seconds).watch
-        launcher = self.launcher or load_settings().launcher
+        settings = load_settings()
+        trackers = Trackers(settings.trackers.get_secret_value(), prepared.job_path, context.log.warning)
+        watch = _Watcher(context, self.report_seconds, trackers.take).watch
+        code: int = ExitCode.INTERRUPTED
+        try:
+            code = self._launched(context, prepared, module, num_processes, watch, self.launcher or settings.launcher)
+        finally:
+            trackers.end(code)
+        return code
+
+    def _launched(  # noqa: PLR0913, PLR0917 - what a process is started with
+        self,
+        context: dg.AssetExecutionContext,
+        prepared: Prepared,
+        module: str,
+        num_processes: int,
+        watch: Callable[[list[dict[str, Any]]], None],
+        launcher: Literal["local", "ray", "kuberay"],
+    ) -> int:
         if launcher != "local" and module == MODULE:
             from mens_pipeline.orchestration.ray_job import run_on_ray  # noqa: PLC0415 - of an extra
 
@@ -61,13 +80,17 @@ class Trainer(dg.ConfigurableResource[None]):
 class _Watcher:
     """Passes lines of telemetry on to the event log."""
 
-    def __init__(self, context: dg.AssetExecutionContext, seconds: float) -> None:
+    def __init__(
+        self, context: dg.AssetExecutionContext, seconds: float, track: Callable[[Mapping[str, Any]], None]
+    ) -> None:
+        self._track = track
         self._context = context
         self._seconds = seconds
         self._last = 0.0
 
     def watch(self, events: list[dict[str, Any]]) -> None:
         for event in events:
+            self._track(event)
             if event["event"] == "train_start" and (done := update_of(event["payload"]["resumed_from"])):
                 self._context.log.info("training resumed at step %d of %d", done, event["payload"]["planned_steps"])
             if event["event"] == "plan":

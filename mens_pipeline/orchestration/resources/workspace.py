@@ -47,7 +47,7 @@ class VoxWorkspace(dg.ConfigurableResource[None]):
         return tuple(vox_files(self.folder()))
 
     def contents(self) -> Iterator[tuple[str, bytes | None]]:
-        """Relative path and bytes of each program; None for one that cannot be read."""
+        """Yield relative path and bytes of each program; None for one that cannot be read."""
         folder = self.folder()
         for path in self.files():
             try:

@@ -1,4 +1,4 @@
-"""What models wrote and what was found of it, as one page for the people who maintain the language."""
+"""Report of an evaluation as one HTML page for the maintainers of the language."""
 
 from mens_pipeline.promotion.report.page import report_page
 

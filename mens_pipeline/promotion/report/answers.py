@@ -100,7 +100,7 @@ class AnswerView:
 
     @property
     def word(self) -> str:
-        """What became of it, in a word or two; of several answers how many pass."""
+        """Outcome in a word or two; of several answers how many pass."""
         if self.num_samples > 1:
             return f"{self.num_passed}/{self.num_samples} pass"
         return "passes" if self.passed else "fails"
@@ -174,7 +174,7 @@ def groups_of(tasks: Sequence[TaskView]) -> tuple[Group, ...]:
 
 
 def faults_of(judgement: Judgement, asked: str) -> Iterator[str]:
-    """Why an answer does not pass, a sentence each; none exactly when it passes.
+    """Return why an answer does not pass, a sentence each; none exactly when it passes.
 
     Args:
         judgement: Of the answer.

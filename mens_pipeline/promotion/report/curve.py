@@ -37,7 +37,7 @@ class Curve:
     Attributes:
         values: Corners of the line through the values, as SVG wants them.
         average: Those of their moving average.
-        x_ticks: Updates.
+        x_ticks: Optimizer steps.
         y_ticks: Losses.
         summary: What it shows, for those who do not see it.
         num_left_out: Values that are no finite number.
@@ -109,7 +109,7 @@ def _thinned(places: Sequence[int]) -> list[int]:
 
 
 def _round_values(low: float, high: float) -> list[float]:
-    """About so many round numbers around a range: multiples of 1, 2 or 5 times a power of ten."""
+    """Return about so many round numbers around a range: multiples of 1, 2 or 5 times a power of ten."""
     rough = ((high - low) or 1) / _TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))

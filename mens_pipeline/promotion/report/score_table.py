@@ -200,7 +200,7 @@ def points(difference: float) -> str:
 
 
 def is_measured(figure: Figure, model: ModelScores) -> bool:
-    """Whether a model was asked for what a figure is about; no figure of tests is shown where there are none.
+    """Return whether a model was asked for what a figure is about; no figure of tests is shown where there are none.
 
     Args:
         figure: The figure.

@@ -31,7 +31,7 @@ TITLES: Final = {
 
 
 class Tone(StrEnum):
-    """How something is meant; a class of the style sheet."""
+    """Severity; a class of the style sheet."""
 
     GOOD = "good"
     BAD = "bad"

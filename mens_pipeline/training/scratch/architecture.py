@@ -10,7 +10,7 @@ MODEL_TYPE: Final = "vox_transformer"
 
 
 class ScratchConfig(StrEnum):
-    """Which shape to make."""
+    """Named sizes of a model."""
 
     DEFAULT = "default"
     SMALL = "small"
@@ -18,7 +18,7 @@ class ScratchConfig(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a VoxTransformer is made of; names are those of Hugging Face.
+    """Sizes of a VoxTransformer; names are those of Hugging Face.
 
     Attributes:
         num_hidden_layers: Blocks.

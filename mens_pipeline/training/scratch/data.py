@@ -37,7 +37,7 @@ class Skipped(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is remembered of a row that is shown.
+    """Statistics of a row that is shown.
 
     Attributes:
         offset: Where its line begins, in bytes.
@@ -105,7 +105,7 @@ class JsonlDataLoader:
         assert self.adds_up(), "every row is shown or skipped"  # noqa: S101 - our own impossibility
 
     def __len__(self) -> int:
-        """Rows that are shown."""
+        """Return rows that are shown."""
         return len(self.entries)
 
     def __getitem__(self, number: int) -> Encoded:
@@ -132,7 +132,7 @@ class JsonlDataLoader:
         return (self[number] for number in range(len(self)))
 
     def adds_up(self) -> bool:
-        """Whether nothing disappeared."""
+        """Return whether nothing disappeared."""
         return self.seen == len(self.entries) + self.skipped.total()
 
     def account(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What becomes of a run of the scratch lane when its process has ended: a manifest, and a card for people."""
+"""Manifest and card of a scratch run when its process has ended."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""What a training process of the scratch lane is told, and what it leaves behind."""
+"""Input and output of a training process of the scratch lane."""
 
 from pathlib import Path
 from typing import Final

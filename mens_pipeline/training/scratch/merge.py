@@ -153,7 +153,7 @@ def _step_of(checkpoint: Path) -> int | None:
 
 
 def _refuse_qlora(folder: Path) -> None:
-    """Say where the merge of adapters is, if a folder is a QLoRA run or an adapter."""
+    """Name the command that merges adapters, if a folder is a QLoRA run or an adapter."""
     manifest = folder / MANIFEST
     lane = _document(manifest).get("lane") if manifest.is_file() else None
     is_adapter = (folder / ADAPTER).is_dir() or (folder / "adapter_config.json").is_file()

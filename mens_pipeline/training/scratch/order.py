@@ -1,4 +1,4 @@
-"""Which rows train, which measure, and in which order, fixed before a run of the scratch lane begins."""
+"""Order of training rows and choice of validation rows of a scratch run, fixed before it begins."""
 
 from dataclasses import dataclass, replace
 
@@ -17,7 +17,7 @@ class Order:
         train: Rows that train.
         validation: Rows of other source files, for the loss on what is not trained.
         batches: Rows of each micro-batch in order.
-        num_steps: Updates.
+        num_steps: Optimizer steps.
     """
 
     train: tuple[int, ...]

@@ -31,17 +31,17 @@ class ScratchRecipe(BaseModel):
     )
     gradient_accumulation_steps: int = Field(default=1, ge=1, le=1024, description="Micro-batches of one step.")
     num_train_epochs: int = Field(default=10, ge=1, le=1000, description="How often every row is seen.")
-    max_steps: int | None = Field(default=None, ge=1, description="Updates at most.")
+    max_steps: int | None = Field(default=None, ge=1, description="Optimizer steps at most.")
     max_minutes: float | None = Field(default=None, gt=0, description="Minutes of training at most, without loading.")
 
     learning_rate: float | None = Field(
         default=None, gt=0, le=1, description="Of AdamW, at its highest; none takes 5e-4, and 2e-3 for the small model."
     )
-    warmup_steps: int = Field(default=100, ge=0, description="Updates until the full rate; a tenth of all at most.")
+    warmup_steps: int = Field(default=100, ge=0, description="Steps until the full rate; a tenth of all at most.")
     weight_decay: float = Field(default=0.1, ge=0, le=1, description="Of AdamW.")
     max_grad_norm: float = Field(default=1.0, gt=0, description="The norm to which gradients are clipped.")
 
-    save_steps: int = Field(default=100, ge=1, description="Updates between checkpoints.")
+    save_steps: int = Field(default=100, ge=1, description="Steps between checkpoints.")
     save_total_limit: int = Field(default=3, ge=1, description="Checkpoints that are kept, for resuming and averaging.")
     seed: int = Field(default=42, ge=0, lt=2**32, description="Decides the first weights and the order of rows.")
 
@@ -62,7 +62,7 @@ class ScratchRecipe(BaseModel):
 
     @property
     def shape(self) -> Shape:
-        """What the model is made of."""
+        """Sizes of the model."""
         return SHAPES[self.config]
 
     @property

@@ -17,7 +17,7 @@ _KEPT: Final = (CONTRACT, PREFLIGHT, MANIFEST, FILE)
 
 
 def scratch_folder(store: ArtifactStore, digest: str) -> Path:
-    """Where a run works until it is complete; the same for the same contract, so that a retry finds its checkpoints.
+    """Return the working folder of a run; the same for the same contract, so that a retry finds its checkpoints.
 
     Args:
         store: Where models are kept.

@@ -60,11 +60,11 @@ class VoxTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
         return dict(_IDS)
 
     def get_vocab(self) -> dict[str, int]:
-        """Token -> id, with whatever was added."""
+        """Return token -> id, with whatever was added."""
         return {**_IDS, **self.added_tokens_encoder}
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        """Tokens side by side.
+        """Return tokens side by side.
 
         Args:
             tokens: What `tokenize` gave.
@@ -81,7 +81,7 @@ class VoxTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
         return VOCABULARY[index]
 
     def _decode(self, token_ids: Any, skip_special_tokens: bool = False, **options: Any) -> str:  # noqa: FBT001, FBT002
-        """As the library does with control tokens shown; without them, an unknown character still shows as U+FFFD."""
+        """Decode as the library does with control tokens shown; without them, an unknown character shows as U+FFFD."""
         if not skip_special_tokens:
             return str(super()._decode(token_ids, skip_special_tokens=False, **options))
         ids: list[int] = [token_ids] if isinstance(token_ids, int) else token_ids

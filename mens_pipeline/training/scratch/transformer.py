@@ -127,7 +127,7 @@ class VoxTransformer(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """Of ids."""
+        """Embed ids."""
         return self.tokens
 
     def get_output_embeddings(self) -> nn.Linear:
@@ -146,7 +146,7 @@ class VoxTransformer(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
         num_items_in_batch: torch.Tensor | int | None = None,
         **_others: Any,
     ) -> CausalLMOutputWithPast:
-        """Logits of the next token at each place.
+        """Return logits of the next token at each place.
 
         Args:
             input_ids: Ids (rows, tokens).

@@ -127,6 +127,11 @@ def test_a_text_goes_on_as_it_stands(server: Running) -> None:
     tokenizer = FileTokenizer(server.served.judged.base_path)
     several = client.completions.create(model="mens", prompt=text, n=3, temperature=1.0, seed=1)
 
+    ids = list(encode_text(tokenizer, text))
+    by_ids = [client.completions.create(model="mens", prompt=sent, max_tokens=24) for sent in (ids, [ids])]
+
+    assert [answer.choices[0].text for answer in by_ids] == [whole.choices[0].text] * 2
+    assert [answer.usage for answer in by_ids] == [whole.usage] * 2
     assert whole.object == "text_completion"
     assert whole.usage is not None
     assert (
@@ -147,7 +152,10 @@ def test_a_text_goes_on_as_it_stands(server: Running) -> None:
     [
         ({"prompt": ""}, "prompt: empty; there is nothing to go on from"),
         ({"prompt": ["a", "b"]}, "prompt: 2 texts; send one a request"),
-        ({"prompt": [1, 2]}, "prompt"),
+        ({"prompt": []}, "prompt: empty; there is nothing to go on from"),
+        ({"prompt": [[1, 2], [3]]}, "prompt: 2 texts; send one a request"),
+        ({"prompt": [1, 10_000_000]}, "prompt: the id 10000000 is none of the [0-9]+ tokens of the model"),
+        ({"prompt": [1, "a"]}, "prompt"),
         ({"prompt": "a", "suffix": "b"}, "suffix: not supported here, leave it out"),
         ({"prompt": "a", "stop": ["", "b"]}, "stop: at most 4 texts, none of them empty"),
         ({"prompt": "a", "max_tokens": 0}, "max_tokens: "),

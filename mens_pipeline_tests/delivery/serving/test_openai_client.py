@@ -176,7 +176,9 @@ def test_the_models_are_listed(server: Running) -> None:
     ("options", "param", "message"),
     [
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "tools: not supported here, leave"),
-        ({"logprobs": True}, "logprobs", "logprobs: not supported here"),
+        ({"top_logprobs": 2}, None, "top_logprobs: only with logprobs"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "top_logprobs: .* less than or equal to 20"),
+        ({"response_format": {"type": "json_object"}}, None, 'answers are Vox programs; its type is "text" or "gram'),
         ({"extra_body": {"top_k": 5, "min_p": 1}}, "top_k", "top_k: not supported .*; min_p: not supported"),
         ({"temperature": 2.5}, "temperature", "temperature: Input should be less than or equal to 2"),
         ({"temperature": "hot"}, "temperature", "temperature: Input should be a valid number"),

@@ -19,6 +19,7 @@ from mens_pipeline.promotion.benchmark_gate import KIND as GATE
 from mens_pipeline.promotion.history import HistoryEvent, changing, record
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.receipt import write_receipt
+from mens_pipeline.promotion.signing import Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.chat import TEMPLATE
 from mens_pipeline.training.job import ADAPTER
@@ -101,16 +102,25 @@ def test_the_champion_is_served(run: Path, tmp_path: Path) -> None:
         champion_model(store, CPU)
     digest = adapter_digest(run)
     inputs = {"adapter_sha256": digest}
-    champion, _ = store.built(
-        "promoted_adapter", inputs, lambda folder: {"run": str(shutil.copytree(run, folder, dirs_exist_ok=True))}
-    )
+    signing, other = Signing.of("5b" * 32, None), Signing.of("6c" * 32, None)
+    assert signing is not None
+
+    def signed(folder: Path) -> dict[str, Any]:
+        shutil.copytree(run, folder, dirs_exist_ok=True)
+        signing.sign(folder, "promoted_adapter")
+        return {}
+
+    champion, _ = store.built("promoted_adapter", inputs, signed)
     event = HistoryEvent(
         timestamp_unix=0, action="promote", key=champion.key, previous=None, adapter_sha256=digest, reason="a test"
     )
     with changing(store) as seen:
         record(store, event, champion, seen)
 
-    assert champion_model(store, CPU).judged.adapter_path == champion.path / ADAPTER
+    for keys in (None, signing, Signing.of(None, signing.public_key)):
+        assert champion_model(store, CPU, keys).judged.adapter_path == champion.path / ADAPTER
+    with pytest.raises(RefusedError, match="its signature is not of the key"):
+        champion_model(store, CPU, other)
     (champion.path / ADAPTER / WEIGHTS).write_bytes(b"others")
     with pytest.raises(RefusedError, match=r"changed since it was promoted\. Restore it"):
         champion_model(store, CPU)

@@ -25,7 +25,7 @@ _LINE: Final = 96
 
 
 def some_fields(random: Random, entity: Entity, *needed: Field, most: int = 6) -> tuple[Field, ...]:
-    """Needed fields and a few more of the same entity, in its own order.
+    """Return needed fields and a few more of the same entity, in its own order.
 
     Args:
         random: Decides which and how many.
@@ -97,7 +97,7 @@ def lines(items: Sequence[str | Field], width: int = 4) -> str:
 
 
 def sentence(words: str) -> str:
-    """Words with a capital at the start.
+    """Return words with a capital at the start.
 
     Args:
         words: At least one.

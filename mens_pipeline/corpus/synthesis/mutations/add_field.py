@@ -91,7 +91,7 @@ def _has_fields(place: int, wanted: list[str]) -> Callable[[Program], bool]:
 
 
 def _is_open(program: Program, declaration: object) -> bool:
-    """Whether a declaration has fields and the program writes no value with them."""
+    """Return whether a declaration has fields and the program writes no value with them."""
     fields = {field.name for field in _fields(declaration)}
     name = getattr(declaration, "name", "")
     return bool(fields) and not any(
@@ -101,7 +101,7 @@ def _is_open(program: Program, declaration: object) -> bool:
 
 
 def _is_insert(node: object, table: str) -> bool:
-    """Whether a node is `db.Table.insert(...)` of this table."""
+    """Return whether a node is `db.Table.insert(...)` of this table."""
     return (
         isinstance(node, MethodCall)
         and node.method == "insert"

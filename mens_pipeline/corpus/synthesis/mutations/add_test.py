@@ -64,7 +64,7 @@ def _choose(program: Program, random: Random) -> tuple[str, tuple[Observation, .
 
 
 def _is_callable(function: Function) -> bool:
-    """Whether a test may call a function by its name, whatever the mode contracts are run in."""
+    """Return whether a test may call a function by its name, whatever the mode contracts are run in."""
     return (
         all(decorator.name == "@pure" for decorator in function.decorators)
         and function.extern_module is None
@@ -75,7 +75,7 @@ def _is_callable(function: Function) -> bool:
 
 
 def _calls(program: Program, name: str, random: Random) -> tuple[Observation, ...]:
-    """Two or three short calls, with different results as far as there are any; none where it has no behaviour."""
+    """Return two or three short calls, with different results if there are any; none without a behaviour."""
     behaviour = behaviour_in(program.module, name, seed=str(random.random()))
     if isinstance(behaviour, NoBehaviour):
         return ()

@@ -76,7 +76,7 @@ def sites_of(program: Program) -> list[Site]:
 
 
 def _is_alone(program: Program, site: Site) -> bool:
-    """Whether nothing else in the program says the same, so that it stays true when the literal is changed."""
+    """Return whether nothing else in the program says the same, so that it stays true when the literal is changed."""
     if site.old in {"true", "false"}:
         return True
     word = re.compile(rf"(?<![\w.]){re.escape(site.old.strip(chr(34)))}(?![\w])")
@@ -157,7 +157,7 @@ def _decorator_sites(program: Program, decorator: str, argument: DecoratorArgume
 
 
 def _is_changeable(node: Node) -> bool:
-    """Whether a node is a literal with an obvious neighbour: a moderate number, a bool, a text for people."""
+    """Return whether a node is a literal with an obvious neighbour: a moderate number, a bool, a text for people."""
     if isinstance(node, IntLit | FloatLit):
         return node.value <= _LARGEST
     if isinstance(node, StringLit):

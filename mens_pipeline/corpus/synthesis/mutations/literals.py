@@ -67,7 +67,7 @@ def _quoted(literal: str) -> str:
 
 
 def _other(old: str, random: Random) -> str:
-    """Another literal of the same type, not far from the old one."""
+    """Return another literal of the same type, not far from the old one."""
     if old in {"true", "false"}:
         return "true" if old == "false" else "false"
     if old.startswith(('"', "'")):

@@ -152,7 +152,7 @@ _NOT_NEW: Final = _LIBRARY | _CONTEXTUAL | KEYWORDS | VIEW_TAGS | EFFECTS
 
 
 def is_built_in(name: str) -> bool:
-    """Whether a name belongs to the library or is the entry point: what is called so must not be renamed.
+    """Return whether a name belongs to the library or is the entry point: what is called so must not be renamed.
 
     Args:
         name: Any identifier.
@@ -161,7 +161,7 @@ def is_built_in(name: str) -> bool:
 
 
 def new_name(old: str, noun: str, taken: Collection[str], random: Random) -> str | None:
-    """Another name in the same case for the same thing; None when every idea is taken.
+    """Return another name in the same case for the same thing; None when every idea is taken.
 
     Args:
         old: Its name.

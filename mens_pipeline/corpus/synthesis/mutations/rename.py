@@ -41,7 +41,7 @@ def roles_of_names(program: Program) -> dict[str, tuple[tuple[str, DeclarationSp
 
 
 def _each_once(root: Node) -> Iterator[Node]:
-    """Every node below a root once; the target of a compound assignment is visited twice, by `walk`.
+    """Yield every node below a root once; the target of a compound assignment is visited twice, by `walk`.
 
     What is spoken of by the node above, parameters of lambdas and attributes of views, is left out.
     """
@@ -219,7 +219,7 @@ def _target(name: str, roles: Sequence[tuple[str, DeclarationSpan]]) -> _Target 
 
 
 def _where(nouns: Sequence[str], owners: Sequence[DeclarationSpan]) -> str:
-    """Whose it is, when all that is declared by this name stands in one declaration."""
+    """Format where a name is declared, for a prompt; empty where several declarations have one."""
     if len(nouns) > 1 or any(owner is not owners[0] for owner in owners):
         return ""
     if nouns[0] == "index":
@@ -229,7 +229,7 @@ def _where(nouns: Sequence[str], owners: Sequence[DeclarationSpan]) -> str:
 
 
 def _is_spoken_of(program: Program, name: str) -> bool:
-    """Whether texts or comments speak of a name in a way that a renaming would leave behind or get wrong.
+    """Return whether texts or comments speak of a name in a way that a renaming would leave behind or get wrong.
 
     A name of several words means the name wherever it stands: comments follow it, strings must not have it. A name of
     one word may be a plain word: strings keep it, comments must not have it.

@@ -81,7 +81,7 @@ def _members(span: DeclarationSpan) -> tuple[Field | Variant, ...]:
 
 
 def _are_free(program: Program, members: Sequence[Field | Variant]) -> bool:
-    """Whether members can trade places: several, by different names, with no comment among or beside them."""
+    """Return whether members can trade places: several, by different names, with no comment among or beside them."""
     if len({member.name for member in members}) < max(_FEWEST_MEMBERS, len(members)):
         return False
     end = program.source.find("\n", members[-1].end)
@@ -110,7 +110,7 @@ def _has_members(place: int, wanted: list[str]) -> Callable[[Program], bool]:
 
 
 def _shuffled(names: list[str], random: Random) -> list[str]:
-    """Another order of several different names."""
+    """Return another order of several different names."""
     wanted = list(names)
     while wanted == names:
         random.shuffle(wanted)
@@ -142,7 +142,7 @@ def _declaration_change(program: Program, order: _Order, random: Random) -> Chan
 
 
 def _orders(program: Program) -> list[_Order]:
-    """Every swap and move that keeps what is needed above what needs it."""
+    """Return every swap and move that keeps what is needed above what needs it."""
     if program.mode is Mode.SCRIPT or not _stand_apart(program):
         return []
     needs = program.needs
@@ -161,7 +161,7 @@ def _permutations(spans: Sequence[DeclarationSpan]) -> Iterator[_Order]:
 
 
 def _keeps(places: Sequence[int], needs: Sequence[frozenset[int]]) -> bool:
-    """Whether everything that was declared above its users still is."""
+    """Return whether everything that was declared above its users still is."""
     where = {place: position for position, place in enumerate(places)}
     return all(
         where[needed] < where[user] for user, all_needed in enumerate(needs) for needed in all_needed if needed < user
@@ -169,7 +169,7 @@ def _keeps(places: Sequence[int], needs: Sequence[frozenset[int]]) -> bool:
 
 
 def _stand_apart(program: Program) -> bool:
-    """Whether each declaration is told by its description, none is an import, and only blanks stand between them."""
+    """Return whether descriptions of declarations differ, none is an import, and only blanks stand between them."""
     spans = program.spans
     gaps = [program.source[one.end : other.doc_start] for one, other in pairwise(spans)]
     edges = [program.source[: spans[0].doc_start], program.source[spans[-1].end :]]

@@ -81,7 +81,7 @@ def capitalised(sentence: str) -> str:
 
 
 def listed(items: Sequence[str]) -> str:
-    """Items as one reads them out: `a, b and c`.
+    """Return items as one reads them out: `a, b and c`.
 
     Args:
         items: At least one.

@@ -17,7 +17,7 @@ _ENDS: Final = frozenset(("NL", "{", "to"))
 
 
 def missing_closing_brace(program: Program, random: Random) -> Edit | None:
-    """One `}` left out, with its line if it stands alone."""
+    """Leave one `}` out, with its line if it stands alone."""
     site = pick([site for site in sites(program) if site.token.kind == "}"], random)
     if site is None:
         return None
@@ -27,13 +27,13 @@ def missing_closing_brace(program: Program, random: Random) -> Edit | None:
 
 
 def missing_opening_brace(program: Program, random: Random) -> Edit | None:
-    """One `{` at the end of a line left out."""
+    """Leave one `{` at the end of a line out."""
     site = pick([site for site in sites(program) if _opens_a_body(site)], random)
     return Edit(site.before.end, site.token.end, "") if site else None
 
 
 def stray_brace(program: Program, random: Random) -> Edit | None:
-    """One `}` too many, on a line of its own below another one."""
+    """Add one `}` too many, on a line of its own below another one."""
     site = pick([site for site in sites(program) if site.token.kind == "}" and site.after.kind == "NL"], random)
     if site is None:
         return None
@@ -42,7 +42,7 @@ def stray_brace(program: Program, random: Random) -> Edit | None:
 
 
 def _ends_a_group(site: Site) -> bool:
-    """Whether a `)` is the last of a run: its place can be told without it."""
+    """Return whether a `)` is the last of a run: its place can be told without it."""
     return site.token.kind == ")" and site.before.kind not in _CLOSERS and site.after.kind in _ENDS
 
 
@@ -55,7 +55,7 @@ def _ends_a_list(site: Site) -> bool:
 
 
 def _can_lose_its_quote(site: Site) -> bool:
-    """Whether a string has some text on one line and ends where one can see it."""
+    """Return whether a string has some text on one line and ends where one can see it."""
     ends = {"NL", ")", ",", "}", "]"}
     text = site.token.text
     return site.token.kind == "STRING" and site.after.kind in ends and "\n" not in text and text[-2].isalnum()
@@ -209,7 +209,7 @@ def _follows_a_blank(site: Site) -> bool:
 
 
 def parameters_on_lines(program: Program, random: Random) -> tuple[Edit, ...] | None:
-    """Each parameter on a line of its own."""
+    """Put each parameter on a line of its own."""
     function = pick([node for node in nodes(program, Function) if len(node.params) >= _FEWEST_PARAMETERS], random)
     if function is None:
         return None
@@ -234,7 +234,7 @@ def effects_behind_result(program: Program, random: Random) -> tuple[Edit, ...] 
 
 
 def _is_clause(text: str) -> bool:
-    """Whether a text is the `uses` clause of a signature and nothing else."""
+    """Return whether a text is the `uses` clause of a signature and nothing else."""
     return text.startswith(" uses ") and not any(mark in text for mark in '{}\n"')
 
 

@@ -1,4 +1,4 @@
-"""What other languages write, or older Vox, and Vox does not."""
+"""Mistakes of habit: syntax of other languages, or of older Vox, that Vox rejects."""
 
 from collections.abc import Mapping
 from random import Random

@@ -1,4 +1,4 @@
-"""Where a program can be broken: its tokens with their neighbours."""
+"""Places where a program can be broken: its tokens with their neighbours."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Site:
 
 
 def sites(program: Program) -> list[Site]:
-    """Every token that the parser sees, with its neighbours.
+    """Return every token that the parser sees, with its neighbours.
 
     Args:
         program: An accepted program.
@@ -49,7 +49,7 @@ def sites(program: Program) -> list[Site]:
 
 
 def pick(places: Sequence[_T], random: Random) -> _T | None:
-    """One of several places; None when there are none.
+    """Return one of several places; None when there are none.
 
     Args:
         places: Where something can be done.
@@ -59,7 +59,7 @@ def pick(places: Sequence[_T], random: Random) -> _T | None:
 
 
 def nodes(program: Program, kind: type[_N]) -> list[_N]:
-    """Every node of a kind.
+    """Return every node of a kind.
 
     Args:
         program: An accepted program.

@@ -26,7 +26,7 @@ _WORDS: Final = (
 def arguments_for(
     module: Module, function: Function, inputs: Mapping[str, str], seed: str
 ) -> tuple[tuple[Value, ...], ...]:
-    """Argument lists for a function.
+    """Return argument lists for a function.
 
     Args:
         module: The program.
@@ -96,7 +96,7 @@ class _Fit:
         return value if low <= value <= high else low + value % (high - low + 1)
 
     def words(self, value: str) -> Iterator[str]:
-        """One to five words, among them those of a value.
+        """Yield one to five words, among them those of a value.
 
         Args:
             value: As drawn.
@@ -121,7 +121,7 @@ KINDS: Final[Mapping[str, Callable[[_Fit, str], str]]] = {
 
 
 def parsed_inputs(text: str) -> dict[str, str]:
-    """Parameter -> what it takes.
+    """Return parameter -> kind of value.
 
     Args:
         text: `n=0..40, line=csv`.

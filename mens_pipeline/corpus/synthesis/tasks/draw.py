@@ -59,7 +59,7 @@ _BATCH: Final = 48
 
 
 class Side(StrEnum):
-    """What tasks are for; the sides share no family or no program."""
+    """Uses of tasks; the sides share no family or no program."""
 
     TRAIN = "train"
     KNOWN = "known"
@@ -134,7 +134,7 @@ def draw_tasks(seed: int, side: Side = Side.TRAIN, *, workers: int = 1) -> Itera
 
 
 def heldout_tasks(seed: int, num_tasks: int, *, workers: int = 1) -> dict[Side, tuple[TrainingPair, ...]]:
-    """Tasks to examine with: as many with new constants of known families as of families that never train.
+    """Return tasks to examine with: as many with new constants of known families as of families that never train.
 
     Args:
         seed: Another one gives others, of which none can train either.
@@ -170,7 +170,7 @@ def observed_function(random: Random) -> ObservedFunction:
 
 
 def is_heldout_family(name: str) -> bool:
-    """Whether the tasks of an atom never train.
+    """Return whether the tasks of an atom never train.
 
     Args:
         name: The name of the atom.
@@ -198,7 +198,7 @@ class _Drawing:
         self.skeletons: Counter[tuple[str, str]] = Counter()
 
     def drafts(self) -> Iterator[_Draft]:
-        """Tasks, level by level and family by family in turn."""
+        """Yield tasks, level by level and family by family in turn."""
         return map(self._new_draft, count())
 
     def _new_draft(self, number: int) -> _Draft:
@@ -232,7 +232,7 @@ class _Drawing:
 
 
 def _side(skeleton: str, module: Module) -> Side:
-    """Where a program of a family that trains belongs, whatever its names are."""
+    """Return the side of a program of a family that trains, whatever its names are."""
     literals = [
         node.text if isinstance(node, DecimalLit) else node.value
         for node in walk(module)
@@ -277,13 +277,13 @@ def _drafted(atom: Atom, banks: BankRows, random: Random, seed: str) -> _Draft:
 
 
 def _hides_a_name(declared: list[str], body: str) -> bool:
-    """Whether a name that holes gave means two things: a parameter and a variable, or the function and either."""
+    """Return whether a drawn name means two things: a parameter and a variable, or the function and either."""
     names = [*declared, *(first or second for first, second in _BOUND.findall(body))]
     return len(names) > len(set(names)) or not set(_LAMBDAS.findall(body)).isdisjoint(declared)
 
 
 def formatted(code: str) -> str:
-    """Code with four blanks for each brace that is open; brackets of other kinds do not count.
+    """Return code with four blanks for each brace that is open; brackets of other kinds do not count.
 
     Args:
         code: Lines, none of whose strings holds a brace.

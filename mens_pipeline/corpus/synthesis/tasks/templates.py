@@ -192,7 +192,7 @@ def load_tasks(folder: Path = Path(__file__).parent) -> tuple[tuple[Atom, ...], 
 
 
 class _Known:
-    """What the templates of a place may refer to."""
+    """Variables that the templates of a slot may refer to."""
 
     def __init__(self, place: str, banks: BankRows) -> None:
         self.place = place
@@ -244,14 +244,14 @@ class _Known:
 
 
 def _is_readable(text: str) -> bool:
-    """Whether every `$` begins a reference."""
+    """Return whether every `$` begins a reference."""
     while (found := _REFERENCE.search(text)) is not None:
         text = f"{text[: found.start()]}_{text[found.end() :]}"
     return "$" not in text
 
 
 def _references(text: str) -> Iterator[tuple[str, str | None]]:
-    """Every hole and attribute that a template refers to."""
+    """Yield every hole and attribute that a template refers to."""
     while (found := _REFERENCE.search(text)) is not None:
         name, attribute, argument, short = found.groups()
         yield short or name, attribute or ("code" if argument is not None else None)

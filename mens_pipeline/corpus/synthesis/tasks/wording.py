@@ -1,4 +1,4 @@
-"""How tasks are asked for: frames around what a function does, and examples behind it."""
+"""Prompts for tasks: a frame around the description of a function, then examples."""
 
 import re
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ _EXAMPLES_SHOWN: Final = (0, 1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a task asks for.
+    """Signature, description and examples of a task.
 
     Attributes:
         head: Name, parameters and return type of the function.

@@ -230,7 +230,7 @@ def index_access(node: IndexAccess, scope: Scope) -> Code:
 
 
 def position(value: Value, key: Value) -> int | str:
-    """Where an index points to.
+    """Resolve an index to a position.
 
     Args:
         value: A list or record.
@@ -254,7 +254,7 @@ def position(value: Value, key: Value) -> int | str:
 
 
 def is_name(node: Expr, words: Collection[str]) -> bool:
-    """Whether an expression is one of some bare names.
+    """Return whether an expression is one of some bare names.
 
     Args:
         node: The expression.

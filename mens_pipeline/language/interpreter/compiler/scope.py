@@ -1,4 +1,4 @@
-"""What is known about names while a function is compiled (B1)."""
+"""Names known while a function is compiled (B1)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Code = Callable[[Frame], Value]
 
 @dataclass(frozen=True, slots=True)
 class Forms:
-    """How each class of syntax is compiled; handed in, because the parts of the compiler need one another.
+    """Compilers of each class of syntax; passed in, because the parts of the compiler need one another.
 
     Attributes:
         expressions: Class of node -> its compiler.
@@ -39,7 +39,7 @@ class Forms:
 
 @dataclass(frozen=True, slots=True)
 class ModuleScope:
-    """What all functions of one text share.
+    """State that all functions of one text share.
 
     Attributes:
         text: Which text it is, for places.

@@ -19,7 +19,7 @@ def _rows(machine: Machine, text: Value) -> list[list[Value]]:
 
 
 def _parse(machine: Machine, text: Value) -> Variant:
-    """Rows of the same length; blank lines are skipped."""
+    """Return rows of the same length; blank lines are skipped."""
     try:
         rows = _rows(machine, text)
     except csv.Error as problem:
@@ -31,7 +31,7 @@ def _parse(machine: Machine, text: Value) -> Variant:
 
 
 def _parse_records(machine: Machine, text: Value) -> Variant:
-    """Rows as records named by the first line; surplus cells are called by their positions."""
+    """Return rows as records named by the first line; surplus cells are called by their positions."""
     try:
         rows = _rows(machine, text)
     except csv.Error as problem:

@@ -45,7 +45,7 @@ def parse_or_none(machine: Machine, text: Value) -> Value:
 
 
 def _depth(source: str) -> int:
-    """Levels of brackets, counted first because the decoder recurses on the C stack."""
+    """Count the levels of brackets first, because the decoder recurses on the C stack."""
     depth = most = 0
     for character in re.sub(r"[^\[\]{}]", "", _STRING.sub("", source)):
         depth += 1 if character in "[{" else -1

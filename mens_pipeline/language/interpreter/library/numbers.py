@@ -58,7 +58,7 @@ def to_float(_machine: Machine, value: Value) -> float:
 
 
 def _rounded(value: float) -> float:
-    """Half away from zero; the sign of zero is kept."""
+    """Round half away from zero; the sign of zero is kept."""
     if not math.isfinite(value) or value == math.floor(value):
         return value
     below = math.floor(abs(value))

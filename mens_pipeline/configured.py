@@ -1,0 +1,157 @@
+"""Store, thresholds and keys that the settings ask for."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.settings import EVALUATION, GATE_POLICY, Settings
+
+if TYPE_CHECKING:
+    from mens_pipeline.inference.generation import Engine
+    from mens_pipeline.promotion.policy import Thresholds
+    from mens_pipeline.promotion.promote import Present
+    from mens_pipeline.promotion.signing import Signing
+    from mens_pipeline.storage.store import Artifact, ArtifactStore
+
+
+def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
+    """Open the store of this process.
+
+    Args:
+        settings: Of this process.
+        root: A folder that takes the place of `MENS_STORE_ROOT`; empty for that.
+
+    Raises:
+        ConfigurationError: The object storage that is asked for cannot be used.
+    """
+    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - most commands open no store
+
+    folder = (Path(root) if root else settings.store_root).resolve()
+    if settings.store_url is None:
+        return ArtifactStore(folder)
+    try:
+        from mens_pipeline.storage.remote import Remote  # noqa: PLC0415 - of an extra
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(f"MENS_STORE_URL: no {error.name} here. Install the extra `cluster`.") from error
+    return ArtifactStore(folder, Remote(settings.store_url))
+
+
+def engine_of(settings: Settings) -> "Engine | None":
+    """Return the servers that answer in place of our own loop; None where nobody asked for any.
+
+    Args:
+        settings: Of this process.
+    """
+    from mens_pipeline.inference.generation import Engine  # noqa: PLC0415 - most commands judge nothing
+
+    if settings.engine is None:
+        return None
+    return Engine(command=settings.engine, copies=settings.num_engines, at_once=settings.engine_requests)
+
+
+def thresholds_of(settings: Settings) -> "Thresholds":
+    """Return the thresholds that a model must meet: the policy, and what the environment changes of it.
+
+    Args:
+        settings: Of this process.
+
+    Raises:
+        ConfigurationError: There is no such policy.
+    """
+    from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
+
+    policy, rate = load_gate_policy(GATE_POLICY).thresholds(settings.eval_policy), settings.eval_min_parse_rate
+    coverage, benchmark = settings.eval_min_coverage, settings.benchmark_min_pass_rate
+    return policy.changed(min_parse_rate=rate, min_coverage=coverage, min_benchmark=benchmark)
+
+
+def policy_label(settings: Settings) -> str:
+    """Name the policy, with all that the environment changes of it: `ci (min_parse_rate 0.0 by VOX_...)`.
+
+    Of another policy than the default one, all is named that it demands otherwise.
+
+    Args:
+        settings: Of this process.
+
+    Raises:
+        ConfigurationError: There is no such policy.
+    """
+    from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
+
+    policies, name = load_gate_policy(GATE_POLICY), settings.eval_policy
+    policy, usual = policies.thresholds(name), Settings.model_fields["eval_policy"].default
+    changes = (
+        ("min_parse_rate", "eval_min_parse_rate"),
+        ("min_coverage", "eval_min_coverage"),
+        ("min_benchmark", "benchmark_min_pass_rate"),
+    )
+    told = [
+        f"{field} {value} by {Settings.model_fields[setting].validation_alias}"
+        for field, setting in changes
+        if (value := getattr(settings, setting)) is not None and value != getattr(policy, field)
+    ]
+    if not settings.benchmark:
+        told.append(f"the benchmark has no say by {Settings.model_fields['benchmark'].validation_alias}")
+    unusual = policy.unlike(policies.policies[usual]) if usual in policies.policies else ()
+    if unusual:
+        told.append(f"unlike {usual}: {', '.join(unusual)}")
+    return f"{name} ({'; '.join(told)})" if told else name
+
+
+def present_of(
+    settings: Settings, evaluation: "Artifact", heldout: Path | None, heldout_problem: str = ""
+) -> "Present":
+    """Return the current state, to find out whether a verdict is out of date.
+
+    Args:
+        settings: Of this process.
+        evaluation: The newest one.
+        heldout: The held-out pairs; None when they cannot be told.
+        heldout_problem: Then, why.
+
+    Raises:
+        ConfigurationError: There is no such policy, or the benchmark does not hold together.
+    """
+    from mens_pipeline.evaluation.benchmark import load_benchmark  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.generation import EvaluationConfig  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.promote import Present  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.store import digest_of  # noqa: PLC0415 - most commands judge nothing
+    from mens_pipeline.storage.yaml_file import load_model  # noqa: PLC0415 - likewise
+
+    return Present(
+        thresholds=thresholds_of(settings),
+        results_sha256=evaluation.manifest["outputs"][RESULTS]["sha256"],
+        heldout_sha256=digest_of(heldout) if heldout is not None else None,
+        heldout_problem=heldout_problem,
+        benchmark_sha256=load_benchmark(settings.benchmark_dir).digest if settings.benchmark else None,
+        is_benchmark_asked=settings.benchmark,
+        decoding=load_model(EVALUATION, EvaluationConfig).decoding,
+        signing=signing_of(settings),
+    )
+
+
+def signing_of(settings: Settings) -> "Signing | None":
+    """Return the keys by which verdicts and champions are signed; None where none are set.
+
+    Args:
+        settings: Of this process.
+
+    Raises:
+        ConfigurationError: They do not belong together, or the library is missing.
+    """
+    from mens_pipeline.promotion.signing import Signing  # noqa: PLC0415 - likewise
+
+    private = settings.signing_key
+    return Signing.of(private.get_secret_value() if private is not None else None, settings.verify_key)
+
+
+def artifact_commit(settings: Settings) -> str | None:
+    """Return the commit that adapters are named after: VCS_SHA, else that of the workspace; None without either.
+
+    Args:
+        settings: The environment.
+    """
+    from mens_pipeline.corpus.extract.checkout import head_commit  # noqa: PLC0415 - most commands name nothing
+
+    return settings.vcs_sha or head_commit(settings.source_root)

@@ -1,0 +1,299 @@
+"""Listeners that show runs and the champion where teams look for them: MLflow, and files for TensorBoard.
+
+They sit in the process that watches a run, never in the one that trains, which has neither secrets nor the network.
+What one of them cannot do is told, and the run goes on without it.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.promotion.receipt import read_results
+from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline.training.job import ExitCode
+from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.training.manifest_file import read_manifest
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+NAME: Final = "mens"
+"""Of the experiment and of the registered model in MLflow."""
+
+_CHAMPION: Final = "champion"
+_CONTRACT: Final = "mens.contract_digest"
+_KEY: Final = "mens.key"
+_STEP: Final = ("loss", "grad_norm", "learning_rate", "tokens_per_second")
+_RESULT: Final = ("train_loss", "validation_loss", "seconds", "trained_tokens", "num_steps")
+_FIGURES: Final = ("parse_rate", "resolve_rate", "pass_at_1", "test_rate")
+_STATUS: Final[Mapping[int, str]] = {ExitCode.DONE: "FINISHED", ExitCode.INTERRUPTED: "KILLED"}
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedRun:
+    """A training as trackers see it.
+
+    Attributes:
+        contract_digest: What it is; a run that goes on has the one that it began with.
+        params: Its recipe.
+    """
+
+    contract_digest: str
+    params: Mapping[str, Any]
+
+    @classmethod
+    def of_job(cls, job_path: Path) -> Self:
+        """Return the run of a job.
+
+        Args:
+            job_path: The job as JSON.
+        """
+        job = json.loads(job_path.read_text(encoding="utf-8"))
+        return cls(job["contract_digest"], job["recipe"])
+
+
+class Tracker(Protocol):
+    """One listener to one run."""
+
+    def log(self, figures: Mapping[str, float], step: int) -> None:
+        """Take figures of a step."""
+        ...
+
+    def end(self, code: int) -> None:
+        """Take how the process ended."""
+        ...
+
+
+class MlflowTracker:
+    """A run of MLflow, found again by its contract when it goes on."""
+
+    def __init__(self, uri: str, run: TrackedRun) -> None:
+        """Begin a run, or take it up.
+
+        Args:
+            uri: Where MLflow keeps runs: of a server, or `sqlite:///FILE`.
+            run: What is trained.
+        """
+        self._client = _mlflow(uri)
+        self._id = _run_id(self._client, run.contract_digest)
+        self._client.update_run(self._id, status="RUNNING")
+        for name, value in run.params.items():
+            self._client.log_param(self._id, name, json.dumps(value))
+
+    def log(self, figures: Mapping[str, float], step: int) -> None:
+        """Take figures of a step.
+
+        Args:
+            figures: Name -> value.
+            step: Of the optimizer.
+        """
+        for name, value in figures.items():
+            self._client.log_metric(self._id, name, value, step=step)
+
+    def end(self, code: int) -> None:
+        """Take how the process ended.
+
+        Args:
+            code: See `ExitCode`.
+        """
+        self._client.set_terminated(self._id, _STATUS.get(code, "FAILED"))
+
+
+class TensorBoardTracker:
+    """Event files, a folder for each contract."""
+
+    def __init__(self, folder: str, run: TrackedRun) -> None:
+        """Add to the files of a run.
+
+        Args:
+            folder: What `tensorboard --logdir` is given.
+            run: What is trained.
+        """
+        from tensorboardX import SummaryWriter  # noqa: PLC0415 - of an extra
+
+        self._writer = SummaryWriter(str(Path(folder) / run.contract_digest[:12]))
+        self._writer.add_text("recipe", json.dumps(dict(run.params), indent=2))
+
+    def log(self, figures: Mapping[str, float], step: int) -> None:
+        """Take figures of a step.
+
+        Args:
+            figures: Name -> value.
+            step: Of the optimizer.
+        """
+        for name, value in figures.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def end(self, code: int) -> None:
+        """Take how the process ended.
+
+        Args:
+            code: See `ExitCode`.
+        """
+        self._writer.add_text("exit code", str(code))
+        self._writer.close()
+
+
+_KINDS: Final[Mapping[str, Callable[[str, TrackedRun], Tracker]]] = {
+    "mlflow": MlflowTracker,
+    "tensorboard": TensorBoardTracker,
+}
+
+
+def parse_trackers(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the trackers that a setting names, each with its place.
+
+    Args:
+        text: `mlflow=URI,tensorboard=FOLDER`, or one of them; empty for none.
+
+    Raises:
+        ConfigurationError: A tracker is unknown, or has no place.
+    """
+    pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
+    for number, (name, _, place) in enumerate(pairs, start=1):
+        if name not in _KINDS or not place:  # not shown: it may hold a password
+            raise ConfigurationError(f"MENS_TRACKERS: part {number} is neither mlflow=URI nor tensorboard=FOLDER.")
+    return tuple((name, place) for name, _, place in pairs)
+
+
+class Trackers:
+    """All listeners to one run; one that fails is left out from then on, and said to be."""
+
+    def __init__(self, setting: str, job_path: Path, tell: Tell) -> None:
+        """Begin to listen.
+
+        Args:
+            setting: What `parse_trackers` takes.
+            job_path: The job as JSON.
+            tell: Takes a line where something fails.
+
+        Raises:
+            ConfigurationError: The setting is wrong.
+        """
+        self._tell = tell
+        self._trackers: dict[str, Tracker] = {}
+        for name, place in parse_trackers(setting):
+            with _Told(name, tell):
+                self._trackers[name] = _KINDS[name](place, TrackedRun.of_job(job_path))
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Take an event of the training process.
+
+        Args:
+            event: As its telemetry has it.
+        """
+        payload = event["payload"]
+        if event["event"] == "step":
+            self._each(lambda tracker: tracker.log(_of("train", payload, _STEP), payload["step"]))
+        elif event["event"] == "train_complete":
+            self._each(lambda tracker: tracker.log(_of("result", payload, _RESULT), payload["num_steps"]))
+
+    def end(self, code: int) -> None:
+        """Take how the process ended.
+
+        Args:
+            code: See `ExitCode`.
+        """
+        self._each(lambda tracker: tracker.end(code))
+
+    def _each(self, act: Callable[[Tracker], None]) -> None:
+        for name, tracker in tuple(self._trackers.items()):
+            told = _Told(name, self._tell)
+            with told:
+                act(tracker)
+            if told.has_failed:
+                del self._trackers[name]
+
+
+class _Told:
+    """A block whose failure is told instead of raised."""
+
+    def __init__(self, name: str, tell: Tell) -> None:
+        self._name, self._tell, self.has_failed = name, tell, False
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        """Tell a failure of a tracker; what ends the process passes."""
+        if error is None or not isinstance(error, Exception):
+            return False
+        self.has_failed = True
+        words = (str(error).strip().splitlines() or [""])[0][:300]
+        self._tell(f"warning: {self._name} is left out: {type(error).__name__}: {words}. See MENS_TRACKERS")
+        return True
+
+
+def _of(group: str, payload: Mapping[str, Any], names: Iterable[str]) -> dict[str, float]:
+    return {f"{group}/{name}": float(payload[name]) for name in names if payload.get(name) is not None}
+
+
+def track_champion(setting: str, champion: Artifact, store: ArtifactStore, tell: Tell) -> None:
+    """Let the registry of MLflow name the adapter in use, with its figures; nothing where no MLflow is set.
+
+    Args:
+        setting: What `parse_trackers` takes.
+        champion: The adapter as it was promoted.
+        store: Where it is kept; its bucket, if there is one, is what others can reach.
+        tell: Takes a line where that fails; the champion is in use all the same.
+
+    Raises:
+        ConfigurationError: The setting is wrong.
+    """
+    for name, place in parse_trackers(setting):
+        if name == "mlflow":
+            with _Told(name, tell):
+                shared = f"{store.remote.url}/{champion.kind}/{champion.key}" if store.remote is not None else None
+                _register(_mlflow(place), champion, shared or champion.path.resolve().as_uri())
+
+
+def _register(client: "MlflowClient", champion: Artifact, source: str) -> None:
+    from mlflow.exceptions import MlflowException  # noqa: PLC0415 - of an extra
+
+    manifest = read_manifest(champion.path / MANIFEST)
+    run_id = _run_id(client, manifest["contract_digest"])
+    for name, value in _figures(champion.path / RESULTS):
+        client.log_metric(run_id, name, value)
+    try:
+        client.get_registered_model(NAME)
+    except MlflowException:
+        client.create_registered_model(NAME)
+    found: Sequence[Any] = client.search_model_versions(f"name = '{NAME}' and tags.`{_KEY}` = '{champion.key}'")
+    version = (
+        found[0]
+        if found
+        else client.create_model_version(NAME, source, run_id, tags={_KEY: champion.key}, description=manifest["name"])
+    )
+    client.set_registered_model_alias(NAME, _CHAMPION, version.version)
+
+
+def _figures(path: Path) -> Iterator[tuple[str, float]]:
+    results = read_results(path)
+    for suite, scores in results.adapter.suites.items() if results is not None else ():
+        for name in _FIGURES:
+            value = getattr(scores, name).value
+            if value is not None:
+                yield f"eval/{suite}/{name}", value
+
+
+def _mlflow(uri: str) -> "MlflowClient":
+    from mlflow import MlflowClient  # noqa: PLC0415 - of an extra
+
+    return MlflowClient(uri, registry_uri=uri)
+
+
+def _run_id(client: "MlflowClient", contract_digest: str) -> str:
+    """Return the run of a contract; begun where there is none."""
+    experiment = client.get_experiment_by_name(NAME)
+    number = experiment.experiment_id if experiment is not None else client.create_experiment(NAME)
+    found = client.search_runs([number], f"tags.`{_CONTRACT}` = '{contract_digest}'", max_results=1)
+    if found:
+        return str(found[0].info.run_id)
+    return str(client.create_run(number, tags={_CONTRACT: contract_digest}, run_name=contract_digest[:12]).info.run_id)

@@ -1,0 +1,157 @@
+"""From an adapter and what was judged of its answers to the next adapter."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.feedback.config import FeedbackConfig
+from mens_pipeline.feedback.method import Method
+from mens_pipeline.feedback.pairs import FEEDBACK, PREFERENCES, RAFT
+from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline.training.continued import continued
+from mens_pipeline.training.devices import Device
+from mens_pipeline.training.job import Continued
+from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.training.manifest_file import read_manifest
+from mens_pipeline.training.preference.prepare import prepare_preference
+from mens_pipeline.training.prepare import PreparedRun, prepare_run
+from mens_pipeline.training.presets import ResolvedRecipe
+from mens_pipeline.training.qlora_adapter import work_folder
+from mens_pipeline.training.recipe import Recipe
+
+_ORIGIN: Final = "feedback"
+_OF_PAIRS: Final = {Method.RAFT: "num_accepted", Method.DPO: "num_pairs"}
+"""Method -> what there must be enough of, in the manifest of the pairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """Rows, start and method of a training on judged answers.
+
+    Attributes:
+        method: What is done with judged answers.
+        run: The folder of the adapter that wrote them.
+        pairs: What was chosen of them.
+        train: The train set whose prompts were asked.
+        config: Rates, shares, minutes.
+    """
+
+    method: Method
+    run: Path
+    pairs: Artifact
+    train: Path
+    config: FeedbackConfig
+
+
+def prepare_feedback(
+    learning: Learning, store: ArtifactStore, device: Device, cache: Path, say: Callable[[str], None]
+) -> tuple[ResolvedRecipe, PreparedRun]:
+    """Prepare the training of the next adapter: it goes on from the one that answered, with a schedule of its own.
+
+    Args:
+        learning: What is learnt.
+        store: Where adapters are kept, and runs work.
+        device: What it trains on.
+        cache: Where converted base models and locks are kept.
+        say: Takes a line about what is done, for a person.
+
+    Raises:
+        RefusedError: There is too little to learn from, or the adapter was trained on another base than is found here.
+    """
+    method, config, manifest = learning.method, learning.config, read_manifest(learning.run / MANIFEST)
+    _refuse_too_few(learning)
+    resolved = _recipe(manifest, learning)
+    # Other rows than those it was trained on: their order begins anew.
+    before = continued(learning.run).model_copy(update={"num_batches": 0})
+    folder = partial(work_folder, store)
+    run = (
+        _on_pairs(resolved, learning, folder, device, cache, say, before)
+        if method is Method.DPO
+        else prepare_run(
+            resolved,
+            learning.pairs.path / RAFT if method is Method.RAFT else learning.train,
+            folder,
+            device,
+            cache=cache,
+            min_rows=config.least_rows,
+            say=say,
+            continues=before,
+        )
+    )
+    if run.base.sha256 != manifest["base_model"]["sha256"]:
+        found = f"{run.base.name} is {run.base.sha256[:12]}, it was trained on {manifest['base_model']['sha256'][:12]}"
+        raise RefusedError(f"{learning.run}: {found}. Set MENS_TRAIN_MODEL_NAME_OR_PATH to the base that it has.")
+    return resolved, run
+
+
+def _on_pairs(  # noqa: PLR0913, PLR0917 - all that decides a run
+    resolved: ResolvedRecipe,
+    learning: Learning,
+    folder: Callable[[str], Path],
+    device: Device,
+    cache: Path,
+    say: Callable[[str], None],
+    before: Continued,
+) -> PreparedRun:
+    pairs, beta = learning.pairs.path / PREFERENCES, learning.config.dpo_beta
+    return prepare_preference(resolved, pairs, folder, device, beta=beta, cache=cache, say=say, continues=before)
+
+
+def _refuse_too_few(learning: Learning) -> None:
+    field = _OF_PAIRS.get(learning.method)
+    if field is None:
+        return
+    found, required = learning.pairs.manifest[field], learning.config.least_rows
+    if found < required:
+        what = "accepted answers" if learning.method is Method.RAFT else "pairs"
+        advice = "Ask for longer (sampling_minutes of config/feedback.yaml), or train the adapter further first."
+        raise RefusedError(f"{learning.pairs.path}: {found} {what}, {required} are needed to learn from. {advice}")
+
+
+def _recipe(manifest: dict[str, Any], learning: Learning) -> ResolvedRecipe:
+    """Return the recipe of the adapter that answered, with the rate, the shares and the minutes of learning."""
+    config, is_dpo = learning.config, learning.method is Method.DPO
+    shares = {
+        kind: share for kind, share in config.token_shares.items() if learning.method is Method.RAFT or kind != FEEDBACK
+    }
+    changes = {
+        "learning_rate": config.dpo_learning_rate if is_dpo else config.raft_learning_rate,
+        "max_minutes": config.training_minutes,
+        "max_steps": None,
+        "num_train_epochs": 1,
+        "curriculum": False,
+        "validation_split_ratio": 0.0,
+        "token_shares": {} if is_dpo else shares,
+        **({"devices": 1, "lora_plus_ratio": 1.0, "category_alpha": 1.0} if is_dpo else {}),
+    }
+    recipe = Recipe.model_validate({**manifest["recipe"], **changes})
+    origins = {**manifest["recipe_origins"], **dict.fromkeys(changes, _ORIGIN)}
+    return ResolvedRecipe(recipe, origins, manifest["preset"], manifest["domain"])
+
+
+def with_minutes(config: FeedbackConfig, minutes: float | None) -> FeedbackConfig:
+    """Return a configuration whose sampling and training together take some minutes, in the proportion that they had.
+
+    Args:
+        config: As it is.
+        minutes: Together; None leaves them as they are.
+    """
+    if minutes is None:
+        return config
+    factor = minutes / (config.sampling_minutes + config.training_minutes)
+    changes = {name: factor * getattr(config, name) for name in ("sampling_minutes", "training_minutes")}
+    return config.model_copy(update=changes)
+
+
+def as_long_as(config: FeedbackConfig, samples: Artifact) -> FeedbackConfig:
+    """Return the configuration of a control: it trains for the minutes that answering took as well.
+
+    Args:
+        config: Of the method that it stands beside.
+        samples: The answers.
+    """
+    minutes = config.training_minutes + samples.manifest["seconds"] / 60
+    return config.model_copy(update={"training_minutes": minutes})

@@ -1,0 +1,48 @@
+"""`config/feedback.yaml`: how a model learns from its own answers, and how long that may take."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mens_pipeline.inference.generation import Decoding
+
+
+class FeedbackConfig(BaseModel):
+    """Settings of sampling, selection and training of a round."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    most_prompts: int = Field(default=250, ge=1, description="Executable prompts of the train set that are asked.")
+    samples: int = Field(default=4, ge=2, le=64, description="Answers to each prompt.")
+    temperature: float = Field(default=0.7, gt=0, le=2, description="At which they are drawn.")
+    top_p: float = Field(default=0.95, gt=0, le=1, description="Share of probability that is sampled from.")
+    max_new_tokens: int = Field(
+        default=128, ge=16, le=8_192, description="Tokens of an answer; prompts with a longer reference are not asked."
+    )
+    prompts_at_once: int = Field(
+        default=24, ge=1, description="Prompts that one process is asked; what an interruption loses at most."
+    )
+    sampling_minutes: float = Field(default=4.0, gt=0, description="Minutes after which no further prompt is asked.")
+    per_prompt: int = Field(default=2, ge=1, description="Accepted answers, and pairs, of a prompt at most.")
+    least_rows: int = Field(default=8, ge=1, description="Accepted answers or pairs without which nothing is trained.")
+    training_minutes: float = Field(default=4.0, gt=0, description="Minutes of training.")
+    raft_learning_rate: float = Field(default=3e-4, gt=0, le=1, description="Of raft and control, at its highest.")
+    dpo_learning_rate: float = Field(default=1e-4, gt=0, le=1, description="Of dpo, at its highest.")
+    dpo_beta: float = Field(default=0.1, gt=0, description="How far dpo holds to the model that it begins with.")
+    token_shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
+        default={"feedback": 0.25, "task": 0.45, "observed": 0.15},
+        description="Kind of row -> share of the tokens shown by raft; `feedback` are accepted answers. The control "
+        "shows the other kinds in the same proportion.",
+    )
+    seed: int = Field(default=1337, ge=0, lt=2**32, description="Decides which prompts are asked, and the draws.")
+
+    @property
+    def decoding(self) -> Decoding:
+        """Decoding options of the samples."""
+        return Decoding(
+            max_new_tokens=self.max_new_tokens,
+            num_samples=self.samples,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            seed=self.seed,
+        )

@@ -1,0 +1,14 @@
+"""Methods of learning from judged answers."""
+
+from enum import StrEnum
+
+
+class Method(StrEnum):
+    """Methods of learning from judged answers."""
+
+    RAFT = "raft"
+    """Supervised training on the accepted answers among rows of the train set."""
+    DPO = "dpo"
+    """Preference of accepted answers, or of references, over answers that failed."""
+    CONTROL = "control"
+    """Nothing: supervised training on rows of the train set alone, to compare with."""

@@ -1,0 +1,149 @@
+"""Reward of an answer to an executable training prompt: tiers, and nothing for what only looks like an answer.
+
+What a model could do instead of solving the task, and what it gets:
+
+- Declare the asked name and nothing more, give up, leave a placeholder, write nothing: nothing.
+- Write tests of its own, or leave out those that were asked for: no difference. The hidden tests alone count; they
+  stand in no prompt and in no answer, and are never those of an evaluation: the tasks are rows of the train set.
+- Return a constant, or write the examples of the prompt down as a ladder of `if`: no more than for the right name. The
+  share of tests counts from the number that the best constant and the stated examples pass.
+- Redefine what the tests rely on, run for ever, harm the machine: the sandbox fails it.
+- Ramble until it is cut off: a penalty, and never the whole reward.
+"""
+
+from collections import Counter
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mens_pipeline.corpus.behaviour.wording import stated_examples
+from mens_pipeline.evaluation.judge import Judgement
+from mens_pipeline.evaluation.tasks import Task
+from mens_pipeline.language import analyze
+from mens_pipeline.language.ast.base import walk
+from mens_pipeline.language.ast.expressions import Binary
+from mens_pipeline.language.ast.functions import Function, Test
+from mens_pipeline.language.interpreter.hidden_tests import hidden_module, without_tests
+
+LEAST_TELLING: Final = 2
+"""Hidden tests that neither a constant nor the stated examples pass, without which a task is not asked."""
+
+_VOX: Final = 0.05
+_RESOLVES: Final = 0.1
+_OF_TESTS: Final = 0.4
+_PASSED: Final = 1.0
+_UNENDED: Final = 0.1
+
+
+class Tier(StrEnum):
+    """Tiers of an answer, the lowest first."""
+
+    NOTHING = "nothing"
+    """No Vox, or Vox that does nothing."""
+    VOX = "vox"
+    """The front end accepts it."""
+    RESOLVES = "resolves"
+    """It also declares what was asked for, and nothing is wrong with its names and types."""
+    TESTS = "tests"
+    """It also passes some hidden tests that a constant does not."""
+    PASSED = "passed"
+    """It ended by itself, and passes as an evaluation counts it: all hidden tests, and all else that is asked."""
+
+
+class Reward(BaseModel):
+    """Reward of an answer, with its reason."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tier: Tier
+    value: float = Field(ge=-_UNENDED, le=_PASSED, description="The higher the better.")
+    why: str = Field(description="For people.")
+
+
+def reward_of(task: Task, judgement: Judgement) -> Reward:
+    """Say what an answer is worth.
+
+    Args:
+        task: A row of the train set, with hidden tests.
+        judgement: The answer, judged and run.
+    """
+    tier, value, why = _earned(task, judgement)
+    if judgement.stopped:
+        return Reward(tier=tier, value=value, why=why)
+    return Reward(tier=tier, value=value - _UNENDED, why=f"{why}; it was cut off")
+
+
+def _earned(task: Task, judgement: Judgement) -> tuple[Tier, float, str]:
+    if not judgement.parses:
+        return Tier.NOTHING, 0.0, f"no Vox: {judgement.error}"
+    if judgement.stub or does_nothing(task, judgement.program):
+        return Tier.NOTHING, 0.0, "it does nothing"
+    if not judgement.has_construct or judgement.has_name is False:
+        return Tier.VOX, _VOX, f"it declares no {task.construct} `{task.name}`"
+    if not judgement.resolves:
+        return Tier.VOX, _VOX, f"names or types: {judgement.semantic_error}"
+    num_free, num_tests = num_given_away(task), judgement.execution.num_tests if judgement.execution is not None else 0
+    num_passed = judgement.execution.num_passed if judgement.execution is not None else 0
+    told = f"{num_passed} of {num_tests} hidden tests, {num_free} of them given away"
+    if num_tests - num_free < LEAST_TELLING:
+        return Tier.RESOLVES, _RESOLVES, f"its tests tell nothing: {told}"
+    if judgement.passed:
+        return Tier.PASSED, _PASSED, f"passed: {told}"
+    share = max(0.0, (num_passed - num_free) / (num_tests - num_free))
+    if share == 0:
+        return Tier.RESOLVES, _RESOLVES, told
+    return Tier.TESTS, _RESOLVES + _OF_TESTS * share, told
+
+
+def is_telling(task: Task) -> bool:
+    """Return whether hidden tests tell a solution of a task from what only looks like one.
+
+    Args:
+        task: With hidden tests.
+    """
+    assert task.tests is not None, "only executable tasks are asked"  # noqa: S101 - our own impossibility
+    num_tests = sum(isinstance(declaration, Test) for declaration in hidden_module(task.tests).declarations)
+    return num_tests - num_given_away(task) >= LEAST_TELLING
+
+
+def num_given_away(task: Task) -> int:
+    """Count the hidden tests that are passed by the best constant, and by who writes the stated examples down.
+
+    Args:
+        task: With hidden tests.
+    """
+    assert task.tests is not None, "only executable tasks are asked"  # noqa: S101 - our own impossibility
+    return _num_given_away(task.prompt, task.tests)
+
+
+@lru_cache(maxsize=1024)
+def _num_given_away(prompt: str, tests: str) -> int:
+    stated = {" ".join(example.call.split()) for example in stated_examples(prompt)}
+    expected: Counter[str] = Counter()
+    num_stated = 0
+    for declaration in hidden_module(tests).declarations:
+        compared = next((n for n in walk(declaration) if isinstance(n, Binary) and n.op == "Is"), None)
+        if not isinstance(declaration, Test) or compared is None:
+            continue
+        if " ".join(tests[compared.left.start : compared.left.end].split()) in stated:
+            num_stated += 1
+        else:
+            expected[tests[compared.right.start : compared.right.end]] += 1
+    return num_stated + max(expected.values(), default=0)
+
+
+def does_nothing(task: Task, program: str) -> bool:
+    """Return whether an accepted answer consists of tests, or of a function without a body.
+
+    Args:
+        task: What was asked.
+        program: What was written.
+    """
+    module = analyze(program, task.mode).module
+    assert module is not None, "only accepted answers are looked at"  # noqa: S101 - our own impossibility
+    own = without_tests(module).declarations
+    functions = [node for declaration in own for node in walk(declaration) if isinstance(node, Function)]
+    asked = [function for function in functions if task.name is None or function.name == task.name]
+    return not own or (task.construct == "function" and bool(asked) and not any(function.body for function in asked))

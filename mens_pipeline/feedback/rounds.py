@@ -1,0 +1,192 @@
+"""A round of learning from judged answers: what it made, how that compares with what was there, whether it is taken."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.judge import Judgement
+from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, EvalResults, JudgedAnswer
+from mens_pipeline.evaluation.statistics import Paired, p_text, paired
+from mens_pipeline.evaluation.tasks import FAMILIES
+from mens_pipeline.feedback.method import Method
+from mens_pipeline.storage.jsonl import read_models
+from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.store import ArtifactStore
+
+KIND: Final = "feedback_round"
+STAGE: Final = Stage(KIND, (__name__,), by_content=True)
+ROUND: Final = "round.json"
+_FIGURES: Final = ("stop_rate", "parse_rate", "resolve_rate", "pass_at_1", "test_rate")
+
+
+class Arm(BaseModel):
+    """Result of one method in a round."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: Method
+    adapter: str = Field(description="Its key in the store.")
+    evaluation: str = Field(description="The key of its evaluation.")
+    minutes: float = Field(ge=0, description="Of answering and training; of a control, of training.")
+    verdict: str = Field(description="Of the gate: passed, failed, undecided.")
+    figures: dict[str, str] = Field(description="Figure -> as people read it, on what never trained.")
+    parse_difference: Paired = Field(description="The adapter that answered first, this one second; first samples.")
+    pass_difference: Paired
+    test_difference: Paired = Field(description="Over the requests that have hidden tests.")
+
+    def worse(self, p_value: float) -> str | None:
+        """Say by what it is worse than the adapter that answered; None where no such thing is known.
+
+        Args:
+            p_value: Below which a drop counts.
+        """
+        drops = {"parse rate": self.parse_difference, "pass@1": self.pass_difference}
+        for name, drop in drops.items():
+            if drop.difference < 0 and drop.p_value < p_value:
+                return f"{name} {100 * drop.difference:+.1f} points on {drop.num_tasks} tasks ({p_text(drop.p_value)})"
+        return None
+
+
+class Round(BaseModel):
+    """One round."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    number: int = Field(ge=1)
+    start: str = Field(description="The key of the adapter that answered.")
+    answers: dict[str, Any] = Field(description="What came of its answers to training prompts.")
+    before: dict[str, str] = Field(description="Its figures, on what never trained.")
+    arms: tuple[Arm, ...] = Field(min_length=1, description="The method first, the control behind it, if there is one.")
+    worse: str | None = Field(description="Why what the method made is not taken; null where it is.")
+
+    @property
+    def next_start(self) -> str:
+        """The key of the adapter that the next round begins with."""
+        return self.start if self.worse is not None else self.arms[0].adapter
+
+
+def figures_of(evaluation: Path) -> dict[str, str]:
+    """Return the figures of an adapter that a round is looked at by.
+
+    Args:
+        evaluation: The folder of its evaluation.
+    """
+    results = EvalResults.model_validate_json((evaluation / RESULTS).read_text(encoding="utf-8"))
+    overall = results.adapter.overall
+    figures = {name.replace("_", " "): getattr(overall, name).short for name in _FIGURES}
+    for suite in FAMILIES:
+        if suite in results.families:
+            figures[f"hidden tests, {suite.replace('_', ' ')}"] = results.families[suite].test_rate.short
+    return figures
+
+
+def arm_of(  # noqa: PLR0913 - what is told of it
+    method: Method,
+    adapter: str,
+    evaluation: Path,
+    before: Path,
+    *,
+    minutes: float,
+    verdict: str,
+    files: Mapping[str, str],
+) -> Arm:
+    """Compare what a method made with the adapter that answered, on the requests that both were asked.
+
+    Args:
+        method: How it was made.
+        adapter: Its key in the store.
+        evaluation: The folder of its evaluation.
+        before: The folder of the evaluation of the adapter that answered.
+        minutes: That it took.
+        verdict: Of the gate.
+        files: Held-out request -> its source file; any other request stands for itself.
+
+    Raises:
+        RefusedError: The two were not asked the same exam.
+    """
+    first, second = _first_samples(before), _first_samples(evaluation)
+    _refuse_another_exam(before, evaluation)
+    both = [(first[name], second[name]) for name in second if name in first]
+
+    def compared(does: Callable[[Judgement], bool], some: Sequence[tuple[Judgement, Judgement]] = both) -> Paired:
+        units = [files.get(a.task, a.task) for a, _ in some]
+        return paired([does(a) for a, _ in some], [does(b) for _, b in some], units)
+
+    return Arm(
+        method=method,
+        adapter=adapter,
+        evaluation=evaluation.name,
+        minutes=minutes,
+        verdict=verdict,
+        figures=figures_of(evaluation),
+        parse_difference=compared(lambda j: j.parses),
+        pass_difference=compared(lambda j: j.passed),
+        test_difference=compared(lambda j: j.passes_tests, [pair for pair in both if pair[0].has_tests]),
+    )
+
+
+def _first_samples(evaluation: Path) -> dict[str, Judgement]:
+    answers = read_models(evaluation / JUDGED_ANSWERS, JudgedAnswer)
+    own = (answer for answer in answers if answer.model == "adapter" and answer.suite not in FAMILIES)
+    return {answer.judgement.task: answer.judgement for answer in own if answer.judgement.sample == 0}
+
+
+def _refuse_another_exam(before: Path, after: Path) -> None:
+    subjects = [json.loads((folder / RESULTS).read_text(encoding="utf-8"))["subject"] for folder in (before, after)]
+    for field in ("heldout_sha256", "benchmark_sha256"):
+        found = [str(subject[field])[:12] for subject in subjects]
+        if found[0] != found[1]:
+            advice = "Judge the adapter that answered once more: mens run."
+            raise RefusedError(f"{after}: {field} is {found[1]}, that of the adapter before is {found[0]}. {advice}")
+
+
+def kept_round(store: ArtifactStore, params: Mapping[str, Any], make: Callable[[], Round]) -> tuple[Round, bool]:
+    """Return a round that was run before, or run and keep it.
+
+    Args:
+        store: Where rounds are kept.
+        params: All that decides the round, in JSON types.
+        make: Runs it.
+
+    Returns:
+        The round, and whether it was run before.
+    """
+
+    def write(folder: Path) -> dict[str, Any]:
+        made = make()
+        (folder / ROUND).write_text(made.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        return {"number": made.number}
+
+    artifact, reused = STAGE.build(store, (), params, write)
+    return Round.model_validate_json((artifact.path / ROUND).read_text(encoding="utf-8")), reused
+
+
+def lines_of(done: Round) -> Iterator[str]:
+    """Yield a round as people read it: what was answered, a table of figures, and what becomes of it.
+
+    Args:
+        done: The round.
+    """
+    told = done.answers
+    yield f"round {done.number}: {told['num_prompts']} training prompts, {told['num_samples']} answers"
+    tiers = ", ".join(f"{name} {count}" for name, count in told["tiers"].items())
+    yield f"  answers    {tiers}; mean reward {told['mean_reward']:.3f}, ended {100 * told['stop_rate']:.0f} %"
+    pairs = f"{told['num_pairs']} pairs, {told['num_of_loops']} of them with answers that were cut off"
+    yield f"  learnt     {told['num_accepted']} accepted answers, {pairs}"
+    columns = [("before", done.before), *((str(arm.method), arm.figures) for arm in done.arms)]
+    yield "  " + f"{'':<28}" + "".join(f"{name:<20}" for name, _ in columns).rstrip()
+    for figure in done.before:
+        yield "  " + f"{figure:<28}" + "".join(f"{column.get(figure, '-'):<20}" for _, column in columns).rstrip()
+    for arm in done.arms:
+        changes = {
+            "parse rate": arm.parse_difference,
+            "pass@1": arm.pass_difference,
+            "hidden tests": arm.test_difference,
+        }
+        differences = [f"{name} {100 * d.difference:+.1f} points ({p_text(d.p_value)})" for name, d in changes.items()]
+        yield f"  {arm.method:<10} {arm.minutes:.1f} min, gate {arm.verdict}; {', '.join(differences)}"
+    yield f"  not taken: {done.worse}" if done.worse is not None else "  taken: the next round begins with it"

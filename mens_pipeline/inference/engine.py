@@ -1,0 +1,282 @@
+"""Servers of one merged model that answer in place of our own loop: started for a job, asked by token ids, ended."""
+
+import os
+import shlex
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.inference.endpoint import Endpoint
+from mens_pipeline.inference.generation import Answer, Decoding, Engine
+from mens_pipeline.storage.store import key_of
+from mens_pipeline.storage.validation import errors_in
+from mens_pipeline.training.guards import die_with_parent
+
+if TYPE_CHECKING:
+    import httpx2
+
+PATH: Final = "completions"
+_START_SECONDS: Final = 900.0
+"""A server that compiles its kernels takes minutes."""
+_STOP_SECONDS: Final = 30.0
+_POLL_SECONDS: Final = 0.2
+_PROBE_SECONDS: Final = 60.0
+_ANSWER_SECONDS: Final = 3600.0
+_LAST_WORDS: Final = 600
+_SEEDS: Final = 2**31
+_ADVICE: Final = "Correct MENS_ENGINE, or unset it: then we answer ourselves."
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One answer that is wanted.
+
+    Attributes:
+        task: What it is called.
+        sample: Which of several answers.
+        ids: The tokens of the prompt.
+    """
+
+    task: str
+    sample: int
+    ids: tuple[int, ...]
+
+
+class _Token(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    logprob: float
+
+
+class _Likelihoods(BaseModel):
+    """Log-probabilities of tokens, as OpenAI's text completions have them, or as llama.cpp has them."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    token_logprobs: list[float] | None = None
+    content: list[_Token] | None = None
+
+    @property
+    def mean(self) -> float | None:
+        found = self.token_logprobs or [token.logprob for token in self.content or ()]
+        return min(0.0, sum(found) / len(found)) if found else None
+
+
+class _Choice(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    text: str
+    finish_reason: str
+    logprobs: _Likelihoods | None = None
+
+
+class _Usage(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    completion_tokens: int = Field(ge=0)
+
+
+class _Completion(BaseModel):
+    """Fields of a completion that are used; others are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    choices: list[_Choice] = Field(min_length=1, max_length=1)
+    usage: _Usage
+
+
+@contextmanager
+def serving(engine: Engine, folder: Path, log: Path) -> Iterator[list[Endpoint]]:
+    """Start the servers of a model; they end with the block, and with this process.
+
+    Args:
+        engine: How they are started, and how many.
+        folder: The merged model.
+        log: Takes what they print.
+
+    Yields:
+        An endpoint for each, under the name that the server gives its model.
+
+    Raises:
+        RefusedError: One does not start.
+    """
+    with ExitStack() as stack:
+        output = stack.enter_context(log.open("wb"))
+        started = []
+        for index in range(engine.copies):
+            port = _free_port()
+            values = {"{folder}": str(folder), "{port}": str(port), "{index}": str(index)}
+            command = [_filled(part, values) for part in shlex.split(engine.command)]
+            try:
+                server = subprocess.Popen(  # noqa: S603 - what the operator set
+                    command,
+                    stdout=output,
+                    stderr=output,
+                    stdin=subprocess.DEVNULL,
+                    preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509 - no thread of ours runs yet
+                )
+            except OSError as error:
+                raise RefusedError(f"MENS_ENGINE: {command[0]}: {error.strerror}. {_ADVICE}") from error
+            stack.callback(_end, server)
+            started.append((server, f"http://127.0.0.1:{port}/v1"))
+        yield [_ready(server, url, log) for server, url in started]
+
+
+def _filled(part: str, values: dict[str, str]) -> str:
+    for name, value in values.items():
+        part = part.replace(name, value)
+    return part
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _end(server: "subprocess.Popen[bytes]") -> None:
+    server.terminate()
+    try:
+        server.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+def _ready(server: "subprocess.Popen[bytes]", url: str, log: Path) -> Endpoint:
+    """Wait until a server names its model, and has loaded it."""
+    deadline = time.monotonic() + _START_SECONDS
+    while server.poll() is None and time.monotonic() < deadline:
+        name = _loaded_by(url)
+        if name is not None:
+            return Endpoint(url, name, answer_seconds=_ANSWER_SECONDS, again=_ADVICE)
+        time.sleep(_POLL_SECONDS)
+    found = "does not answer" if server.poll() is None else f"ended with {server.returncode}"
+    words = log.read_text(encoding="utf-8", errors="replace")[-_LAST_WORDS:].strip()
+    raise RefusedError(f"MENS_ENGINE: the server {found}. {_ADVICE} Its last words:\n{words}")
+
+
+def _loaded_by(url: str) -> str | None:
+    """Return the name of the model that a server answers with; None while it cannot."""
+    import httpx2  # noqa: PLC0415 - most processes ask nobody
+
+    try:
+        models = httpx2.get(f"{url}/models", timeout=_PROBE_SECONDS)
+        if models.status_code != httpx2.codes.OK:
+            return None
+        name = str(models.json()["data"][0]["id"])
+        probe = {"model": name, "prompt": [0], "max_tokens": 1, "temperature": 0}
+        tried = httpx2.post(f"{url}/{PATH}", json=probe, timeout=_PROBE_SECONDS)
+    except (httpx2.TransportError, ValueError, LookupError, TypeError):
+        return None
+    # Whatever else it says, it says of each prompt as well, and there it is told.
+    return None if tried.status_code == httpx2.codes.SERVICE_UNAVAILABLE else name
+
+
+def answered(
+    endpoints: Sequence[Endpoint],
+    prompts: Sequence[Prompt],
+    decoding: Decoding,
+    at_once: int,
+    done: Callable[[int], None],
+) -> list[Answer]:
+    """Let servers of one model share the prompts: each takes the next one as soon as it has room.
+
+    Args:
+        endpoints: The servers.
+        prompts: What is asked.
+        decoding: How answers are drawn.
+        at_once: Prompts on their way to each server.
+        done: Takes the number of tokens of each answer; called by one thread at a time.
+
+    Returns:
+        The answers, in the order of the prompts.
+
+    Raises:
+        RefusedError: A server turns a prompt down, dies, or does not say what is needed.
+    """
+    import httpx2  # noqa: PLC0415 - most processes ask nobody
+
+    waiting: SimpleQueue[int] = SimpleQueue()
+    for place in range(len(prompts)):
+        waiting.put(place)
+    answers: dict[int, Answer] = {}
+    one_at_a_time = Lock()
+
+    def work(endpoint: Endpoint, client: "httpx2.Client") -> None:
+        while True:
+            try:
+                place = waiting.get_nowait()
+            except Empty:
+                return
+            answers[place] = _asked(endpoint, client, prompts[place], decoding)
+            with one_at_a_time:
+                done(answers[place].num_tokens)
+
+    with ExitStack() as stack:
+        limits = httpx2.Limits(max_connections=at_once)
+        clients = [stack.enter_context(httpx2.Client(timeout=_ANSWER_SECONDS, limits=limits)) for _ in endpoints]
+        pool = stack.enter_context(ThreadPoolExecutor(at_once * len(endpoints)))
+        workers = [
+            pool.submit(work, endpoint, client)
+            for _ in range(at_once)
+            for endpoint, client in zip(endpoints, clients, strict=True)
+        ]
+        try:
+            for worker in workers:
+                worker.result()
+        except BaseException:
+            while not waiting.empty():  # others end after what is on its way
+                waiting.get_nowait()
+            raise
+    return [answers[place] for place in range(len(prompts))]
+
+
+def _asked(endpoint: Endpoint, client: "httpx2.Client", prompt: Prompt, decoding: Decoding) -> Answer:
+    content: dict[str, Any] = {
+        "model": endpoint.name,
+        "prompt": list(prompt.ids),
+        "max_tokens": decoding.max_new_tokens,
+        "temperature": decoding.temperature,
+    }
+    if decoding.temperature > 0:
+        # Servers cut the tail of the distribution in ways of their own unless they are told not to.
+        content |= {"top_p": decoding.top_p, "top_k": 0, "min_p": 0.0, "seed": _seed(prompt, decoding.seed)}
+    if decoding.num_samples > 1:
+        content["logprobs"] = 1
+    response = endpoint.posted(client, PATH, content, lambda: inf)
+    assert response is not None, "there is time for all"  # noqa: S101 - our own impossibility
+    try:
+        completion = _Completion.model_validate_json(response.content)
+    except ValidationError as error:
+        raise RefusedError(f"{endpoint.url}: no text completion ({errors_in(error)}). {_ADVICE}") from error
+    choice = completion.choices[0]
+    likelihood = choice.logprobs.mean if choice.logprobs is not None and decoding.num_samples > 1 else None
+    if decoding.num_samples > 1 and likelihood is None and completion.usage.completion_tokens:
+        raise RefusedError(f"{endpoint.url}: does not say how likely its tokens are, which num_samples > 1 needs.")
+    return Answer(
+        task=prompt.task,
+        sample=prompt.sample,
+        text=choice.text,
+        num_tokens=completion.usage.completion_tokens,
+        stopped=choice.finish_reason == "stop",
+        likelihood=likelihood,
+    )
+
+
+def _seed(prompt: Prompt, seed: int) -> int:
+    """Return a seed of the prompt and the sample, the same every time."""
+    return int(key_of({"seed": seed, "ids": list(prompt.ids), "sample": prompt.sample})[:8], 16) % _SEEDS

@@ -1,0 +1,222 @@
+"""Learning from judged answers: what an adapter answers to its training prompts, and what is learnt of that."""
+
+from typing import Any, Final, Literal
+
+import dagster as dg
+from pydantic import Field
+
+from mens_pipeline.configured import artifact_commit
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
+from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
+from mens_pipeline.feedback.adapter import Learning, as_long_as, prepare_feedback, with_minutes
+from mens_pipeline.feedback.config import FeedbackConfig
+from mens_pipeline.feedback.method import Method
+from mens_pipeline.feedback.pairs import STAGE as PAIRS_STAGE
+from mens_pipeline.feedback.pairs import build_feedback_pairs
+from mens_pipeline.feedback.samples import KIND as SAMPLES
+from mens_pipeline.feedback.samples import STAGE as SAMPLES_STAGE
+from mens_pipeline.feedback.samples import build_feedback_samples
+from mens_pipeline.inference.local_generator import LocalGenerator
+from mens_pipeline.inference.prepare import KIND as GENERATIONS
+from mens_pipeline.inference.prepare import Conditions, answer_fits, manifest_of
+from mens_pipeline.orchestration.choices import GPU_TAGS, configured
+from mens_pipeline.orchestration.defs.training import changes_of, fall_of, metadata_of
+from mens_pipeline.orchestration.failures import plainly
+from mens_pipeline.orchestration.owners import OWNERS
+from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.resources.compute import Compute
+from mens_pipeline.orchestration.resources.generator import Generator
+from mens_pipeline.orchestration.resources.trainer import Trainer
+from mens_pipeline.settings import FEEDBACK, load_settings
+from mens_pipeline.storage.store import ArtifactRef
+from mens_pipeline.storage.yaml_file import load_model
+from mens_pipeline.training.contract import STAGE as TRAINING_STAGE
+from mens_pipeline.training.job import MODULE
+from mens_pipeline.training.preference.job import MODULE as ON_PAIRS
+from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
+from mens_pipeline.training.qlora_adapter import WEIGHTS, build_qlora_adapter
+
+_GROUP: Final = "feedback"
+
+
+class RoundConfig(dg.Config):
+    """Run configuration of a round."""
+
+    minutes: float | None = Field(
+        default=None, gt=0, description="Of answering and training together; else as config/feedback.yaml says."
+    )
+    number: int = Field(default=1, ge=1, description="Another round asks other prompts.")
+
+
+class SamplesConfig(RoundConfig):
+    """Run configuration of the sampling."""
+
+    start: str = Field(default="", description="The key of an adapter of the store; empty for `qlora_adapter`.")
+
+
+class LearningConfig(RoundConfig):
+    """Run configuration of the training on judged answers."""
+
+    method: Literal["raft", "dpo", "control"] = Field(
+        default="raft", description="raft, dpo, or control to compare with."
+    )
+
+
+@dg.asset(
+    group_name=_GROUP,
+    kinds={"huggingface", "json"},
+    owners=OWNERS,
+    code_version=configured(SAMPLES_STAGE, FEEDBACK),
+    pool="gpu",
+    op_tags=GPU_TAGS,
+)
+@plainly
+def feedback_samples(  # noqa: PLR0913, PLR0917 - what Dagster injects
+    context: dg.AssetExecutionContext,
+    config: SamplesConfig,
+    qlora_adapter: ArtifactRef,
+    compute: Compute,
+    generator: Generator,
+    store: ArtifactStoreResource,
+) -> dg.MaterializeResult[Any]:
+    """Ask an adapter prompts of its train set that can be run, each several times, and judge and reward the answers.
+
+    Interrupted, it goes on where it was. Nothing that is held out is asked.
+    """
+    settings, opened, device = load_settings(), store.open(), compute.resolve()
+    mixed = qlora_adapter.of(MIXED)
+    start = ArtifactRef(ADAPTER, config.start, (mixed,)) if config.start else qlora_adapter
+    adapter, train = store.artifact(start), store.artifact(mixed)
+    chosen, manifest = _chosen(config), manifest_of(adapter.path)
+    one_each = chosen.decoding.model_copy(update={"num_samples": 1})
+    asked = LocalGenerator(
+        adapter.path,
+        "adapter",
+        Conditions(one_each, device, settings.cache_root / f"{device.kind}.lock"),
+        opened.root / GENERATIONS / f".work-{context.run.run_id}-feedback",
+        lambda prepared, _poll: generator.run(context, prepared),
+    )
+    samples, reused = build_feedback_samples(
+        asked,
+        manifest["system_prompt"],
+        train.path / TRAIN,
+        chosen,
+        opened,
+        fits=answer_fits(manifest, one_each),
+        parents=[adapter, train],
+        tell=context.log.info,
+    )
+    told = samples.manifest
+    return dg.MaterializeResult(
+        value=samples.ref(start),
+        data_version=dg.DataVersion(samples.data_version),
+        metadata={
+            "reused": reused,
+            "samples": dg.MetadataValue.path(samples.path),
+            "num_prompts": told["num_prompts"],
+            "num_samples": told["num_samples"],
+            "num_solved": told["num_solved"],
+            "feedback/mean_reward": round(told["mean_reward"], 4),
+            "feedback/stop_rate": round(told["stop_rate"], 4),
+            "seconds": round(told["seconds"], 1),
+            "tiers": dg.MetadataValue.table(
+                [dg.TableRecord({"tier": name, "answers": count}) for name, count in told["tiers"].items()]
+            ),
+        },
+    )
+
+
+@dg.asset(group_name=_GROUP, kinds={"json"}, owners=OWNERS, code_version=configured(PAIRS_STAGE, FEEDBACK))
+@plainly
+def feedback_pairs(feedback_samples: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
+    """Choose what is learnt: accepted answers, no two of a prompt alike, and pairs with answers that failed."""
+    pairs, reused = build_feedback_pairs(
+        store.artifact(feedback_samples),
+        store.artifact(feedback_samples.of(MIXED)).path / TRAIN,
+        store.artifact(feedback_samples.of(SPLIT)).path / HELDOUT,
+        load_model(FEEDBACK, FeedbackConfig),
+        store.open(),
+    )
+    counts = ("num_accepted", "num_pairs", "num_of_loops", "num_by_reference", "num_held_out")
+    return dg.MaterializeResult(
+        value=pairs.ref(feedback_samples),
+        data_version=dg.DataVersion(pairs.data_version),
+        metadata={
+            "reused": reused,
+            "pairs": dg.MetadataValue.path(pairs.path),
+            **{name: pairs.manifest[name] for name in counts},
+        },
+    )
+
+
+@dg.asset(
+    group_name=_GROUP,
+    kinds={"pytorch", "huggingface"},
+    owners=OWNERS,
+    code_version=configured(TRAINING_STAGE, FEEDBACK),
+    pool="gpu",
+    op_tags=GPU_TAGS,
+)
+@plainly
+def feedback_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
+    context: dg.AssetExecutionContext,
+    config: LearningConfig,
+    feedback_pairs: ArtifactRef,
+    compute: Compute,
+    trainer: Trainer,
+    store: ArtifactStoreResource,
+) -> dg.MaterializeResult[Any]:
+    """Train the adapter that answered further, on what was learnt; then it is judged as any other.
+
+    As a control it trains on rows of the train set alone, for as long as answering took besides.
+    """
+    settings, opened = load_settings(), store.open()
+    chosen, mixed, method = _chosen(config), feedback_pairs.of(MIXED), Method(config.method)
+    if method is Method.CONTROL:
+        chosen = as_long_as(chosen, store.artifact(feedback_pairs.of(SAMPLES)))
+    learning = Learning(
+        method,
+        store.artifact(feedback_pairs.of(ADAPTER)).path,
+        store.artifact(feedback_pairs),
+        store.artifact(mixed).path / TRAIN,
+        chosen,
+    )
+    resolved, run = prepare_feedback(learning, opened, compute.resolve(), settings.cache_root, context.log.info)
+    module = ON_PAIRS if method is Method.DPO else MODULE
+    adapter, reused = build_qlora_adapter(
+        run,
+        resolved,
+        opened,
+        lambda prepared: trainer.run(context, prepared, module, num_processes=prepared.job.recipe.devices),
+        artifact_commit(settings),
+        settings.backend,
+    )
+    return dg.MaterializeResult(
+        value=adapter.ref(feedback_pairs),
+        data_version=dg.DataVersion(adapter.manifest["outputs"][WEIGHTS]["sha256"]),
+        metadata={
+            "reused": reused,
+            "method": str(method),
+            **metadata_of(adapter.manifest["training"], adapter.path),
+        },
+    )
+
+
+@dg.asset_check(asset=feedback_adapter, blocking=True)
+def feedback_changed_the_adapter(feedback_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """Check that every matrix of the adapter was trained."""
+    return changes_of(feedback_adapter, store)
+
+
+@dg.asset_check(asset=feedback_adapter)
+def feedback_loss_fell(feedback_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """Warn unless the loss of the last quarter of steps is below that of the first quarter."""
+    return fall_of(store.artifact(feedback_adapter).path)
+
+
+def _chosen(config: RoundConfig) -> FeedbackConfig:
+    """Return config/feedback.yaml for one round."""
+    chosen = with_minutes(load_model(FEEDBACK, FeedbackConfig), config.minutes)
+    return chosen.model_copy(update={"seed": chosen.seed + config.number - 1})

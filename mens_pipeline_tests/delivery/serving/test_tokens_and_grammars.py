@@ -1,0 +1,171 @@
+"""Log-probabilities, grammars and harmless fields, as OpenAI's own client asks for them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from mens_pipeline.delivery.serving.engine import Limits
+from mens_pipeline.delivery.serving.reply import Drawn
+from mens_pipeline.delivery.serving.token_shape import of_chat
+from mens_pipeline.inference.answer_code import is_program
+from mens_pipeline.language import Mode
+from mens_pipeline.language.grammar.export import GrammarFormat, grammar_text
+from mens_pipeline_tests.delivery.serving.running import Running, running
+
+_ASK: Any = [{"role": "user", "content": "Write a function."}]
+
+
+@pytest.fixture(scope="module")
+def roomy(merged: Path) -> Iterator[Running]:
+    """A server that takes requests with a whole grammar in them."""
+    with running(merged, Limits(4, 100_000, 60.0, 400)) as server:
+        yield server
+
+
+def _chat(server: Running, **options: Any) -> Any:
+    asked = {"model": "mens", "messages": _ASK, "max_tokens": 16, **options}
+    return server.openai().chat.completions.create(**asked)
+
+
+def _tokens(choice: Any) -> list[Any]:
+    return [*choice.logprobs.content]
+
+
+def test_every_token_of_an_answer_is_told(server: Running) -> None:
+    """With the likeliest in its place, most likely first; the one written is among them, as nothing was drawn."""
+    answer = _chat(server, logprobs=True, top_logprobs=3)
+    choice = answer.choices[0]
+    tokens = _tokens(choice)
+
+    assert len(tokens) == answer.usage.completion_tokens == 16
+    assert "".join(token.token for token in tokens) == choice.message.content
+    for token in tokens:
+        others = [other.logprob for other in token.top_logprobs]
+        assert len(others) == 3
+        assert others == sorted(others, reverse=True)
+        assert token.logprob == others[0] <= 0
+        assert token.bytes is None or bytes(token.bytes).decode() == token.token
+
+
+def test_a_stream_tells_the_same_tokens(server: Running) -> None:
+    """In the chunks of their text."""
+    whole = _tokens(_chat(server, logprobs=True, top_logprobs=1).choices[0])
+    chunks = [chunk.choices[0] for chunk in _chat(server, logprobs=True, top_logprobs=1, stream=True)]
+    streamed = [token for choice in chunks if choice.logprobs for token in _tokens(choice)]
+
+    assert [(token.token, token.top_logprobs[0].token) for token in streamed] == [
+        (token.token, token.top_logprobs[0].token) for token in whole
+    ]
+    assert [token.logprob for token in streamed] == pytest.approx([token.logprob for token in whole], abs=1e-4)
+
+
+def test_nobody_is_told_who_does_not_ask(server: Running) -> None:
+    """And without `top_logprobs` only what was written."""
+    assert _chat(server).choices[0].logprobs is None
+    assert _chat(server, logprobs=False).choices[0].logprobs is None
+    assert all(token.top_logprobs == [] for token in _tokens(_chat(server, logprobs=True).choices[0]))
+
+
+def test_a_chosen_answer_tells_its_own_tokens(server: Running) -> None:
+    """Not those of the answers that were drawn beside it."""
+    choice = _chat(server, logprobs=True, seed=5, extra_body={"best_of": 3}).choices[0]
+
+    assert "".join(token.token for token in _tokens(choice)) == choice.message.content
+
+
+def test_a_steered_answer_tells_its_own_tokens(server: Running) -> None:
+    """Of a second try, not of the first one."""
+    choice = _chat(server, logprobs=True, extra_body={"decoding": "fallback"}).choices[0]
+
+    assert choice.decoding == "constrained"
+    assert "".join(token.token for token in _tokens(choice)) == choice.message.content
+
+
+def test_text_completions_tell_tokens_in_their_own_shape(server: Running) -> None:
+    """Whole and as a stream, with the place of each token in the text."""
+    asked: Any = {"model": "mens", "prompt": "fn twice(n: int) to int {", "max_tokens": 12, "logprobs": 2}
+    whole = server.openai().completions.create(**asked).choices[0]
+    pieces = [chunk.choices[0] for chunk in server.openai().completions.create(**asked, stream=True)]
+    streamed = [told for piece in pieces if piece.logprobs for told in piece.logprobs.tokens]
+    offsets = [told for piece in pieces if piece.logprobs for told in piece.logprobs.text_offset]
+
+    assert "".join(whole.logprobs.tokens) == whole.text
+    assert {len(others) for others in whole.logprobs.top_logprobs} <= {1, 2}
+    assert [max(others.values()) for others in whole.logprobs.top_logprobs] == whole.logprobs.token_logprobs
+    assert whole.logprobs.text_offset[0] == 0
+    assert (streamed, offsets) == (whole.logprobs.tokens, whole.logprobs.text_offset)
+
+
+def test_what_json_has_no_number_for_is_told_as_a_number() -> None:
+    """The logarithm of nothing; and half a character has no bytes of its own."""
+    (token,) = of_chat([Drawn("\ufffd", float("-inf"))])["content"]
+
+    assert (token["logprob"], token["bytes"]) == (-9999.0, None)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"response_format": {"type": "grammar", "grammar": "vox"}},
+        {"extra_body": {"guided_grammar": grammar_text(GrammarFormat.LARK)}},
+        {"extra_body": {"grammar": grammar_text(GrammarFormat.GBNF), "decoding": None}},
+        {"extra_body": {"structured_outputs": {"grammar": "vox"}, "response_format": {"type": "text"}}},
+    ],
+    ids=["response format", "vllm", "llama.cpp", "newer vllm"],
+)
+def test_who_asks_for_our_grammar_gets_a_program(roomy: Running, fields: dict[str, Any]) -> None:
+    """In the words of whichever server a client knows; the model alone writes noise."""
+    choice = _chat(roomy, **fields).choices[0]
+
+    assert choice.decoding == "constrained"
+    assert is_program(choice.message.content, Mode.SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"guided_grammar": 'root ::= "a"'}, "guided_grammar: not the grammar of Vox, and this server knows no other"),
+        ({"grammar": grammar_text(GrammarFormat.LARK, is_ui=True)}, "grammar: not the grammar of Vox"),
+        ({"guided_grammar": ["vox"]}, "guided_grammar: not the grammar of Vox"),
+        ({"structured_outputs": {"json": {}}}, 'structured_outputs: beside "grammar" there is nothing to choose'),
+        ({"response_format": {"type": "grammar"}}, 'response_format: beside "grammar" there is nothing to choose'),
+        ({"response_format": "grammar"}, "response_format: answers are Vox programs"),
+        ({"guided_grammar": "vox", "decoding": "free"}, "decoding: free, and a grammar is asked for"),
+        ({"guided_grammar": "vox", "decoding": "other"}, "decoding: "),
+    ],
+)
+def test_another_grammar_is_refused(roomy: Running, fields: dict[str, Any], message: str) -> None:
+    """In a sentence that says what there is."""
+    with pytest.raises(openai.BadRequestError, match=message):
+        _chat(roomy, extra_body=fields)
+
+
+def test_a_body_that_is_no_object_is_refused_in_a_sentence(server: Running) -> None:
+    """Whatever looks into it first."""
+    with server.http() as client:
+        answer = client.post("/v1/chat/completions", json=["vox"])
+
+    assert answer.status_code == 400
+
+
+def test_what_editors_send_reaches_the_model(server: Running) -> None:
+    """All at once through the client: clamped, ignored, and said in the header."""
+    raw = server.openai().chat.completions.with_raw_response.create(
+        model="mens",
+        messages=[{"role": "developer", "content": "Be brief."}, *_ASK, {"role": "assistant", "content": "fn a("}],
+        max_tokens=4096,
+        store=True,
+        reasoning_effort="low",
+        verbosity="low",
+        prompt_cache_key="editor",
+        logprobs=True,
+    )
+    warning = raw.headers["x-mens-warning"]
+    answer = raw.parse()
+
+    assert answer.choices[0].message.content
+    assert "max_tokens 4096 is more than there is room for" in warning
+    assert warning.endswith("ignored: prompt_cache_key, reasoning_effort, store, verbosity")

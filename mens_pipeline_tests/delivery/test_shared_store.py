@@ -1,0 +1,112 @@
+"""Retention and lineage of a store that machines share: a machine without a cache sees what all of them made."""
+
+import json
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pytest
+from obstore.store import from_url
+
+from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
+from mens_pipeline.delivery.lineage import lineage_of
+from mens_pipeline.delivery.prune import prune, read_store
+from mens_pipeline.delivery.retention import Plan, load_retention
+from mens_pipeline.promotion.history import champion_of
+from mens_pipeline.settings import RETENTION
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.remote import Remote
+from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, fill_trained, judged, promote
+from mens_pipeline_tests.training.runs import pairs
+
+_DAY = 86_400
+_POLICY = load_retention(RETENTION).model_copy(update={"newest": 1})
+
+
+def _machine(folder: Path, url: str) -> ArtifactStore:
+    return ArtifactStore(folder, Remote(url))
+
+
+def _mixed(store: ArtifactStore, number: int) -> Artifact:
+    def mix(folder: Path) -> dict[str, Any]:
+        write_jsonl(folder / TRAIN, pairs(number))
+        return {"sources": [{"path": "pairs.jsonl", "emitted_lines": number}]}
+
+    return store.built("mixed_train_set", {"n": number}, mix)[0]
+
+
+@pytest.fixture
+def url(tmp_path: Path, store_url: str) -> str:
+    """Where one machine published a champion, what it rests on, and an adapter that was never judged."""
+    store = _machine(tmp_path / "first", store_url)
+    mixed = _mixed(store, 3)
+    for weights in ("unused", "used"):
+        run, _ = store.built("qlora_adapter", {"n": weights}, partial(fill_trained, weights=weights), [mixed])
+        if weights == "used":
+            promote(judged(run.path, store, evaluated(run.path, store)), run.path, store, PRESENT, now=NOW)
+    _mixed(store, 4)
+    return store_url
+
+
+def _prune(store: ArtifactStore, days: float, *, apply: bool) -> Plan:
+    return prune(store, _POLICY, time.time() + days * _DAY, apply=apply, show=lambda _plan: None)
+
+
+def test_a_cold_machine_tells_the_lineage_of_the_champion(url: str, tmp_path: Path) -> None:
+    """As the machine that made it does, with rows and files."""
+    there = lineage_of(_machine(tmp_path / "first", url), "champion")
+    here = lineage_of(_machine(tmp_path / "cold", url), "champion")
+
+    assert here == there
+    assert [(link.kind, link.is_there) for link in here.rests_on][-1] == ("mixed_train_set", True)
+    assert sum(here.files.values()) == 3
+
+
+def test_a_cold_machine_sees_what_all_of_them_have(url: str, tmp_path: Path) -> None:
+    """The same plan, and nothing is fetched for it."""
+    first, cold = _machine(tmp_path / "first", url), _machine(tmp_path / "cold", url)
+    there, here = read_store(first), read_store(cold)
+
+    assert {replace(item, path=Path(), made=0, num_bytes=0) for item in here.items} == {
+        replace(item, path=Path(), made=0, num_bytes=0) for item in there.items
+    }
+    assert (here.pointers, here.history) == (there.pointers, there.history)
+    assert not list((tmp_path / "cold").glob(f"*/*/{MANIFEST}"))
+
+
+def test_what_goes_goes_for_all(url: str, tmp_path: Path) -> None:
+    """From the bucket and from the folder of who prunes; a machine that has it still publishes it when it needs it."""
+    first, cold = _machine(tmp_path / "first", url), _machine(tmp_path / "cold", url)
+    young, old = _prune(cold, 1, apply=True), _prune(cold, 400, apply=False)
+    assert young.removed == ()
+    gone = {(decision.item.kind, decision.item.key) for decision in old.removed}
+    assert ("qlora_adapter", first.find("qlora_adapter", {"n": "unused"}).key) in gone  # type: ignore[union-attr]
+    _prune(cold, 400, apply=True)
+    left = {(found.kind, found.key) for found in Remote(url).listed()}
+
+    assert not gone & left
+    assert _machine(tmp_path / "third", url).find("qlora_adapter", {"n": "unused"}) is None
+    assert champion_of(_machine(tmp_path / "third", url)) is not None
+    assert lineage_of(_machine(tmp_path / "third", url), "champion").rows == {"pairs.jsonl": 3}
+    assert _prune(first, 400, apply=True).removed
+    assert first.find("qlora_adapter", {"n": "unused"}) is None
+
+
+def test_what_an_interrupted_writer_left_goes_when_it_is_old(url: str, tmp_path: Path) -> None:
+    """And what is not ours stays, wherever somebody else put it."""
+    bucket, key = from_url(url), "0" * 64
+    obstore.put(bucket, f"corpus/{key}/{'1' * 64}", b"left")
+    obstore.put(bucket, f"corpus/{'2' * 64}/{MANIFEST}", json.dumps(["no", "manifest"]).encode())
+    obstore.put(bucket, "somebody/else/file", b"theirs")
+    store = _machine(tmp_path / "cold", url)
+    reasons = {(d.item.key, d.reason) for d in _prune(store, 0.5, apply=True).decisions if d.item.kind == "corpus"}
+    assert reasons == {(key, "perhaps still at work"), ("2" * 64, "perhaps still at work")}
+    _prune(store, 400, apply=True)
+    names = {meta["path"] for page in obstore.list(bucket) for meta in page}
+
+    assert not any(name.startswith("corpus/") for name in names)
+    assert "somebody/else/file" in names

@@ -1,0 +1,83 @@
+"""`mens run` with all that several machines share: a Ray cluster, object storage, and Dagster in PostgreSQL."""
+
+from collections import Counter
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from mens_pipeline.inference.prepare import WEIGHTS
+from mens_pipeline.promotion.history import champion_of
+from mens_pipeline.promotion.policy import GateName
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.storage.remote import Remote
+from mens_pipeline.storage.store import ArtifactStore, digest_of
+from mens_pipeline.training.job import ADAPTER
+from mens_pipeline_tests.e2e.whole_graph import mens, write_config
+from mens_pipeline_tests.training.ray_head import RayHead, ray_head
+from mens_pipeline_tests.training.tiny_base import write_tiny_base
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.postgres]
+
+_WARNS = {"warn_only": [str(gate) for gate in GateName], "first_heldout_tasks": 20, "max_rounds": 1}
+"""Random weights pass no gate: here all of them warn, so that what was trained is promoted."""
+
+
+@pytest.fixture
+def head() -> Iterator[RayHead]:
+    """A cluster of this machine."""
+    if find_spec("ray") is None:  # imported, it would look for its token too early
+        pytest.skip("Ray is not installed; it comes with the extra `cluster`")
+    yield from ray_head()
+
+
+def _in_folder(store: Path) -> set[tuple[str, str]]:
+    return {(path.parent.parent.name, path.parent.name) for path in store.glob("*/*/manifest.json")}
+
+
+def _in_bucket(url: str) -> set[tuple[str, str]]:
+    return {(found.kind, found.key) for found in Remote(url).listed() if found.is_whole}
+
+
+def _weights(store: ArtifactStore) -> str:
+    champion = champion_of(store)
+    assert champion is not None
+    return digest_of(champion.path / ADAPTER / WEIGHTS)
+
+
+def test_a_cluster_makes_what_one_machine_makes(
+    tmp_path: Path, head: RayHead, store_url: str, postgres_url: str
+) -> None:
+    """The same artifacts by key, an adapter promoted, every run on record; another machine finds all of it made."""
+    base = write_tiny_base(tmp_path / "base")
+    config = write_config(tmp_path, {"syntax": "free"}, _WARNS)
+    database = sa.make_url(postgres_url).set(drivername="postgresql+psycopg2").render_as_string(hide_password=False)
+    one_thread = {"OMP_NUM_THREADS": "1"}  # bits depend on threads
+    shared = {"MENS_LAUNCHER": "ray", "MENS_STORE_URL": store_url, "MENS_DAGSTER_POSTGRES_URL": database}
+    for name in ("first", "second"):
+        (tmp_path / name / "home").mkdir(parents=True)
+        link = tmp_path / name / "home" / "dagster.yaml"
+        link.symlink_to(PROJECT_ROOT / "config" / "dagster-postgres.yaml")
+
+    run = ("run", "--preset", "tiny")
+    alone = mens(tmp_path / "alone", base, config, *run, variables=one_thread)
+    first, second = (
+        mens(tmp_path / name, base, config, *run, variables={**one_thread, **head.variables, **shared})
+        for name in ("first", "second")
+    )
+    stores = (ArtifactStore(tmp_path / "third", Remote(store_url)), ArtifactStore(tmp_path / "alone" / "store"))
+    with sa.create_engine(database, poolclass=sa.NullPool).connect() as connection:
+        statuses = connection.exec_driver_sql("SELECT status FROM runs").scalars().all()
+
+    for done in (alone, first, second):
+        assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    made, made_alone = _in_bucket(store_url), _in_folder(tmp_path / "alone" / "store")
+    timed = dict.fromkeys(("benchmark_gate", "promoted_adapter"), 1)  # by figures that hold seconds
+    assert {ref for ref in made if ref[0] not in timed} == {ref for ref in made_alone if ref[0] not in timed}
+    assert Counter(kind for kind, _ in made) == Counter(kind for kind, _ in made_alone)
+    assert timed.items() <= Counter(kind for kind, _ in made).items()
+    assert _weights(stores[0]) == _weights(stores[1])
+    assert "reused      8/8 stages" in second.stdout
+    assert statuses == ["SUCCESS", "SUCCESS"]

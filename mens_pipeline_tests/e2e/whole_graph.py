@@ -1,0 +1,72 @@
+"""`mens` on a base model that is small enough for every night's tests, with an exam to match."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.training.environment import own_environment
+from mens_pipeline_tests.training.runs import FAST
+
+_EXAM: Final = {"max_new_tokens": 100, "base_tasks": 4, "few_shot_tasks": 2, "family_tasks": 2}
+"""To hold what random weights write in full length to the language takes minutes."""
+_FEEDBACK: Final = {
+    "most_prompts": 6,
+    "samples": 2,
+    "max_new_tokens": 160,
+    "prompts_at_once": 3,
+    "least_rows": 2,
+    "sampling_minutes": 10,
+    "training_minutes": 0.2,
+}
+
+
+def write_config(folder: Path, exam: Mapping[str, Any] | None = None, policy: Mapping[str, Any] | None = None) -> Path:
+    """Copy the configuration with a short exam and a short round of feedback, and return where it is.
+
+    Args:
+        folder: Where the copy goes.
+        exam: Fields of evaluation.yaml besides those of a short exam.
+        policy: Thresholds that take the place of those of the policy `ci`.
+    """
+    config = folder / "config"
+    shutil.copytree(PROJECT_ROOT / "config", config)
+    (config / "evaluation.yaml").write_text(yaml.safe_dump({**_EXAM, **(exam or {})}))
+    (config / "feedback.yaml").write_text(yaml.safe_dump(_FEEDBACK))
+    gates = yaml.safe_load((config / "gates.yaml").read_text())
+    gates["policies"]["ci"] |= policy or {}
+    (config / "gates.yaml").write_text(yaml.safe_dump(gates))
+    return config
+
+
+def mens(
+    folder: Path, base: Path, config: Path, *arguments: str, variables: Mapping[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command on the seed data.
+
+    Args:
+        folder: Home, store and cache of the machine that runs it.
+        base: The base model.
+        config: The configuration.
+        arguments: Of the command.
+        variables: Set besides.
+    """
+    recipe = {**FAST, "model_name_or_path": base, "max_steps": 12, "max_length": 512}
+    environment = {
+        **own_environment(),
+        **{f"MENS_TRAIN_{name.upper()}": str(value) for name, value in recipe.items()},
+        "DAGSTER_HOME": str(folder / "home"),
+        "MENS_STORE_ROOT": str(folder / "store"),
+        "MENS_CACHE_ROOT": str(folder / "cache"),
+        "MENS_CONFIG_ROOT": str(config),
+        "VOX_BACKEND": "cpu",
+        "VOX_BENCHMARK": "0",
+        **(variables or {}),
+    }
+    command = [sys.executable, "-m", "mens_pipeline.cli", *arguments]
+    return subprocess.run(command, cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, check=False)

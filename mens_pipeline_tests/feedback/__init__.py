@@ -1,0 +1,1 @@
+"""Tests of learning from judged answers."""

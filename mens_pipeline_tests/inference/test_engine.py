@@ -1,0 +1,123 @@
+"""Servers of a merged model, which answer in place of our own loop: llama.cpp's, and our own."""
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.inference.endpoint import Endpoint
+from mens_pipeline.inference.engine import Prompt, answered, serving
+from mens_pipeline.inference.generate import generate
+from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, Engine, Request
+from mens_pipeline.inference.prepare import Asked, Conditions, prepare_requests
+from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.storage.jsonl import read_models
+from mens_pipeline.training.devices import DeviceChoice, resolve_device
+from mens_pipeline_tests.openai_server import Served
+from mens_pipeline_tests.openai_server import serving as listening
+
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+
+_LLAMA: Final = f"{sys.executable} -m mens_pipeline_tests.inference.llama_server {{folder}} {{port}}"
+_MENS: Final = (
+    f"{sys.executable} -m mens_pipeline.cli serve --model {{folder}} --port {{port}} --device cpu --decoding free"
+)
+_REQUESTS: Final = tuple(Request(task=f"t{n}", prompt=f"Write a function f{n}.") for n in range(6))
+
+
+def _answers(run: Path, work: Path, decoding: Decoding, engine: Engine | None = None) -> list[Answer]:
+    """What the child writes for a job, in this process."""
+    conditions = Conditions(decoding, resolve_device(DeviceChoice.CPU), work / "lock", engine)
+    prepared = prepare_requests("adapter", run, Asked(_REQUESTS), conditions, work)
+    events: list[dict[str, Any]] = []
+    generate(prepared.job, events.append)
+    assert events[-1]["payload"]["num_done"] == events[-1]["payload"]["num_answers"]
+    return list(read_models(work / ANSWERS, Answer))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("command", "copies"), [(_LLAMA, 2), (_MENS, 1)], ids=["llama.cpp", "mens serve"])
+def test_an_engine_writes_the_answers_of_our_loop(trained: Path, tmp_path: Path, command: str, copies: int) -> None:
+    """Token by token; prompts go out as the ids that the model was trained on, and two servers share them."""
+    decoding = Decoding(max_new_tokens=24)
+    ours = _answers(trained, tmp_path / "ours", decoding)
+    theirs = _answers(trained, tmp_path / "theirs", decoding, Engine(command=command, copies=copies, at_once=2))
+
+    assert theirs == ours
+    assert not (tmp_path / "theirs" / "served").exists()
+
+
+@pytest.mark.slow
+def test_second_tries_stay_with_our_loop(trained: Path, tmp_path: Path) -> None:
+    """The parser steers what no server can; the first tries are those of the engine."""
+    decoding = Decoding(max_new_tokens=24, syntax=Syntax.FALLBACK)
+    ours = _answers(trained, tmp_path / "ours", decoding)
+    theirs = _answers(trained, tmp_path / "theirs", decoding, Engine(command=_LLAMA))
+
+    assert any(answer.constrained for answer in ours)
+    assert theirs == ours
+
+
+@pytest.mark.slow
+def test_samples_of_an_engine_differ_and_say_how_likely_they_are(trained: Path, tmp_path: Path) -> None:
+    """So that one of them can be chosen; the same seed gives the same ones."""
+    decoding = Decoding(max_new_tokens=16, num_samples=2, temperature=1.0)
+    engine = Engine(command=_LLAMA, at_once=1)
+    first, second = (_answers(trained, tmp_path / name, decoding, engine) for name in ("first", "second"))
+
+    assert first == second
+    assert [(answer.task, answer.sample) for answer in first] == [(r.task, n) for r in _REQUESTS for n in (0, 1)]
+    assert len({answer.text for answer in first}) > len(_REQUESTS)
+    assert all(answer.likelihood is not None and answer.likelihood < 0 for answer in first)
+
+
+def test_what_an_engine_wrote_is_kept_apart(trained: Path, tmp_path: Path) -> None:
+    """By its command and by how many servers there are; answers of our loop keep their key."""
+
+    def inputs(engine: Engine | None) -> dict[str, Any]:
+        conditions = Conditions(Decoding(), resolve_device(DeviceChoice.CPU), tmp_path / "lock", engine)
+        return prepare_requests("adapter", trained, Asked(_REQUESTS), conditions, tmp_path / "work").inputs
+
+    ours, one, two = inputs(None), inputs(Engine(command=_LLAMA)), inputs(Engine(command=_LLAMA, copies=2))
+    assert "engine" not in ours
+    assert len({str(found) for found in (ours, one, two)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("/nowhere/vllm serve {folder} {port}", "MENS_ENGINE: /nowhere/vllm: No such file or directory"),
+        (
+            f"{sys.executable} -c 'raise SystemExit(\"no GPU here\")' {{folder}} {{port}}",
+            "ended with 1(.|\n)*no GPU here",
+        ),
+    ],
+)
+def test_an_engine_that_does_not_start_says_why(tmp_path: Path, command: str, words: str) -> None:
+    """With its last words, and what to do."""
+    with (
+        pytest.raises(RefusedError, match=words) as caught,
+        serving(Engine(command=command), tmp_path, tmp_path / "log"),
+    ):
+        pass
+    assert "Correct MENS_ENGINE, or unset it" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"choices": []}, "no text completion"),
+        ({"choices": [{"text": "x", "finish_reason": "stop"}], "usage": {"completion_tokens": 1}}, "how likely"),
+    ],
+)
+def test_an_engine_that_says_too_little_is_refused(body: dict[str, Any], words: str) -> None:
+    """Nothing is made up in its place."""
+    decoding = Decoding(num_samples=2, temperature=0.5)
+    with listening(lambda _content, _number: Served(body=body)) as server:
+        prompts = [Prompt("t", 0, (1, 2, 3))]
+        with pytest.raises(RefusedError, match=words):
+            answered([Endpoint(server.url, "m")], prompts, decoding, 1, lambda _tokens: None)
+    assert server.requests[0]["path"] == "/v1/completions"
+    assert server.requests[0]["content"]["prompt"] == [1, 2, 3]

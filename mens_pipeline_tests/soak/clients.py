@@ -1,0 +1,120 @@
+"""Many clients on one server, some of which leave early, and some of which send what nobody should."""
+
+import json
+import random
+import socket
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import httpx2
+
+from mens_pipeline.delivery.serving.engine import Limits
+from mens_pipeline_tests.delivery.serving.running import Running, running
+from mens_pipeline_tests.delivery.serving.talkative import write_talkative
+from mens_pipeline_tests.soak.figures import Budget, Figure
+from mens_pipeline_tests.soak.noise import mutated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_CLIENTS: Final = 50
+_SERVER_ERROR: Final = 500
+_FINE: Final = frozenset({200, 400, 404, 405, 408, 413, 429, 501, 504})
+"""An answer, a refusal that says why, or no room or time for one."""
+
+
+def clients(budget: Budget, folder: Path) -> list[Figure]:
+    """Ask a server of a tiny model.
+
+    Args:
+        budget: How long.
+        folder: Where, empty.
+    """
+    counts: Counter[str] = Counter()
+    wrong: dict[str, None] = {}
+    with running(write_talkative(folder / "model"), Limits(4, 20_000, 20.0, 64)) as server:
+        before = _memory()
+        threads = [threading.Thread(target=_ask_on, args=(server, n, budget, counts, wrong)) for n in range(_CLIENTS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with server.http() as client:
+            after = client.post("/v1/chat/completions", json=_request(random.Random(0))).status_code
+        if after != 200:
+            wrong[f"afterwards it answers with {after}"] = None
+        told = [line for line in server.lines if "Traceback" in line or " 500 " in line]
+    wrong.update(dict.fromkeys(told[:5]))
+    seconds = f"{_CLIENTS} clients for {budget.spent:.0f} s"
+    value = ", ".join(f"{number:,} {what}" for what, number in sorted(counts.items()))
+    memory = f"memory of the process {before} MB before, {_memory()} MB after"
+    return [Figure(f"`mens serve` with {seconds}", f"{value}; {memory}", tuple(wrong))]
+
+
+def _ask_on(server: Running, number: int, budget: Budget, counts: Counter[str], wrong: dict[str, None]) -> None:
+    dice = random.Random(number)
+    ways: list[Callable[[Running, random.Random], str]] = [_whole, _whole, _left, _malformed, _half, _checked]
+    while budget.spent < budget.seconds:
+        way = dice.choice(ways)
+        try:
+            found = way(server, dice)
+        except (OSError, httpx2.HTTPError) as error:
+            wrong[f"{way.__name__[1:]}: {type(error).__name__}: {error}"] = None
+            return
+        counts[found] += 1
+        code = found.rpartition(" ")[2]
+        if code.isdecimal() and int(code) not in _FINE:
+            wrong[found] = None
+
+
+def _request(dice: random.Random) -> dict[str, Any]:
+    content = f"Write program {dice.randrange(10**6)}."
+    return {"model": "mens", "messages": [{"role": "user", "content": content}], "max_tokens": dice.randint(1, 40)}
+
+
+def _whole(server: Running, dice: random.Random) -> str:
+    with server.http() as client:
+        answer = client.post("/v1/chat/completions", json=_request(dice))
+    if answer.status_code == 429:
+        time.sleep(dice.random())
+    return f"requests answered with {answer.status_code}"
+
+
+def _left(server: Running, dice: random.Random) -> str:
+    with (
+        server.http() as client,
+        client.stream("POST", "/v1/chat/completions", json={**_request(dice), "stream": True}) as answer,
+    ):
+        next(answer.iter_bytes(), b"")
+    return "streams left after their first bytes"
+
+
+def _malformed(server: Running, dice: random.Random) -> str:
+    path = dice.choice(("/v1/chat/completions", "/v1/completions", "/api/generate", "/api/chat", "/check", "/api/show"))
+    with server.http() as client:
+        answer = client.post(path, content=mutated(json.dumps(_request(dice)).encode(), dice))
+    return f"changed requests answered with {answer.status_code}"
+
+
+def _half(server: Running, dice: random.Random) -> str:
+    address = urlsplit(server.url)
+    with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+        text = f"POST /v1/chat/completions HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Length: 400\r\n\r\n{{"
+        connection.sendall(text.encode()[: dice.randrange(1, len(text))])
+        time.sleep(dice.random())
+    return "connections that end in the middle"
+
+
+def _checked(server: Running, dice: random.Random) -> str:
+    with server.http() as client:
+        answer = client.post("/check", json={"source": f"fn f{dice.randrange(99)}() to int {{ 1 }}"})
+    return f"programs checked with {answer.status_code}"
+
+
+def _memory() -> int:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS"))

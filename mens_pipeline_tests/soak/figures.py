@@ -1,0 +1,56 @@
+"""What a part of the soak found, and how long it may go on."""
+
+import time
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A row of the table.
+
+    Attributes:
+        what: What was done or counted.
+        value: The figure, in words.
+        wrong: What should not be, a line each; nothing where all is as it should be.
+    """
+
+    what: str
+    value: str
+    wrong: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Budget:
+    """An end on the clock, and a number of tries that suffices.
+
+    Attributes:
+        seconds: How long to go on.
+        tries: How many tries at most.
+        begun: When it began, on the monotonic clock.
+        done: Tries so far.
+    """
+
+    seconds: float
+    tries: int
+    begun: float = field(default_factory=time.monotonic)
+    done: int = 0
+
+    @property
+    def spent(self) -> float:
+        """Seconds since it began."""
+        return time.monotonic() - self.begun
+
+    def begin(self) -> None:
+        """Let the time begin now that all is laid out."""
+        self.begun = time.monotonic()
+
+    def goes_on(self, at_least: int = 1) -> bool:
+        """Count a try, if there is time for one more.
+
+        Args:
+            at_least: Tries that are made whatever they take.
+        """
+        if self.done >= self.tries or (self.done >= at_least and self.spent >= self.seconds):
+            return False
+        self.done += 1
+        return True

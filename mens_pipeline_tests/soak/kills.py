@@ -1,0 +1,149 @@
+"""kill -9 at random moments of a training and of the graph: what comes out in the end is the same."""
+
+import os
+import random
+import re
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.training.job import ADAPTER
+from mens_pipeline_tests.soak.figures import Budget, Figure
+from mens_pipeline_tests.soak.processes import Command, digests, processes_about
+from mens_pipeline_tests.training.runs import FAST, pairs
+from mens_pipeline_tests.training.tiny_base import write_tiny_base
+
+_MOST_IN_A_RUN: Final = 3
+_ROWS: Final = 64
+_ARTIFACTS: Final = 64
+"""Characters of the name of an artifact's folder."""
+_A_MINUTE_AND_MORE: Final = 120
+_LIMIT: Final = re.compile(r"(^synthesize:\n(?:  .*\n)*?  limit: )\d+", re.MULTILINE)
+
+Outcome = Mapping[str, str]
+
+
+def training(budget: Budget, folder: Path) -> list[Figure]:
+    """Kill trainings of a model of two layers.
+
+    Args:
+        budget: How many kills, how long.
+        folder: Where, empty.
+    """
+    base, data = write_tiny_base(folder / "base"), folder / "data"
+    data.mkdir()
+    write_jsonl(data / "train.jsonl", pairs(_ROWS))
+
+    def command(place: Path) -> Command:
+        options = [f"--set={name}={value}" for name, value in {**FAST, "lora_dropout": 0.1}.items()]
+        where = ["--data-dir", str(data), "--output-dir", str(place / "run"), "--model", str(base), "--device", "cpu"]
+        return Command(["train", *where, *options], {"MENS_CACHE_ROOT": str(place / "cache")})
+
+    def outcome(place: Path) -> Outcome:
+        found = digests(place / "run")
+        # What a kill leaves its trace in by design: when, and for how long.
+        timed = ("telemetry.jsonl", "training_manifest.json", "result.json", "job.json", "README.md", "loss.svg")
+        kept = {name: digest for name, digest in found.items() if not name.endswith(timed)}
+        weights = {name: digest for name, digest in kept.items() if name.startswith(ADAPTER)}
+        return {**dict.fromkeys(kept, ""), **weights}
+
+    return [_killed("kill -9 of `mens train`", budget, folder, command, outcome)]
+
+
+def graph(budget: Budget, folder: Path) -> list[Figure]:
+    """Kill runs of the graph up to the train set.
+
+    Args:
+        budget: How many kills, how long.
+        folder: Where, empty.
+    """
+    workspace, config = _small_workspace(folder / "workspace"), _small_config(folder / "config")
+
+    def command(place: Path) -> Command:
+        (place / "dagster").mkdir(exist_ok=True)
+        _let_drafts_grow_old(place / "store")
+        roots = {"MENS_STORE_ROOT": "store", "MENS_CACHE_ROOT": "cache", "DAGSTER_HOME": "dagster"}
+        environment = {name: str(place / where) for name, where in roots.items()}
+        small = {"MENS_SOURCE_ROOT": str(workspace), "MENS_CONFIG_ROOT": str(config), "MENS_NUM_WORKERS": "1"}
+        return Command(["run", "--no-train"], {**environment, **small})
+
+    def outcome(place: Path) -> Outcome:
+        store = place / "store"
+        found = {name: digest for name, digest in digests(store).items() if _is_of_an_artifact(name)}
+        return {**found, **{path.name: "a draft" for path in store.glob("*/.draft-*")}}
+
+    return [_killed("kill -9 of `mens run --no-train`", budget, folder, command, outcome)]
+
+
+def _small_workspace(folder: Path) -> Path:
+    """Copy a part of the seed data."""
+    seed = PROJECT_ROOT / "data"
+    shutil.copytree(seed / "docs", folder / "docs")
+    shutil.copytree(seed / "golden" / "core", folder / "golden" / "core")
+    return folder
+
+
+def _small_config(folder: Path) -> Path:
+    """Copy the configuration, with fewer synthetic pairs."""
+    shutil.copytree(PROJECT_ROOT / "config", folder)
+    path = folder / "pipeline.yaml"
+    path.write_text(_LIMIT.sub(r"\g<1>200", path.read_text(encoding="utf-8"), count=1), encoding="utf-8")
+    return folder
+
+
+def _killed(
+    what: str,
+    budget: Budget,
+    folder: Path,
+    command: Callable[[Path], Command],
+    outcome: Callable[[Path], Outcome],
+) -> Figure:
+    """Compare the end of runs that were killed with that of one that was not."""
+    dice, wrong, num_runs = random.Random(1), list[str](), 0
+    whole = folder / "whole"
+    whole.mkdir()
+    begun = time.monotonic()
+    code, said = command(whole).ended()
+    seconds, expected = time.monotonic() - begun, outcome(whole)
+    if code != 0:
+        return Figure(what, "not begun: it fails without a kill", (said[-300:],))
+    kills = 0
+    budget.begin()
+    while budget.goes_on():
+        place = folder / f"run-{num_runs}"
+        place.mkdir()
+        at = [dice.uniform(0, 1.05 * seconds) for _ in range(dice.randint(1, _MOST_IN_A_RUN))]
+        landed = sum(command(place).killed_after(after, with_children=dice.random() < 0.5) for after in at)
+        kills += landed
+        budget.done += max(0, landed - 1)
+        left = processes_about(place)
+        code, said = command(place).ended()
+        found = outcome(place)
+        num_runs += 1
+        told = f"run {num_runs}, killed after {', '.join(f'{after:.1f}' for after in at)} s"
+        wrong += [f"{told}: still running: {name}" for name in left]
+        if code != 0:
+            wrong.append(f"{told}: ends with {code}: {said[-200:]}")
+        elif found != expected:
+            names = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
+            wrong.append(f"{told}: differs in {', '.join(names)[:200]}")
+        shutil.rmtree(place)
+    same = num_runs - len({line.split(",")[0] for line in wrong})
+    value = f"{kills} kills in {num_runs} runs, {same} of which end with the same files; one takes {seconds:.0f} s"
+    return Figure(what, value, tuple(wrong))
+
+
+def _is_of_an_artifact(name: str) -> bool:
+    parts = name.split("/")
+    return len(parts) > 2 and len(parts[1]) == _ARTIFACTS and parts[-1] != "manifest.json"
+
+
+def _let_drafts_grow_old(store: Path) -> None:
+    """As if the next run came a minute later: a younger draft may be of a process that is about to lock it."""
+    then = time.time() - _A_MINUTE_AND_MORE
+    for path in store.glob("*/.draft-*"):
+        os.utime(path, (then, then))

@@ -1,0 +1,105 @@
+"""Commands that are killed, and what they leave."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.storage.store import digest_of
+from mens_pipeline.training.environment import own_environment
+
+_LAST_SECONDS: Final = 20.0
+_LIMIT_SECONDS: Final = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of `mens` that can be run again and again.
+
+    Attributes:
+        arguments: Behind `mens`.
+        environment: Beside that of this process.
+    """
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+
+    def start(self) -> "subprocess.Popen[str]":
+        """Start it in a session of its own."""
+        environment = {**own_environment(), "PYTHONPATH": str(PROJECT_ROOT), "OMP_NUM_THREADS": "1", **self.environment}
+        command = [sys.executable, "-m", "mens_pipeline.cli", *self.arguments]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            command, env=environment, cwd="/", stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+
+    def ended(self) -> tuple[int, str]:
+        """Run it to its end.
+
+        Returns:
+            Exit code, and all that it said.
+        """
+        process = self.start()
+        said, _ = process.communicate(timeout=_LIMIT_SECONDS)
+        return process.returncode, said
+
+    def killed_after(self, seconds: float, *, with_children: bool) -> bool:
+        """Start it and kill it.
+
+        Args:
+            seconds: After how long.
+            with_children: Whether its children get the signal as well; else the kernel or they themselves must see to
+                it that they end.
+
+        Returns:
+            Whether it was still running then.
+        """
+        process = self.start()
+        try:
+            process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL) if with_children else process.kill()
+            process.communicate(timeout=_LAST_SECONDS + _LIMIT_SECONDS)
+            return True
+        return False
+
+
+def processes_about(folder: Path) -> list[str]:
+    """Return the commands of processes that name a folder, once they have had their time to end.
+
+    Args:
+        folder: It.
+    """
+    deadline = time.monotonic() + _LAST_SECONDS
+    while (found := _about(str(folder).encode())) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return found
+
+
+def _about(words: bytes) -> list[str]:
+    found = []
+    for path in Path("/proc").iterdir():
+        if not path.name.isdigit() or int(path.name) == os.getpid():
+            continue
+        try:
+            text = (path / "cmdline").read_bytes() + (path / "environ").read_bytes()
+        except OSError:
+            continue
+        if words in text:
+            found.append((path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:80])
+    return found
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Return every file below a folder with its hash.
+
+    Args:
+        folder: It.
+    """
+    return {path.relative_to(folder).as_posix(): digest_of(path) for path in folder.rglob("*") if path.is_file()}

@@ -1,0 +1,149 @@
+"""Every kind of file that something reads, with a whole file of each."""
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from pydantic import SecretStr
+
+from mens_pipeline.corpus.curate.mix_config import load_mix_config
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.curate.repetition import Repetition
+from mens_pipeline.corpus.curate.validate import ValidationReport, validate_rows
+from mens_pipeline.corpus.extract.source_roots import FILE_NAME, find_source_roots
+from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.telemetry.table import TelemetryQuery, TelemetryTally, read_telemetry, telemetry_pairs
+from mens_pipeline.delivery.retention import load_retention
+from mens_pipeline.evaluation.benchmark import load_benchmark
+from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.inference.adapter_config import read_adapter_config
+from mens_pipeline.inference.prepare import CONFIGURATION, WEIGHTS
+from mens_pipeline.promotion.benchmark_gate import receipt_in
+from mens_pipeline.promotion.history import CHAMPION, HISTORY, KIND, champion_key, history_of
+from mens_pipeline.promotion.override import Override, read_override, signed
+from mens_pipeline.promotion.policy import load_gate_policy
+from mens_pipeline.promotion.receipt import RECEIPT, read_results
+from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG, PIPELINE_CONFIG, PRESETS, PROJECT_ROOT, RETENTION
+from mens_pipeline.storage.files import MAX_LINE_BYTES
+from mens_pipeline.storage.jsonl import open_rows, write_jsonl
+from mens_pipeline.storage.store import MANIFEST as OF_STORE
+from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline.training.base_model import configuration_of
+from mens_pipeline.training.job import RESULT, mark_complete, newest_checkpoint, result_of
+from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.training.manifest_file import read_manifest
+from mens_pipeline.training.presets import load_named
+from mens_pipeline.training.telemetry_log import FILE, seconds_trained, steps_of
+from mens_pipeline.training.tokenizer_file import read_tokenizer
+from mens_pipeline_tests.delivery.serving.talkative import write_run
+from mens_pipeline_tests.evaluation.runs import promoted, trained
+from mens_pipeline_tests.training.runs import pairs
+from mens_pipeline_tests.training.tiny_base import write_tiny_base
+
+Readers = dict[str, tuple[Path, Callable[[Path], object]]]
+_KEY: Final = "a secret of maintainers"
+
+
+def readers(folder: Path) -> Readers:
+    """Return each kind of file with a whole one of it, and what reads it.
+
+    Args:
+        folder: Where they are laid, empty.
+    """
+    return {**_of_data(folder / "data"), **_of_models(folder / "models"), **_of_promotion(folder / "promotion")}
+
+
+def _of_data(folder: Path) -> Readers:
+    folder.mkdir(parents=True)
+    rows, roots, database = folder / "train.jsonl", folder / FILE_NAME, folder / "telemetry.sqlite"
+    write_jsonl(rows, pairs(20))
+    shutil.copy(PROJECT_ROOT / "data" / FILE_NAME, roots)
+    connection = sqlite3.connect(database)
+    connection.execute("CREATE TABLE AgentTelemetry (query TEXT, optimal_response TEXT)")
+    connection.execute("INSERT INTO AgentTelemetry VALUES ('Write f.', 'fn f() {}')")
+    connection.commit()
+    connection.close()
+    bench = Path(shutil.copytree(PROJECT_ROOT / "data" / "heldout_bench", folder / "bench"))
+    configured = {
+        "gates.yaml": (GATE_POLICY, load_gate_policy),
+        "mix.yaml": (MIX_CONFIG, load_mix_config),
+        "pipeline.yaml": (PIPELINE_CONFIG, load_pipeline_config),
+        "presets.yaml": (PRESETS, load_named),
+        "retention.yaml": (RETENTION, load_retention),
+    }
+    return {
+        "rows": (rows, _validated),
+        "pairs": (Path(shutil.copy(rows, folder / "pairs.jsonl")), lambda path: list(read_pairs(path))),
+        "roots of a workspace": (roots, lambda path: find_source_roots(path.parent)),
+        "telemetry database": (database, _imported),
+        "benchmark": (next(iter(sorted(bench.glob("manifest.*")))), lambda path: load_benchmark(path.parent)),
+        **{name: (Path(shutil.copy(path, folder / name)), read) for name, (path, read) in configured.items()},
+    }
+
+
+def _of_models(folder: Path) -> Readers:
+    base = write_tiny_base(folder / "base")
+    run = write_run(folder / "run", base)
+    (run / RESULT).write_text(json.dumps({"seconds": 1.0, "num_steps": 4}))
+    start = {"event": "train_start", "payload": {"resumed_from": None}}
+    step = {"event": "step", "payload": {"step": 1, "loss": 1.0, "num_updates": 1, "num_tokens": 9, "seconds": 1.0}}
+    (run / FILE).write_text("".join(json.dumps(event) + "\n" for event in (start, step)))
+    checkpoint = run / "checkpoints" / "checkpoint-9"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "optimizer.pt").write_bytes(b"moments")
+    mark_complete(checkpoint)
+    adapter = run / "adapter"
+    return {
+        "configuration of a base": (base / "config.json", lambda path: configuration_of(path.parent)),
+        "tokenizer": (base / "tokenizer.json", lambda path: read_tokenizer(path.parent)),
+        "training manifest": (run / MANIFEST, read_manifest),
+        "result of a training": (run / RESULT, lambda path: result_of(path.parent)),
+        "log of a training": (run / FILE, lambda path: (list(steps_of(path)), seconds_trained(path))),
+        "mark of a checkpoint": (checkpoint / "complete", lambda _path: newest_checkpoint(run)),
+        "configuration of an adapter": (adapter / CONFIGURATION, lambda path: read_adapter_config(path.parent)),
+        "weights of an adapter": (adapter / WEIGHTS, lambda path: read_adapter_config(path.parent)),
+    }
+
+
+def _of_promotion(folder: Path) -> Readers:
+    store = ArtifactStore(folder / "store")
+    key = promoted(trained(folder / "run"), store)
+    champion = store.root / KIND / key
+    record = Override(
+        adapter_sha256="0" * 64,
+        receipt_sha256="1" * 64,
+        by="a maintainer",
+        reason="The set was wrong.",
+        timestamp_unix=1,
+    )
+    override = folder / "gate_override.json"
+    override.write_text(signed(record, _KEY).model_dump_json())
+    results = Path(shutil.copy(champion / RESULTS, folder / RESULTS))
+    manifest = champion / OF_STORE
+    receipts = folder / "receipt"
+    receipts.mkdir()
+    receipt = Path(shutil.copy(champion / RECEIPT, receipts / RECEIPT))
+    apart = ArtifactStore(folder / "apart")
+    shutil.copytree(store.root, apart.root)
+    return {
+        "manifest of an artifact": (manifest, lambda _path: store.get(KIND, key)),
+        "figures of an evaluation": (results, read_results),
+        "receipt": (receipt, lambda path: receipt_in(path.parent)),
+        "override": (override, lambda path: read_override(path, _KEY)),
+        "history": (apart.root / KIND / HISTORY, lambda _path: history_of(apart)),
+        "pointer to the champion": (store.root / KIND / CHAMPION, lambda _path: champion_key(store)),
+    }
+
+
+def _validated(path: Path) -> None:
+    report = ValidationReport(recheck=True)
+    with open_rows(path, MAX_LINE_BYTES) as lines:
+        list(validate_rows(lines, report, lambda _row: None, Repetition(None)))
+
+
+def _imported(path: Path) -> None:
+    query = TelemetryQuery(url=SecretStr(f"sqlite:///{path}"))
+    list(telemetry_pairs(read_telemetry(query), TelemetryTally(), query.table))

@@ -1,0 +1,75 @@
+"""The soak itself, for as long as a test may take: that its parts find nothing, and that they would find something."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline_tests.soak import fuzz, kills
+from mens_pipeline_tests.soak.__main__ import HEADING, PAGE, table, write
+from mens_pipeline_tests.soak.clients import clients
+from mens_pipeline_tests.soak.figures import Budget, Figure
+from mens_pipeline_tests.soak.full_disks import full_disks
+from mens_pipeline_tests.soak.processes import Command
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("part", "budget"),
+    [
+        (fuzz.front_end, Budget(3600, 500)),
+        (fuzz.files, Budget(3600, 1_000)),
+        (clients, Budget(5, 1)),
+        (full_disks, Budget(3600, 2)),
+    ],
+    ids=["front end", "files", "clients", "full disks"],
+)
+@pytest.mark.filterwarnings("default")
+def test_a_part_finds_nothing(part: Callable[[Budget, Path], list[Figure]], budget: Budget, tmp_path: Path) -> None:
+    """Of what it looks for an hour long elsewhere."""
+    (figure,) = part(budget, tmp_path)
+
+    assert figure.wrong == ()
+
+
+def test_an_exception_that_is_no_refusal_is_found() -> None:
+    """With its place, once."""
+
+    def judge(content: bytes) -> None:
+        content.decode()
+
+    figure = fuzz._fuzzed("bytes", [("text: ", judge, [b"abc" * 9])], Budget(60, 200))  # noqa: SLF001 - what is tested
+
+    assert [line.split(":")[:2] for line in figure.wrong] == [["text", " UnicodeDecodeError in test_soak.py"]]
+    assert figure.value.startswith("200 in ")
+
+
+def test_another_outcome_after_a_kill_is_found(tmp_path: Path) -> None:
+    """As is a command that fails when it is run again."""
+    outcomes = iter(["one", "another"])
+    commands = iter([["--help"], ["--help"], ["--help"], ["--help"], ["--help"]])
+
+    def command(_place: Path) -> Command:
+        return Command(next(commands, ["no-such-command"]), {})
+
+    figure = kills._killed(  # noqa: SLF001 - what is tested
+        "kill -9", Budget(60, 1), tmp_path, command, lambda _place: {"file": next(outcomes)}
+    )
+
+    assert len(figure.wrong) == 1
+    assert "differs in file" in figure.wrong[0] or "ends with 2" in figure.wrong[0]
+
+
+def test_figures_take_the_place_of_older_ones(tmp_path: Path) -> None:
+    """What people wrote above them stays."""
+    page = tmp_path / "page.md"
+    page.write_text(f"# A page\n\nWords.\n\n{HEADING}\n\nold\n")
+    write(page, [Figure("kills", "3 of 3"), Figure("noise", "9", ("a `line`\nof it",))], 2.0)
+    text = page.read_text()
+
+    assert text.startswith(f"# A page\n\nWords.\n\n{HEADING}\n\n`make soak`")
+    assert "old" not in text
+    assert "| kills | 3 of 3 | 0 |\n| noise | 9 | 1 |" in text
+    assert text.endswith("What was wrong:\n\n- noise: `a line of it`\n")
+    assert HEADING in PAGE.read_text()
+    assert table([Figure("kills", "3 of 3")]).count("\n") == 2

@@ -1,0 +1,89 @@
+"""Documents in object storage are replaced only by who read the newest version; real server."""
+
+import threading
+from pathlib import Path
+
+import obstore
+import pytest
+from obstore.store import from_url
+
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.storage.remote import Remote
+from mens_pipeline.storage.store import ArtifactStore, key_of
+
+_INPUTS = {"a": 1}
+_KEY = key_of(_INPUTS)
+
+
+def _machine(folder: Path, url: str) -> ArtifactStore:
+    return ArtifactStore(folder, Remote(url))
+
+
+@pytest.fixture
+def machines(tmp_path: Path, store_url: str) -> tuple[ArtifactStore, ArtifactStore]:
+    """Two machines with folders of their own, and one bucket."""
+    return _machine(tmp_path / "a", store_url), _machine(tmp_path / "b", store_url)
+
+
+def test_documents_change_by_compare_and_swap(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
+    """A change on top of what is no more is refused; lines that two machines add at once are both there."""
+    first, second = (store.documents for store in machines)
+    first.replace("promoted", "champion", b"", b"one")
+    with pytest.raises(RefusedError, match=r"/promoted/champion: changed meanwhile, perhaps on another machine\. Run"):
+        second.replace("promoted", "champion", b"", b"two")
+    assert second.read("promoted", "champion") == b"one"
+
+    def add(line: bytes) -> None:
+        for documents in (first, second):
+            documents.amend("promoted", "history.jsonl", lambda found: found + line)
+
+    threads = [threading.Thread(target=add, args=(b"%d\n" % number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    lines = first.read("promoted", "history.jsonl").split()
+    assert sorted(lines) == sorted([b"0", b"1", b"2", b"3"] * 2)
+
+
+def test_a_stale_version_is_not_written(store_url: str) -> None:
+    """The server itself refuses: one that is there, one that has changed, one that is gone."""
+    remote = Remote(store_url)
+    assert remote.swap("k/latest", b"one", None)
+    assert not remote.swap("k/latest", b"two", None)
+    seen = remote.read("k/latest")
+    assert remote.swap("k/latest", b"two", seen.version)
+    assert not remote.swap("k/latest", b"three", seen.version)
+    now = remote.read("k/latest")
+    assert now.content == b"two"
+    obstore.delete(from_url(store_url), "k/latest")
+    assert not remote.swap("k/latest", b"four", now.version)
+    assert remote.read("k/latest").content == b""
+
+
+def test_whoever_never_comes_first_gives_up(store_url: str, tmp_path: Path) -> None:
+    """And a request that was answered although its answer was lost is not done twice."""
+    store, remote = _machine(tmp_path, store_url), Remote(store_url)
+
+    def outrun(found: bytes) -> bytes:
+        assert remote.swap("k/lines", found + b"x", remote.read("k/lines").version)
+        return b"never"
+
+    with pytest.raises(ConfigurationError, match=r"k/lines: changed by others 50 times in a row\. Run the same again"):
+        store.documents.amend("k", "lines", outrun)
+
+    def lost(found: bytes) -> bytes:
+        assert remote.swap("k/other", found + b"x", remote.read("k/other").version)
+        return found + b"x"
+
+    store.documents.amend("k", "other", lost)
+    assert store.documents.read("k", "other") == b"x"
+
+
+def test_a_document_that_is_too_large_is_refused(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of ours is, so it is not read."""
+    monkeypatch.setattr("mens_pipeline.storage.remote._MOST_BYTES", 3)
+    obstore.put(from_url(store_url), "k/latest", b"four")
+
+    with pytest.raises(ConfigurationError, match=r"k/latest: larger than 3 bytes\."):
+        Remote(store_url).read("k/latest")

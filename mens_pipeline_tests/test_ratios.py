@@ -1,0 +1,32 @@
+"""Ratios of the bench are kept, and compared with the recorded ones."""
+
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline_tests.bench import ratios
+
+
+def test_what_fell_by_more_than_a_tenth_is_named() -> None:
+    """A tenth less is chance; what was not measured has not fallen, what is new cannot."""
+    recorded = {"slower": 5.0, "as before": 5.0, "elsewhere": 1.0}
+
+    assert ratios.fallen({"slower": 4.4, "as before": 4.6, "new": 1.0}, recorded) == ["slower"]
+
+
+def test_a_fall_ends_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With every ratio beside its record; `--record` takes the new one for the record."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ratios, "_RECORDED", tmp_path / "recorded.json")
+    monkeypatch.setattr("sys.argv", ["ratios", "--record"])
+    ratios.note("training", 5.0)
+    ratios.main()
+    monkeypatch.setattr("sys.argv", ["ratios"])
+    ratios.note("training", 3.0)
+
+    with pytest.raises(SystemExit, match="1"):
+        ratios.main()
+    assert "5.00    3.00  fell by more than a tenth" in capsys.readouterr().out
+    assert ratios.read(tmp_path / "recorded.json") == {"training": 5.0}
