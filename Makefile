@@ -1,5 +1,5 @@
-# One command each: `make test`, `make quick`, `make check`, `make run`, `make ui`, `make bench`, `make soak`, `make docs`. All of them
-# install first.
+# One command each: `make test`, `make quick`, `make check`, `make run`, `make ui`, `make bench`, `make soak`, `make docs`. All of
+# them install first.
 
 PYTHON ?= python3
 VENV := .venv

@@ -10,7 +10,7 @@ from mens_pipeline.cli.terminal import say
 from mens_pipeline.feedback.method import Method
 
 
-def improve(
+def improve(  # noqa: PLR0913 - one parameter an option
     *,
     rounds: Annotated[int, typer.Option(metavar="N", min=1, help="How many, one after the other.")] = 1,
     method: Annotated[
@@ -23,6 +23,10 @@ def improve(
     control: Annotated[
         bool, typer.Option("--control", help="Beside each round: as many minutes on rows of the train set alone.")
     ] = False,
+    seed: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Of prompts, draws and order [default: config/feedback.yaml]."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rounds as one JSON document.")] = False,
 ) -> None:
     """Let the newest adapter answer prompts of its train set, learn from what passes, and judge what comes of it.
@@ -47,7 +51,7 @@ def improve(
     show_progress(PROGRESS_LOGGER)
     done = []
     try:
-        for found, is_kept in run_rounds(defs(), load_settings(), Plan(rounds, method, minutes, control)):
+        for found, is_kept in run_rounds(defs(), load_settings(), Plan(rounds, method, minutes, control, seed)):
             done.append(found)
             for line in () if as_json else lines_of(found):
                 say(line)

@@ -121,6 +121,7 @@ def _recipe(manifest: dict[str, Any], learning: Learning) -> ResolvedRecipe:
         "learning_rate": config.dpo_learning_rate if is_dpo else config.raft_learning_rate,
         "max_minutes": config.training_minutes,
         "max_steps": None,
+        "seed": config.seed,
         "num_train_epochs": 1,
         "curriculum": False,
         "validation_split_ratio": 0.0,

@@ -34,7 +34,9 @@ class FeedbackConfig(BaseModel):
         description="Kind of row -> share of the tokens shown by raft; `feedback` are accepted answers. The control "
         "shows the other kinds in the same proportion.",
     )
-    seed: int = Field(default=1337, ge=0, lt=2**32, description="Decides which prompts are asked, and the draws.")
+    seed: int = Field(
+        default=1337, ge=0, lt=2**31, description="Decides which prompts are asked, the draws, and the order."
+    )
 
     @property
     def decoding(self) -> Decoding:

@@ -49,6 +49,7 @@ def build_feedback_pairs(
     Raises:
         ConfigurationError: The store cannot be written.
     """
+    config = config.model_copy(update={"seed": samples.manifest["inputs"]["config"]["seed"]})
     params = {
         "train_sha256": digest_of(train),
         "heldout_sha256": digest_of(heldout),

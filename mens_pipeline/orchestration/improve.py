@@ -44,12 +44,14 @@ class Plan:
         method: What is done with judged answers.
         minutes: Of answering and training of each round; None for those of config/feedback.yaml.
         has_control: Whether a control stands beside each round.
+        seed: Decides prompts, draws and the order of rows; None for that of config/feedback.yaml.
     """
 
     num_rounds: int
     method: Method
     minutes: float | None
     has_control: bool
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ def improve(definitions: dg.Definitions, settings: Settings, plan: Plan) -> Iter
             "config": config,
             "method": str(plan.method),
             "minutes": plan.minutes,
+            "seed": plan.seed,
             "has_control": plan.has_control,
             "max_regression_p": thresholds.max_regression_p,
         }
@@ -121,7 +124,8 @@ def _round(  # noqa: PLR0913, PLR0917 - all that a round rests on
     standing: _Standing,
     p_value: float,
 ) -> Round:
-    both = {"number": number, **({"minutes": plan.minutes} if plan.minutes is not None else {})}
+    chosen = {"minutes": plan.minutes, "seed": plan.seed}
+    both = {"number": number, **{name: value for name, value in chosen.items() if value is not None}}
     asked = {"feedback_samples": {**both, "start": standing.adapter}}
     outcome = run_graph(
         definitions, settings, "improve", {**asked, "feedback_adapter": {**both, "method": str(plan.method)}}

@@ -67,7 +67,7 @@ def sampled(store: ArtifactStore, samples: list[Sample]) -> Artifact:
         write_jsonl(folder / SAMPLES, samples)
         return {"num_prompts": 1, **account_of(samples, 60.0)}
 
-    return store.built("feedback_samples", {"number": len(samples)}, write)[0]
+    return store.built("feedback_samples", {"number": len(samples), "config": {"seed": 7}}, write)[0]
 
 
 def test_accepted_answers_are_different_and_few() -> None:
@@ -115,14 +115,16 @@ def test_they_are_kept_with_the_train_set(tmp_path: Path) -> None:
     """Accepted answers stand behind its rows; counts are in the manifest."""
     store, train, heldout = ArtifactStore(tmp_path / "store"), tmp_path / "train.jsonl", tmp_path / "heldout.jsonl"
     write_jsonl(train, ROWS.values())
-    answer = "fn secret() to int {\n    return 1\n}\n"
-    write_jsonl(heldout, [pair().model_copy(update={"prompt": "Write it.", "response": answer})])
-    known = sample(2, Tier.PASSED, text=answer.replace("\n", " "), structure="b")
+    hidden = "fn hidden() to int {\n    return 1\n}\n"
+    write_jsonl(heldout, [pair().model_copy(update={"prompt": "Write it.", "response": hidden})])
+    known = sample(2, Tier.PASSED, text=hidden.replace("\n", " "), structure="b")
     samples = sampled(store, [sample(0, Tier.PASSED, structure="a"), sample(1, Tier.VOX, text="fn a() {}"), known])
     pairs, reused = build_feedback_pairs(samples, train, heldout, _CONFIG, store)
     rows = list(read_pairs(pairs.path / RAFT))
 
     assert not reused
+    assert rows[-1].lineage is not None
+    assert rows[-1].lineage.seed == 7
     assert build_feedback_pairs(samples, train, heldout, _CONFIG, store)[1]
     assert [row.task_family for row in rows] == ["task"] * 6 + ["feedback"]
     assert len(list(read_models(pairs.path / PREFERENCES, PreferencePair))) == 1

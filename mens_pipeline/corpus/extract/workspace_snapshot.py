@@ -1,4 +1,4 @@
-"""What a workspace is, pinned by hash before it is read, and what the front end says of its programs."""
+"""Snapshot of a workspace, pinned by hash before it is read, with the verdicts of the front end."""
 
 import json
 from collections.abc import Callable, Iterable

@@ -48,6 +48,7 @@ class RoundConfig(dg.Config):
         default=None, gt=0, description="Of answering and training together; else as config/feedback.yaml says."
     )
     number: int = Field(default=1, ge=1, description="Another round asks other prompts.")
+    seed: int | None = Field(default=None, ge=0, lt=2**31, description="Else as config/feedback.yaml says.")
 
 
 class SamplesConfig(RoundConfig):
@@ -219,4 +220,5 @@ def feedback_loss_fell(feedback_adapter: ArtifactRef, store: ArtifactStoreResour
 def _chosen(config: RoundConfig) -> FeedbackConfig:
     """Return config/feedback.yaml for one round."""
     chosen = with_minutes(load_model(FEEDBACK, FeedbackConfig), config.minutes)
-    return chosen.model_copy(update={"seed": chosen.seed + config.number - 1})
+    seed = chosen.seed if config.seed is None else config.seed
+    return chosen.model_copy(update={"seed": seed + config.number - 1})
