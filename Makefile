@@ -12,8 +12,9 @@ TIER ?= not gpu
 # Neighbours share a worker, and with it what their module makes once. Workers that compute with all cores each wait for
 # one another: tests of models of two layers take several times as long.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
-# What `make quick` looks at: the language and its interpreter, the verdict and its report.
-QUICK := language promotion evaluation/test_statistics.py evaluation/test_scores.py
+# What `make quick` looks at: the language with its interpreter, and the store; without what needs an engine or a server.
+QUICK := $(addprefix mens_pipeline_tests/,language storage) $(addprefix --ignore=mens_pipeline_tests/, \
+	language/test_grammar_export.py storage/test_remote.py storage/test_remote_documents.py)
 # On a GPU, benches of models are kept in build/gpu-report.md.
 KEPT = $(if $(filter cuda,$(DEVICE)),mens_pipeline_tests.bench.page $(1))
 
@@ -41,8 +42,7 @@ test: install  ## Run the default tier of the tests.
 	$(PYTEST) -m "not slow and not e2e and not gpu and not postgres"
 
 quick: install  ## Unit tests in a minute, without deep learning; `make quick EXTRAS=quick` installs none.
-	$(PYTEST) -p mens_pipeline_tests.without_torch -m "not slow and not e2e" \
-		--ignore mens_pipeline_tests/language/test_grammar_export.py $(addprefix mens_pipeline_tests/,$(QUICK))
+	$(PYTEST) -p mens_pipeline_tests.without_torch -m "not slow and not e2e" $(QUICK)
 
 check: install  ## Format, lint, types, layers, definitions, and every test this machine can run.
 	$(BIN)/ruff format --check .

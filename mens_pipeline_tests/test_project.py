@@ -98,7 +98,7 @@ def test_quick_tests_need_no_deep_learning() -> None:
         "no:cacheprovider",
     ]
     passing = subprocess.run(
-        [*command, "mens_pipeline_tests/evaluation/test_statistics.py"],
+        [*command, "mens_pipeline_tests/storage/test_files.py"],
         cwd=PROJECT_ROOT,
         capture_output=True,
         text=True,

@@ -11,17 +11,8 @@ from typing import Final
 
 EXTRAS: Final = frozenset(
     (
-        "accelerate",
-        "bitsandbytes",
-        "datasets",
-        "gguf",
-        "llguidance",
-        "pandas",
-        "peft",
-        "ray",
-        "torch",
-        "transformers",
-        "trl",
+        *("accelerate", "bitsandbytes", "datasets", "gguf", "llguidance", "obstore", "pandas", "peft", "ray"),
+        *("safetensors", "tokenizers", "torch", "transformers", "trl"),
     )
 )
 """What the extras `train`, `gpu` and `cluster` install, and the quick tests do without."""
