@@ -1,6 +1,7 @@
 """TRL's trainer with a fixed order, row weights, and a loss that scores labelled positions alone."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, Final
 
 import torch
@@ -10,6 +11,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 from trl import SFTTrainer
 
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.common_trainer import CommonTrainer
 from mens_pipeline.training.examples import Example
 from mens_pipeline.training.team import Team, share_of
@@ -75,6 +77,24 @@ def _label_code(batch: dict[str, Any], examples: Sequence[Example]) -> None:
     batch["num_unweighted"] = torch.tensor(short)
 
 
+def _parts_of(batch: dict[str, Any], number: int) -> list[dict[str, Any]]:
+    """Cut the rows of a micro-batch into parts of about the same number; all counts go with the first."""
+    num_rows = len(batch["input_ids"])
+    if number == 1 or num_rows == 1:
+        return [batch]
+    size = -(-num_rows // number)
+    parts: list[dict[str, Any]] = []
+    for start in range(0, num_rows, size):
+        cut = {name: value for name, value in batch.items() if name != "counts"}
+        cut |= {
+            name: value[start : start + size]
+            for name, value in batch.items()
+            if isinstance(value, torch.Tensor) and value.dim() > 0
+        }
+        parts.append({**cut, "counts": batch["counts"] if start == 0 else (0, 0)})
+    return parts
+
+
 class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
     """An SFTTrainer that follows a plan and refuses gradients that teach nothing."""
 
@@ -105,6 +125,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         self.num_supervised = 0
         self.lora_plus_ratio = 1.0
         self.scores_labels_alone = self.args.device.type == "cpu"
+        self.num_parts = 0 if self.args.device.type == "cuda" else 1
 
     def create_optimizer(self, *arguments: Any) -> Any:
         """Make the optimizer, with a higher rate for the B matrices where the recipe asks for it.
@@ -150,6 +171,60 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
             own = torch.stack(short).sum() if short else torch.tensor(0.0)
             return items - self.accelerator.gather(own.to(device)).sum()
         return items - sum(short).to(device) if short else items
+
+    def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Any:
+        """Add the gradients of a micro-batch, in as many parts as a trial found to fit the memory of the GPU.
+
+        Args:
+            model: The model with its adapter.
+            inputs: What `collate` gave.
+            num_items_in_batch: Labelled positions of the whole step.
+        """
+        if not self.num_parts:
+            self.num_parts = self._fitting_parts(model)
+        parts = _parts_of(inputs, self.num_parts)
+        total: Any = 0.0
+        for number, part in enumerate(parts, start=1):
+            # Processes sum their gradients once, after the last part, however many rows each of them has.
+            with self.accelerator.no_sync(model) if number < len(parts) else nullcontext():
+                total = total + super().training_step(model, part, num_items_in_batch)
+        return total
+
+    def _fitting_parts(self, model: Any) -> int:
+        """Try the largest micro-batch, and halve its rows until it fits; nothing of the trial stays.
+
+        Raises:
+            RefusedError: Not even one row fits.
+        """
+        largest = max(
+            self._batches, key=lambda rows: len(rows) * max((len(self._examples[row]) for row in rows), default=0)
+        )
+        rows = [self._examples[row] for row in largest]
+        batch, counted = collate(rows, self.processing_class.pad_token_id), (self.num_tokens, self.num_supervised)
+        parts = 1
+        while not self._fits(model, _parts_of(batch, parts)[0]):
+            if parts >= len(rows):
+                found = f"a row of {max(map(len, rows))} tokens does not fit into the memory of the GPU"
+                raise RefusedError(f"{found}. Lower max_length, or choose a smaller base or a larger GPU.")
+            parts *= 2
+        self.num_tokens, self.num_supervised = counted
+        if self._team.size > 1:
+            found = self.accelerator.gather(torch.tensor([parts], device=self.args.device))
+            parts = int(found.max())
+        return parts
+
+    def _fits(self, model: Any, batch: dict[str, Any]) -> bool:
+        try:
+            with torch.random.fork_rng(), self.accelerator.no_sync(model):
+                super().training_step(model, batch, torch.tensor(1, device=self.args.device))
+        except torch.OutOfMemoryError:
+            is_fitting = False
+        else:
+            is_fitting = True
+        model.zero_grad(set_to_none=True)
+        if not is_fitting and torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        return is_fitting
 
     def compute_loss(
         self,

@@ -1,0 +1,56 @@
+"""A micro-batch that does not fit the memory of a GPU is computed in parts, and the update stays the same."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch  # noqa: TID253 - these tests train
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline_tests.training.runs import prepared
+from mens_pipeline_tests.training.test_training import _adapter, _train
+
+pytestmark = [pytest.mark.usefixtures("own_signals"), pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture
+def small_memory(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A device that is tried as a GPU is, and runs out of memory on more rows than the list holds as its one number."""
+    from mens_pipeline.training.sft import PlannedTrainer  # noqa: PLC0415 - loads the deep learning stack
+
+    most, made, computed = [8], PlannedTrainer.__init__, PlannedTrainer.compute_loss
+
+    def tried(self: Any, *arguments: Any, **named: Any) -> None:
+        made(self, *arguments, **named)
+        self.num_parts = 0
+
+    def limited(self: Any, model: Any, inputs: dict[str, Any], *arguments: Any, **named: Any) -> Any:
+        loss = computed(self, model, inputs, *arguments, **named)
+        if model.training and len(inputs["input_ids"]) > most[0]:
+            raise torch.OutOfMemoryError
+        return loss
+
+    monkeypatch.setattr(PlannedTrainer, "__init__", tried)
+    monkeypatch.setattr(PlannedTrainer, "compute_loss", limited)
+    return most
+
+
+def test_rows_are_halved_until_they_fit(tiny_base: Path, tmp_path: Path, small_memory: list[int]) -> None:
+    """Four rows that fit one by one train the adapter of four rows at once, and count as many tokens."""
+    whole, cut = (prepared(tiny_base, tmp_path / name, number=8, max_steps=2) for name in ("whole", "cut"))
+    first = _train(whole)
+    small_memory[0] = 1
+    second = _train(cut)
+    left, right = _adapter(whole), _adapter(cut)
+
+    assert second["num_tokens"] == first["num_tokens"] > 0
+    for name, tensor in left.items():
+        torch.testing.assert_close(right[name], tensor, rtol=1e-4, atol=1e-6)
+
+
+def test_a_row_that_does_not_fit_is_refused(tiny_base: Path, tmp_path: Path, small_memory: list[int]) -> None:
+    """By its length, with what helps, before a step is taken."""
+    small_memory[0] = 0
+
+    with pytest.raises(RefusedError, match=r"a row of \d+ tokens does not fit into the memory of the GPU. Lower"):
+        _train(prepared(tiny_base, tmp_path, number=8, max_steps=2))
