@@ -7,6 +7,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.definitions import defs
@@ -37,7 +39,8 @@ def _tiny_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
     fields = {**FAST, "num_train_epochs": 4}
-    hand_over(instance, latest_in(ArtifactStore(root), MIXED).ref())
+    split = artifact_in(root, SPLIT, {}, lambda folder: write_jsonl(folder / HELDOUT, pairs(1)))
+    hand_over(instance, latest_in(ArtifactStore(root), MIXED).ref(split.ref()))
     overrides = {name: str(value) for name, value in fields.items()}
     run_config = dg.RunConfig(ops={"qlora_adapter": {"config": {"preset": "tiny", "overrides": overrides, **config}}})
     resources = {
@@ -122,6 +125,22 @@ def test_too_few_rows_do_not_train(tmp_path: Path) -> None:
 
     assert not result.success
     assert "49 rows train, 50 are needed" in str(failure.step_failure_data.error)
+
+
+@pytest.mark.usefixtures("_tiny_base")
+def test_a_limit_that_no_answer_fits_is_told_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing could be judged after it, and nothing of it is there."""
+    limits = tmp_path / "evaluation.yaml"
+    limits.write_text("max_new_tokens: 2\n")
+    monkeypatch.setattr(choices, "EVALUATION", limits)
+    root = tmp_path / "store"
+    artifact_in(root, MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
+    with open_instance(tmp_path / "home") as instance:
+        result = _materialise(root, instance)
+    (failure,) = result.get_step_failure_events()
+
+    assert "no answer fits the limit. Raise max_new_tokens" in str(failure.step_failure_data.error)
+    assert not [path for path in (root / KIND).glob(".work-*/*") if path.suffix == ".log"]
 
 
 @pytest.mark.parametrize(
