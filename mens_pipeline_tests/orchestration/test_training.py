@@ -148,7 +148,6 @@ def test_a_limit_that_no_answer_fits_is_told_before_training(tmp_path: Path, mon
     [
         ({"VOX_EVAL_POLICY": "typo"}, {}, "policy typo: not in config/gates.yaml"),
         ({}, {"benchmark_gate": {"benchmark_min_pass_rate": 80.0}}, "benchmark_min_pass_rate is 80, not from 0"),
-        ({}, {"qlora_adapter": {"preset": "tiyn"}}, "preset tiyn: there is none. Did you mean tiny?"),
         (
             {},
             {"qlora_adapter": {"overrides": {"model_name_or_path": "/models/mine"}}},
@@ -200,7 +199,7 @@ def test_the_base_is_the_one_that_the_preset_of_the_adapter_names(
     """Chosen in the same run, for the step that comes after."""
     base = write_folder(tmp_path / "base")
     presets = tmp_path / "presets.yaml"
-    presets.write_text(f"own:\n  about: A base in a folder.\n  model_name_or_path: {base}\n")
+    presets.write_text(f"tiny:\n  about: A base in a folder.\n  model_name_or_path: {base}\n")
     monkeypatch.setattr(choices, "PRESETS", presets)
     with dg.DagsterInstance.ephemeral() as instance:
         hand_over(instance, ArtifactRef(MIXED, "0" * 64))
@@ -213,7 +212,7 @@ def test_the_base_is_the_one_that_the_preset_of_the_adapter_names(
                 "compute": Compute(device="cpu"),
                 "trainer": Trainer(),
             },
-            run_config={"ops": {"qlora_adapter": {"config": {"preset": "own", "native_train": False}}}},
+            run_config={"ops": {"qlora_adapter": {"config": {"preset": "tiny", "native_train": False}}}},
             raise_on_error=False,
         )
     (made,) = result.asset_materializations_for_node("base_model")
