@@ -74,6 +74,12 @@ class Settings(BaseSettings):
         validation_alias="MENS_LAUNCHER",
         description="What trains: processes here, a Ray cluster, or, in a run of Dagster, one that KubeRay starts.",
     )
+    executor: str | None = Field(
+        default=None,
+        pattern=r"^[\w.]+:\w+$",
+        validation_alias="MENS_EXECUTOR",
+        description="A Dagster executor, MODULE:NAME, that starts the steps of all jobs, each where its tags ask for.",
+    )
     cache_root: Path = Field(
         default=_OUTPUTS / "cache",
         validation_alias="MENS_CACHE_ROOT",
