@@ -74,6 +74,12 @@ class Settings(BaseSettings):
         validation_alias="MENS_LAUNCHER",
         description="What trains: processes here, a Ray cluster, or, in a run of Dagster, one that KubeRay starts.",
     )
+    store_pages: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^/\s]",
+        validation_alias="MENS_STORE_PAGES",
+        description="Where a web server shows the store; the UI then links the pages of verdicts there.",
+    )
     executor: str | None = Field(
         default=None,
         pattern=r"^[\w.]+:\w+$",
