@@ -19,8 +19,10 @@ _HOW: Final = {
     ),
     "verifiers": (
         "pip install verifiers uv",
-        "PYTHONPATH=. vf-eval vox-tasks --env.agent.harness.id null --env.agent.runtime.type subprocess --no-push"
-        " -m MODEL --client.base-url URL --client.api-key-var KEY_VARIABLE",
+        (
+            "PYTHONPATH=. vf-eval vox-tasks --env.agent.harness.id null --env.agent.runtime.type subprocess --no-push"
+            " -m MODEL --client.base-url URL --client.api-key-var KEY_VARIABLE"
+        ),
     ),
 }
 """Framework -> how it is installed, and run in the folder."""
