@@ -1,7 +1,7 @@
-"""`mens compare`: what two recipes came to, side by side."""
+"""`mens compare`: what recipes or models came to, side by side."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -11,56 +11,156 @@ import typer
 from mens_pipeline.cli.terminal import say, tell
 
 if TYPE_CHECKING:
+    from mens_pipeline.evaluation.statistics import Rate
     from mens_pipeline.promotion.report.compare import ComparedRow, Side
+    from mens_pipeline.promotion.report.leaderboard import Duel, Leaderboard
+    from mens_pipeline.promotion.report.score_table import Figure
+
+_FEWEST: Final = 2
 
 _WIDEST: Final = 24
 """Characters of the name of a recipe above its column."""
 
 
 def compare(
-    first: Annotated[str, typer.Argument(metavar="A", help="A recipe that was run, or the id of a run.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A B...",
+            help="Recipes that were run, or ids of runs; files of trial answers, or folders that hold one.",
+        ),
+    ],
     *,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where the page goes.")] = Path(
         "compare.html"
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as one JSON document.")] = False,
 ) -> None:
-    """Lay what two recipes came to side by side: scores, paired differences, and every answer on a page.
+    """Lay what recipes or models came to side by side: scores, paired differences, and every answer on a page.
 
-    Of a recipe, the newest run that evaluated an adapter counts, of `mens run` or of the UI. Differences are those of B
-    less those of A over the requests that both were asked, with the exact paired test of the gate's report.
+    Of a recipe, the newest run that evaluated an adapter counts, of `mens run` or of the UI. Differences of two are
+    those of B less those of A over the requests that both were asked, with the exact paired test of the gate's report.
+
+    More than two, and models that were tried by `mens eval-local --trial` or --endpoint, make a leaderboard: over the
+    tasks of a benchmark that all were asked, by pass@1. A path stands for the judged answers of a trial or of the
+    folder of a run: trial_answers.jsonl or judged_answers.jsonl.
 
     Exit code 0: compared. 1: nothing is there to compare. 2: the command was misused.
     """
+    from mens_pipeline.promotion.report.leaderboard import answers_at  # noqa: PLC0415 - `--help` need not wait
+
+    if len(names) < _FEWEST:
+        raise typer.BadParameter("one alone cannot be compared. Name at least two.")
+    paths = [answers_at(Path(name)) for name in names]
+    if len(names) == _FEWEST and paths == [None, None]:
+        _compare_two(names, output, as_json=as_json)
+    else:
+        _rank(list(zip(names, paths, strict=True)), output, as_json=as_json)
+
+
+def _sides(names: "Sequence[str]") -> "list[Side]":
+    """Return what recipes and runs came to."""
     from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
-    from mens_pipeline.orchestration.evaluations import side_called  # noqa: PLC0415 - `--help` need not wait
+    from mens_pipeline.orchestration.evaluations import side_called  # noqa: PLC0415 - likewise
     from mens_pipeline.orchestration.instance import open_instance  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+
+    settings = load_settings()
+    with open_instance(settings.dagster_home) as instance:
+        return [side_called(name, instance, open_store(settings)) for name in names]
+
+
+def _compare_two(names: "Sequence[str]", output: Path, *, as_json: bool) -> None:
+    """Compare all requests of two exams."""
     from mens_pipeline.promotion.report.compare import (  # noqa: PLC0415 - likewise
         compare_page,
         compared_rows,
         notes_on,
     )
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
 
-    settings = load_settings()
-    with open_instance(settings.dagster_home) as instance:
-        one, other = (side_called(name, instance, open_store(settings)) for name in (first, second))
+    one, other = _sides(names)
     rows, notes = compared_rows(one, other), notes_on(one, other)
+    _write(output, compare_page(one, other))
+    if as_json:
+        told = {"first": one.name, "second": other.name, "notes": notes, "rows": [*map(_json, rows)]}
+        typer.echo(json.dumps(told, indent=2))
+    else:
+        for line in _aligned(_cells((one, other), rows)):
+            say(line)
+    _tell(notes, output)
+
+
+def _rank(named: "Sequence[tuple[str, Path | None]]", output: Path, *, as_json: bool) -> None:
+    """Rank any number of models over the tasks of a benchmark."""
+    from mens_pipeline.promotion.report.leaderboard import (  # noqa: PLC0415 - likewise
+        RANKED_BY,
+        SHOWN,
+        contestant,
+        leaderboard,
+        leaderboard_page,
+        read_contestant,
+    )
+
+    recipes = [name for name, path in named if path is None]
+    sides = {side.name: side for side in (_sides(recipes) if recipes else ())}
+    board = leaderboard(
+        [contestant(name, sides[name].answers) if path is None else read_contestant(path) for name, path in named]
+    )
+    _write(output, leaderboard_page(board))
+    if as_json:
+        labels = [figure.label for figure in SHOWN]
+        models = [
+            {
+                "name": standing.contestant.name,
+                "figures": dict(zip(labels, (rate.model_dump() for rate in standing.rates), strict=True)),
+            }
+            for standing in board.standings
+        ]
+        duels = [{**asdict(duel), "tone": str(duel.tone)} for figure in SHOWN for duel in board.duels(figure)]
+        told = {"num_tasks": board.num_tasks, "notes": board.notes, "models": models, "differences": duels}
+        typer.echo(json.dumps(told, indent=2))
+    else:
+        for line in _aligned(_ranks(board, SHOWN)):
+            say(line)
+        for line in _aligned(_differences(board.duels(RANKED_BY))):
+            say(line)
+    _tell(board.notes, output)
+
+
+def _write(output: Path, page: str) -> None:
     try:
-        output.write_text(compare_page(one, other), encoding="utf-8")
+        output.write_text(page, encoding="utf-8")
     except OSError as error:
         raise typer.BadParameter(f"{output}: {error.strerror}. Name a file that you may write with -o.") from error
-    if as_json:
-        typer.echo(
-            json.dumps({"first": first, "second": second, "notes": notes, "rows": [*map(_json, rows)]}, indent=2)
-        )
-    else:
-        for line in _table((one, other), rows):
-            say(line)
+
+
+def _tell(notes: "Sequence[str]", output: Path) -> None:
     for note in notes:
         tell(note)
     tell(f"page {output}")
+
+
+def _ranks(board: "Leaderboard", figures: "Sequence[Figure]") -> list[list[str]]:
+    """Return a column for each model, a row for each figure with its interval."""
+    cells = [[f"{board.num_tasks} tasks", *(_short(standing.contestant.name) for standing in board.standings)]]
+    for place, figure in enumerate(figures):
+        rates = [standing.rates[place] for standing in board.standings]
+        cells.append([figure.label, *map(_cell, rates)])
+    return cells
+
+
+def _cell(rate: "Rate") -> str:
+    return rate.short if rate.value is None else f"{rate.short} {100 * rate.low:.1f} to {100 * rate.high:.1f}"
+
+
+def _differences(duels: "Iterable[Duel]") -> list[list[str]]:
+    from mens_pipeline.evaluation.statistics import p_text  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.report.score_table import points  # noqa: PLC0415 - likewise
+
+    return [
+        [duel.figure, f"{_short(duel.second)} less {_short(duel.first)}", points(duel.difference), p_text(duel.p_value)]
+        for duel in duels
+    ]
 
 
 def _json(row: "ComparedRow") -> dict[str, object]:
@@ -68,15 +168,21 @@ def _json(row: "ComparedRow") -> dict[str, object]:
     return {**asdict(row), "rates": rates, "tone": str(row.tone)}
 
 
-def _table(sides: "tuple[Side, Side]", rows: "Sequence[ComparedRow]") -> Iterator[str]:
-    """Yield a line for each figure: both rates, the difference, and what it is worth."""
+def _cells(sides: "tuple[Side, Side]", rows: "Sequence[ComparedRow]") -> list[list[str]]:
+    """Return a row for each figure: both rates, the difference, and what it is worth."""
     cells = [["", *(_short(side.name) for side in sides), "difference", ""]]
     cells += [[row.label, *(rate.short for rate in row.rates), row.difference, row.p_value] for row in rows]
     facts = [
         [side.results.subject.adapter_sha256[:12], side.results.subject.base_model, side.verdict] for side in sides
     ]
-    cells += [[name, *values, "", ""] for name, *values in zip(("adapter", "base", "verdict"), *facts, strict=True)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
+    return cells + [
+        [name, *values, "", ""] for name, *values in zip(("adapter", "base", "verdict"), *facts, strict=True)
+    ]
+
+
+def _aligned(cells: "Sequence[Sequence[str]]") -> Iterator[str]:
+    """Yield a line for each row of cells."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
         yield "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
 

@@ -19,6 +19,7 @@ from mens_pipeline.cli.merge_weights import merge_weights
 from mens_pipeline.cli.promote import override, promote
 from mens_pipeline.cli.push import push
 from mens_pipeline.cli.run import run
+from mens_pipeline.cli.score import export_tasks, score
 from mens_pipeline.cli.serve import serve
 from mens_pipeline.cli.terminal import say
 from mens_pipeline.cli.test import run_files
@@ -71,6 +72,8 @@ app.command()(promote)
 app.command()(merge)
 app.command(name="merge-weights")(merge_weights)
 app.command()(push)
+app.command()(score)
+app.command(name="export-tasks")(export_tasks)
 app.command()(serve)
 app.add_typer(corpus.app)
 app.add_typer(scratch.app)

@@ -78,6 +78,8 @@ def figures_of(evaluation: Path) -> dict[str, str]:
     results = EvalResults.model_validate_json((evaluation / RESULTS).read_text(encoding="utf-8"))
     overall = results.adapter.overall
     figures = {name.replace("_", " "): getattr(overall, name).short for name in _FIGURES}
+    if results.best_of is not None:
+        figures[f"best-of-{results.best_of.n}"] = results.best_of.overall.pass_rate.short
     for suite in FAMILIES:
         if suite in results.families:
             figures[f"hidden tests, {suite.replace('_', ' ')}"] = results.families[suite].test_rate.short
@@ -175,6 +177,8 @@ def lines_of(done: Round) -> Iterator[str]:
     yield f"round {done.number}: {told['num_prompts']} training prompts, {told['num_samples']} answers"
     tiers = ", ".join(f"{name} {count}" for name, count in told["tiers"].items())
     yield f"  answers    {tiers}; mean reward {told['mean_reward']:.3f}, ended {100 * told['stop_rate']:.0f} %"
+    by = f"first answer {told['num_solved_by_first']}, best-of-{told['num_samples'] // told['num_prompts']}"
+    yield f"  prompts    solved by the {by} {told['num_solved_by_chosen']}, any {told['num_solved']}"
     pairs = f"{told['num_pairs']} pairs, {told['num_of_loops']} of them with answers that were cut off"
     yield f"  learnt     {told['num_accepted']} accepted answers, {pairs}"
     columns = [("before", done.before), *((str(arm.method), arm.figures) for arm in done.arms)]

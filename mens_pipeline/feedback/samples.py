@@ -15,6 +15,7 @@ from mens_pipeline.corpus.evolution.ledger import Ledger
 from mens_pipeline.corpus.evolution.requests import Generator
 from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.best_of import best_of
 from mens_pipeline.evaluation.evaluate import judge_all, with_sound_tests
 from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.tasks import Task, training_tasks
@@ -110,10 +111,18 @@ def build_feedback_samples(  # noqa: PLR0913 - all that decides what is asked
         answers, seconds = _answered(generator, system, tasks, config, work, tell, clock)
         by_id = {task.id: task for task in tasks}
         asked = [by_id[name] for name in dict.fromkeys(answer.task for answer in answers)]
-        judged = zip(answers, judge_all(asked, answers), strict=True)
-        samples = [_sample(by_id[answer.task], answer, judgement, generator.digest) for answer, judgement in judged]
+        judged = judge_all(asked, answers)
+        both = zip(answers, judged, strict=True)
+        samples = [_sample(by_id[answer.task], answer, judgement, generator.digest) for answer, judgement in both]
         write_jsonl(folder / SAMPLES, samples)
-        return {"num_prompts": len(asked), "num_left": len(tasks) - len(asked), **account_of(samples, seconds)}
+        chosen = best_of(asked, answers, judged)
+        assert chosen is not None, "each prompt is answered at least twice"  # noqa: S101 - our own impossibility
+        return {
+            "num_prompts": len(asked),
+            "num_left": len(tasks) - len(asked),
+            "num_solved_by_chosen": sum(one.is_accepted and one.sample == chosen.chosen[one.task] for one in samples),
+            **account_of(samples, seconds),
+        }
 
     artifact, reused = STAGE.build(store, parents, params, write)
     shutil.rmtree(work, ignore_errors=True)
@@ -215,6 +224,7 @@ def account_of(samples: Sequence[Sample], seconds: float) -> dict[str, Any]:
         "stop_rate": sum(sample.stopped for sample in samples) / len(samples),
         "tiers": {str(tier): tiers[tier] for tier in Tier},
         "num_solved": len(solved),
+        "num_solved_by_first": sum(sample.is_accepted and sample.sample == 0 for sample in samples),
     }
 
 

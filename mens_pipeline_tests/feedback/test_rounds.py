@@ -14,6 +14,9 @@ from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, evaluation
 _ANSWERS = {
     "num_prompts": 3,
     "num_samples": 6,
+    "num_solved": 3,
+    "num_solved_by_first": 1,
+    "num_solved_by_chosen": 2,
     "tiers": {"nothing": 5, "passed": 1},
     "mean_reward": 0.2,
     "stop_rate": 0.5,
@@ -64,8 +67,9 @@ def test_all_arms_stand_side_by_side(tmp_path: Path) -> None:
 
     assert lines[0] == "round 1: 3 training prompts, 6 answers"
     assert lines[1] == "  answers    nothing 5, passed 1; mean reward 0.200, ended 50 %"
-    assert lines[2] == "  learnt     1 accepted answers, 2 pairs, 1 of them with answers that were cut off"
-    assert lines[3].split() == ["before", "raft", "control"]
+    assert lines[2] == "  prompts    solved by the first answer 1, best-of-2 2, any 3"
+    assert lines[3] == "  learnt     1 accepted answers, 2 pairs, 1 of them with answers that were cut off"
+    assert lines[4].split() == ["before", "raft", "control"]
     (row,) = (line for line in lines if line.startswith("  parse rate"))
     assert row.split("  ")[1:] != []
     assert [part.strip() for part in row.split("   ") if part.strip()] == [

@@ -74,6 +74,20 @@ def test_every_answer_says_who_wrote_it_what_it_is_worth_and_why(tmp_path: Path)
     assert list((tmp_path / "store").glob("*/.work-*")) == []
 
 
+def test_best_of_n_needs_no_more_answers(tmp_path: Path) -> None:
+    """The one of each prompt that is chosen without hidden tests, beside the first one and any."""
+    train, asked = _train(tmp_path), dict[str, int]()
+
+    def second_right(request: Request) -> str:
+        asked[request.prompt] = asked.get(request.prompt, 0) + 1
+        return _right(request) if asked[request.prompt] > 1 else "no Vox"
+
+    samples, _ = _built(Scripted(second_right), train, ArtifactStore(tmp_path / "store"))
+
+    solved = [samples.manifest[f"num_solved{by}"] for by in ("", "_by_first", "_by_chosen")]
+    assert solved == [5, 0, 5]
+
+
 def test_what_was_killed_goes_on(tmp_path: Path) -> None:
     """Nothing is asked twice, and the time that was spent counts."""
     store, train = ArtifactStore(tmp_path / "store"), _train(tmp_path)

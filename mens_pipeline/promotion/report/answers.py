@@ -187,7 +187,8 @@ def faults_of(judgement: Judgement, asked: str) -> Iterator[str]:
     if judgement.refusal:
         yield "It says that it cannot, and writes no program."
     if not judgement.stopped:
-        yield f"It did not end within {judgement.num_tokens} tokens."
+        # Of an answer that another program asked for, nobody counted.
+        yield f"It did not end within {judgement.num_tokens} tokens." if judgement.num_tokens else "It was cut off."
     if judgement.parses and not judgement.has_construct:
         found = ", ".join(map(noun_of, judgement.constructs))
         yield f"Asked for {noun_of(asked)}; it declares {found}."

@@ -1,0 +1,89 @@
+"""A benchmark as an environment of other frameworks: prompts, hidden tests by name, and a scorer that calls `mens`."""
+
+import json
+import shutil
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.evaluation.benchmark import MANIFEST, Benchmark, BenchmarkTask
+from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.storage.draft import draft_folder
+from mens_pipeline.storage.jsonl import write_lines, write_text
+
+_HOW: Final = {
+    "inspect": (
+        "pip install inspect-ai openai",
+        "NAME_BASE_URL=URL NAME_API_KEY=KEY inspect eval vox_tasks.py --model openai-api/name/MODEL",
+    ),
+    "verifiers": (
+        "pip install verifiers uv",
+        (
+            "PYTHONPATH=. vf-eval vox-tasks --env.agent.harness.id null --env.agent.runtime.type subprocess --no-push"
+            " -m MODEL --client.base-url URL --client.api-key-var KEY_VARIABLE"
+        ),
+    ),
+}
+"""Framework -> how it is installed, and run in the folder."""
+
+
+def write_environment(benchmark: Benchmark, framework: str, folder: Path) -> None:
+    """Write a benchmark as an environment, all at once.
+
+    Args:
+        benchmark: The tasks.
+        framework: A key of `_HOW`.
+        folder: Where it goes.
+
+    Raises:
+        ConfigurationError: Something is there already, or the folder cannot be made.
+    """
+    if folder.exists():
+        raise ConfigurationError(f"{folder}: is there already. Name a folder that is not.")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with draft_folder(folder.absolute()) as draft:
+            _fill(draft, benchmark, framework)
+            draft.rename(folder)
+    except OSError as error:
+        raise ConfigurationError(f"{folder}: {error.strerror}. Name a folder that can be made.") from error
+
+
+def _fill(draft: Path, benchmark: Benchmark, framework: str) -> None:
+    write_lines(draft / "prompts.jsonl", (json.dumps(_row(task), ensure_ascii=False) for task in benchmark.tasks))
+    named = {name for task in benchmark.tasks for name in task.spec.files()}
+    for name in sorted({MANIFEST, *named}):
+        target = draft / "benchmark" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(benchmark.folder / name, target)
+    templates = files(__package__) / "environments"
+    for template, name in ((f"{framework}.py.txt", "vox_tasks.py"), ("judge.py.txt", "vox_judge.py")):
+        write_text(draft / name, (templates / template).read_text(encoding="utf-8"))
+    write_text(draft / "README.md", _readme(benchmark, framework))
+
+
+def _row(task: BenchmarkTask) -> dict[str, Any]:
+    spec = task.spec
+    return {"id": spec.id, "system": SYSTEM_PROMPT, "prompt": spec.description, "tests": spec.tests}
+
+
+def _readme(benchmark: Benchmark, framework: str) -> str:
+    install, run = _HOW[framework]
+    return f"""# Tasks in Vox, for {framework}
+
+{len(benchmark.tasks)} tasks to judge models of Vox by. Nothing here may train a model.
+
+```console
+$ python -m venv elsewhere && elsewhere/bin/pip install mens-pipeline
+$ export VOX_JUDGE=$PWD/elsewhere/bin/mens
+$ {install}
+$ {run}
+```
+
+- `prompts.jsonl`: each request, what the model is told before it, and the name of its hidden tests below `benchmark`.
+- `benchmark`: the manifest with what an answer must declare, hidden tests, solutions; SHA-256 `{benchmark.digest}`.
+- `vox_tasks.py`: the tasks for {framework}. `vox_judge.py`: calls `mens score`, which judges an answer and runs its
+  hidden tests in a sandbox, as `mens eval-local` does. `VOX_JUDGE` is the command, else `mens` on the path.
+- Figures are 1 or 0 for each answer: `passed` is pass@1, `parses` and `resolves` are what `mens eval-local` calls so.
+"""

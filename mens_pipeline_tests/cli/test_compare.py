@@ -1,0 +1,124 @@
+"""`mens compare` of models that were tried: a leaderboard."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.evaluation.benchmark import Benchmark, load_benchmark
+from mens_pipeline.evaluation.tasks import Task, benchmark_tasks
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.openai_server import completion, serving
+
+_BENCH = PROJECT_ROOT / "data" / "heldout_bench"
+_TASKS = benchmark_tasks(load_benchmark(_BENCH))
+
+
+def _invoke(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def _try(name: str, writes: Callable[[int, Task], str], folder: Path = _BENCH) -> None:
+    """A model behind a real server is tried, as anybody would."""
+    known = {task.prompt: writes(number, task) for number, task in enumerate(_TASKS)}
+    with serving(lambda content, _number: completion(known[content["messages"][-1]["content"]])) as server:
+        tried = _invoke("eval-local", "--endpoint", server.url, "--model", name, "--bench", str(folder), "--json")
+    assert tried.exit_code == 0, tried.exception
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the trials of three models: one knows all, one half, one nothing."""
+    folder = tmp_path_factory.mktemp("tried")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        _try("all", lambda _number, task: task.reference)
+        _try("half", lambda number, task: task.reference if number % 2 else "no <b>Vox</b>")
+        _try("none", lambda _number, _task: "I cannot.")
+        _some = _smaller(folder / "some", load_benchmark(_BENCH))
+        _try("few", lambda number, task: task.reference if number else "fn", _some)
+    return folder / "build" / "endpoint"
+
+
+def _smaller(folder: Path, benchmark: Benchmark) -> Path:
+    """A copy of the benchmark with its first ten tasks."""
+    manifest = json.loads((benchmark.folder / "manifest.json").read_text())
+    manifest["benchmarks"] = manifest["benchmarks"][:10]
+    for task in benchmark.tasks[:10]:
+        for name in task.spec.files():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(benchmark.folder / name, folder / name)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def _board(tried: Path, *names: str) -> tuple[dict[str, Any], Result]:
+    page = tried / "page.html"
+    result = _invoke("compare", *(str(tried / name) for name in names), "-o", str(page), "--json")
+    assert result.exit_code == 0, result.exception
+    return json.loads(result.stdout), result
+
+
+def test_models_are_ranked_with_intervals_and_paired_differences(tried: Path) -> None:
+    """The best first, whatever their order; each two of them by the exact test over the same tasks."""
+    board, _ = _board(tried, "none", "all", "half")
+
+    rates = {model["name"]: model["figures"]["pass@1"] for model in board["models"]}
+    assert list(rates) == ["all", "half", "none"]
+    assert [rate["numerator"] for rate in rates.values()] == [len(_TASKS), len(_TASKS) // 2, 0]
+    assert rates["half"]["low"] < rates["half"]["value"] < rates["half"]["high"]
+    duels = {(duel["second"], duel["first"]): duel for duel in board["differences"] if duel["figure"] == "pass@1"}
+    assert set(duels) == {("all", "half"), ("all", "none"), ("half", "none")}
+    assert duels["all", "none"]["difference"] == 1
+    assert duels["all", "half"]["p_value"] < 0.001
+    assert {duel["tone"] for duel in duels.values()} == {"good"}
+    page = (tried / "page.html").read_text()
+    assert "b&gt;Vox&lt;/b&gt;" in page
+    assert "<b>Vox</b>" not in page
+
+
+def test_only_tasks_that_all_were_asked_count(tried: Path) -> None:
+    """And it is said; a file is as good as its folder."""
+    board, result = _board(tried, "all/trial_answers.jsonl", "few")
+
+    assert board["num_tasks"] == 10
+    assert [model["figures"]["pass@1"]["numerator"] for model in board["models"]] == [10, 9]
+    assert f"all was asked {len(_TASKS)} tasks; the 10 that all were asked count." in result.stderr
+
+
+def test_people_read_a_table(tried: Path) -> None:
+    """A column for each model, and what the differences of pass@1 are worth."""
+    result = _invoke("compare", str(tried / "half"), str(tried / "all"), "-o", str(tried / "page.html"))
+    lines = [line.split("  ") for line in result.stdout.splitlines()]
+
+    assert [cell.strip() for cell in lines[0] if cell] == [f"{len(_TASKS)} tasks", "all", "half"]
+    assert "pass@1  all less half  +50.0 points  p < 0.001" in result.stdout
+
+
+def test_what_cannot_be_compared_is_refused(tried: Path, tmp_path: Path) -> None:
+    """One alone, two of one name, no task in common, an answer file that is none, a run that is not there."""
+    other, both = tmp_path / "other.jsonl", tmp_path / "both"
+    rows = [json.loads(line) for line in (tried / "all" / "trial_answers.jsonl").read_text().splitlines()]
+    other.write_text("".join(json.dumps({**row, "prompt": "Another."}) + "\n" for row in rows))
+    (tmp_path / "wrong.jsonl").write_text('{"model": "adapter"}\n')
+    both.mkdir()
+    for name in ("trial_answers.jsonl", "judged_answers.jsonl"):
+        (both / name).write_text("")
+    one = str(tried / "all")
+
+    assert "Name at least two" in _invoke("compare", one).output
+    for second, said in (
+        (one, "found two models called all"),
+        (str(other), "found no task of a benchmark that all were asked (tasks: all 86, other 86)"),
+        (str(tmp_path / "wrong.jsonl"), "wrong.jsonl:1: no judged answer"),
+        (str(both), "Name one"),
+    ):
+        result = _invoke("compare", one, second, "-o", str(tmp_path / "page.html"))
+        assert result.exit_code != 0
+        assert said in str(result.exception)
+    assert not (tmp_path / "page.html").exists()

@@ -1,0 +1,70 @@
+"""`mens score` and `mens export-tasks`: the benchmark for other programs that ask models."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.evaluation.benchmark import load_benchmark
+from mens_pipeline.settings import PROJECT_ROOT
+
+_BENCH = PROJECT_ROOT / "data" / "heldout_bench" / "humaneval_vox"
+_TASKS = load_benchmark(_BENCH).tasks
+
+
+def _score(folder: Path, *rows: dict[str, Any]) -> Result:
+    path = folder / "answers.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return CliRunner().invoke(app, ["score", str(path), "--bench", str(_BENCH)])
+
+
+def _answer(place: int, text: str) -> dict[str, Any]:
+    return {"task": _TASKS[place].id, "text": text, "stopped": True}
+
+
+def test_answers_of_another_program_are_judged_as_our_own(tmp_path: Path) -> None:
+    """Several to a task are its samples; each has what is against it."""
+    right, wrong, none = _TASKS[0].solution, _TASKS[0].wrong[0], "I cannot do that."
+
+    result = _score(tmp_path, _answer(0, right), _answer(1, none), _answer(0, wrong))
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+
+    assert result.exit_code == 0, result.exception
+    assert [(row["task"], row["sample"], row["passed"]) for row in rows] == [
+        (_TASKS[0].id, 0, True),
+        (_TASKS[1].id, 0, False),
+        (_TASKS[0].id, 1, False),
+    ]
+    assert (rows[1]["parses"], rows[1]["passes_tests"]) == (False, False)
+    assert [bool(row["faults"]) for row in rows] == [False, True, True]
+    assert "1 of 3 answers pass" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([{"task": "hev_000", "text": "", "stopped": True}], "answer 1: found no task `hev_000`"),
+        ([{"task": _TASKS[0].id, "text": ""}], "answers.jsonl:1: no answer"),
+        ([], "found no answer"),
+    ],
+)
+def test_what_is_no_answer_is_refused(tmp_path: Path, rows: list[dict[str, Any]], said: str) -> None:
+    """Nothing is filled in."""
+    result = _score(tmp_path, *rows)
+
+    assert result.exit_code != 0
+    assert said in str(result.exception)
+
+
+def test_a_benchmark_is_written_for_a_framework(tmp_path: Path) -> None:
+    """The command says where it is."""
+    folder = tmp_path / "tasks"
+
+    result = CliRunner().invoke(app, ["export-tasks", "--to", "inspect", str(folder), "--bench", str(_BENCH)])
+
+    assert result.exit_code == 0, result.exception
+    assert result.stdout.strip() == str(folder)
+    assert "inspect eval vox_tasks.py" in (folder / "README.md").read_text()
