@@ -47,7 +47,7 @@ class TrainConfig(dg.Config):
         """Return what `resolve_choices` takes of it."""
         return {
             "recipe": self.recipe or DEFAULT,
-            "preset": self.preset,
+            "preset": None if self.preset is None else str(self.preset),  # tags and metadata take no enum of ours
             "domain": self.domain,
             "overrides": self.flags(),
         }

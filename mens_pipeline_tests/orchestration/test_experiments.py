@@ -196,3 +196,11 @@ def test_recipes_leave_schedules_and_staleness_alone() -> None:
     job = defs().resolve_job_def("experiments").partitions_def
     assert job is not None
     assert set(job.get_partition_keys()) >= set(_GOOD)
+
+
+def test_a_preset_of_the_launchpad_is_plain_text() -> None:
+    """Dagster keeps tags and metadata with a run, and knows no enum of ours."""
+    chosen = TrainConfig(preset="tiny").choice()["preset"]  # type: ignore[arg-type] # as the launchpad sends it
+
+    assert type(chosen) is str
+    assert chosen == "tiny"
