@@ -12,6 +12,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.orchestration.defs.training import qlora_adapter
@@ -156,7 +158,8 @@ def test_a_node_without_the_folders_says_so(tiny_base: Path, tmp_path: Path) -> 
 
 def _materialised(folder: Path, instance: dg.DagsterInstance, epochs: int) -> dg.ExecuteInProcessResult:
     made = artifact_in(folder / "store", MIXED, {}, lambda path: write_jsonl(path / TRAIN, pairs(54)))
-    hand_over(instance, made.ref())
+    split = artifact_in(folder / "store", SPLIT, {}, lambda path: write_jsonl(path / HELDOUT, pairs(1)))
+    hand_over(instance, made.ref(split.ref()))
     fields = {**FAST, **_RECIPE, "num_train_epochs": epochs, "devices": 2}
     overrides = {name: str(value) for name, value in fields.items() if name != "number"}
     return dg.materialize(
