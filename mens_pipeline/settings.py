@@ -74,6 +74,18 @@ class Settings(BaseSettings):
         validation_alias="MENS_LAUNCHER",
         description="What trains: processes here, a Ray cluster, or, in a run of Dagster, one that KubeRay starts.",
     )
+    store_pages: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^/\s]",
+        validation_alias="MENS_STORE_PAGES",
+        description="Where a web server shows the store; the UI then links the pages of verdicts there.",
+    )
+    executor: str | None = Field(
+        default=None,
+        pattern=r"^[\w.]+:\w+$",
+        validation_alias="MENS_EXECUTOR",
+        description="A Dagster executor, MODULE:NAME, that starts the steps of all jobs, each where its tags ask for.",
+    )
     cache_root: Path = Field(
         default=_OUTPUTS / "cache",
         validation_alias="MENS_CACHE_ROOT",

@@ -322,7 +322,8 @@ def _tell_dropped(exam: "Examination", conditions: "Conditions") -> None:
 
 def _tell_too_long(number: int, conditions: "Conditions") -> None:
     if number:
-        tell(f"{number} not asked: not even their reference fits into {conditions.decoding.max_new_tokens} tokens")
+        most = conditions.decoding.max_new_tokens
+        tell(f"{number} not asked: not even their reference fits into {most} tokens (--max-tokens)")
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from mens_pipeline.evaluation.results import (
     Progress,
     Subject,
 )
-from mens_pipeline.evaluation.tasks import Suite, Task, benchmark_tasks, family_tasks, heldout_tasks, sample_with_tests
+from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, family_tasks, heldout_tasks, sample_with_tests
 from mens_pipeline.inference.generation import ANSWERS, Answer
 from mens_pipeline.inference.prepare import KIND as GENERATIONS
 from mens_pipeline.inference.prepare import (
@@ -135,12 +135,9 @@ def examination(
     if train.is_file():
         refuse_trained_heldout(heldout, train)
     tasks, num_tests_dropped = with_sound_tests(heldout_tasks(read_pairs(heldout)))
-    if not tasks:
-        raise RefusedError(f"{heldout}: no held-out code. Raise split.heldout_share in config/pipeline.yaml.")
+    refuse_unanswerable(heldout, tasks, fits)
     bench = benchmark_tasks(benchmark) if benchmark is not None else ()
     short = tuple(task for task in (*tasks, *bench) if fits(task.reference))
-    if not any(task.suite is Suite.HELDOUT for task in short):
-        raise RefusedError(f"{heldout}: no answer fits the limit. Raise max_new_tokens in config/evaluation.yaml.")
     path = heldout.with_name(FAMILIES)
     is_asked = num_family_tasks > 0 and path.is_file()
     families, num_unsound = with_sound_tests(_families(path, fits, num_family_tasks) if is_asked else ())
@@ -153,6 +150,25 @@ def examination(
         families=tuple(task for task in families if task.tests is not None),
         families_sha256=digest_of(path) if is_asked else None,
     )
+
+
+def refuse_unanswerable(heldout: Path, tasks: Sequence[Task], fits: Callable[[str], bool]) -> None:
+    """Refuse an eval suite that would judge nothing, whoever answers; known before anything is trained.
+
+    Args:
+        heldout: Where the tasks stand.
+        tasks: What is held out of code.
+        fits: Whether a text is short enough for an answer.
+
+    Raises:
+        RefusedError: There is no task, or none that could be answered.
+    """
+    if not tasks:
+        raise RefusedError(f"{heldout}: no held-out code. Raise split.heldout_share in config/pipeline.yaml.")
+    if not any(fits(task.reference) for task in tasks):
+        raise RefusedError(
+            f"{heldout}: no answer fits the limit. Raise max_new_tokens in config/evaluation.yaml (--max-tokens)."
+        )
 
 
 def _families(path: Path, fits: Callable[[str], bool], number: int) -> tuple[Task, ...]:

@@ -1,6 +1,7 @@
 """The named recipe of a run, and the tags and metadata by which all its artifacts state it."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any, Final
 
 import dagster as dg
@@ -8,12 +9,16 @@ from dagster._core.storage.tags import PARTITION_NAME_TAG
 from pydantic import Field
 
 from mens_pipeline.orchestration.choices import Choices, config_of, resolve_choices
-from mens_pipeline.settings import load_settings
+from mens_pipeline.settings import PRESETS, load_settings
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.named_recipes import DEFAULT
+from mens_pipeline.training.presets import AUTO, load_named
 
 RECIPE_TAG: Final = "mens/recipe"
 _TRAINING: Final = "qlora_adapter"
+
+Preset = StrEnum("Preset", {name: name for name in (AUTO, *load_named(PRESETS))})  # type: ignore[misc] # of a file
+"""The presets there were when the code location was loaded; the launchpad refuses others before a run begins."""
 
 
 class TrainConfig(dg.Config):
@@ -22,7 +27,7 @@ class TrainConfig(dg.Config):
     recipe: str | None = Field(
         default=None, description="A recipe of config/recipes.yaml; left out, the partition of the run, else `default`."
     )
-    preset: str | None = Field(
+    preset: Preset | None = Field(
         default=None, description="Of config/presets.yaml, `auto` by memory; left out, that of the recipe."
     )
     domain: str | None = Field(default=None, description="Which rows; config/domains.yaml.")

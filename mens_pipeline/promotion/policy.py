@@ -150,7 +150,7 @@ class GatePolicy(_Strict):
     """The demands on data, and the policies that models are judged by."""
 
     min_source_parse_rate: float = Field(
-        ge=0, le=1, description="Share of the .vox files of the workspace that the front end must accept."
+        ge=0, le=1, description="Share of the golden programs of the workspace that the front end must accept."
     )
     min_corpus_coverage: float = Field(
         ge=0, le=1, description="Share of the constructs that the extracted corpus must show."

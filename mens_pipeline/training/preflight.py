@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +11,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.base_model import BaseModel, configuration_of
 from mens_pipeline.training.chat import IM_END, IM_START
 from mens_pipeline.training.devices import Device
-from mens_pipeline.training.examples import Examples
+from mens_pipeline.training.examples import Examples, NotShown
 from mens_pipeline.training.plan import Plan
 from mens_pipeline.training.recipe import Recipe
 
@@ -126,13 +126,23 @@ def check_tokenizer(ids: Sequence[Sequence[int]], path: Path) -> None:
             raise RefusedError(f"{path}: {text} is {len(found)} tokens, not one. {advice}")
 
 
-def check_examples(examples: Examples, end_of_turn: int, min_rows: int) -> None:
+_LIMITS: Final = {
+    NotShown.LOW_RATING: "min_rating",
+    NotShown.OTHER_CATEGORY: "category_filter",
+    NotShown.OTHER_DIFFICULTY: "max_difficulty",
+    NotShown.TOO_LONG: "max_length",
+}
+"""Why a row is left out -> the field of the recipe that says so."""
+
+
+def check_examples(examples: Examples, end_of_turn: int, min_rows: int, origins: Mapping[str, str]) -> None:
     """Check that there are enough rows, and that each ends its turn and teaches something.
 
     Args:
         examples: What is shown.
         end_of_turn: The id that ends a turn.
         min_rows: Rows without which training does not begin.
+        origins: Field of the recipe -> the flag, or whatever else set it.
 
     Raises:
         RefusedError: One of these does not hold.
@@ -141,7 +151,8 @@ def check_examples(examples: Examples, end_of_turn: int, min_rows: int) -> None:
         raise RefusedError(f"of {examples.seen} rows some are neither shown nor left out. Report this.")
     if len(examples.train) < min_rows:
         left_out = ", ".join(f"{count} {reason}" for reason, count in examples.not_shown.items()) or "none"
-        advice = "Widen the recipe, or extract more data."
+        limits = ", ".join(f"{name} ({origins[name]})" for name in map(_LIMITS.__getitem__, examples.not_shown))
+        advice = f"Widen {limits}, or extract more data." if limits else "Extract more data."
         raise RefusedError(f"{len(examples.train)} rows train, {min_rows} are needed (left out: {left_out}). {advice}")
     for example in (*examples.train, *examples.validation):
         if example.completion[-1] != end_of_turn or end_of_turn in example.completion[:-1]:

@@ -182,7 +182,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     check_tokenizer(markers, base.path)
     check_logits(base, device.kind)
     examples = make_examples(read_pairs(train_path), recipe, tokenizer, SYSTEM_PROMPT)
-    check_examples(examples, markers[1][0], min_rows)
+    check_examples(examples, markers[1][0], min_rows, resolved.origins)
     plan = plan_run(examples.train, recipe, continues)
     num_shown = len(examples.train) - min(plan.num_skipped)
     if num_shown < min_rows:

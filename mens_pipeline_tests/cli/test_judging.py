@@ -165,7 +165,7 @@ def test_a_trial_leaves_no_exam_behind(run: Path, store: ArtifactStore) -> None:
     assert tried.exit_code == 0, tried.stderr
     assert "adapter: " in tried.stderr
     assert "base" not in tried.stderr
-    assert f"not asked: not even their reference fits into {_NUM_TOKENS} tokens" in tried.stderr
+    assert f"not asked: not even their reference fits into {_NUM_TOKENS} tokens (--max-tokens)" in tried.stderr
     assert "a trial: no verdict rests on it" in tried.stdout
     assert (run / "trial_answers.jsonl").is_file()
     assert not (run / "eval_results.json").exists()

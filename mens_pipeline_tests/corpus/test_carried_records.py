@@ -73,6 +73,17 @@ def test_records_of_files_that_changed_or_are_gone_do_not_stay(workspace: Path) 
     assert _paths() == ["docs/src/p.md"]
 
 
+@pytest.mark.seed_row(42)
+def test_records_that_are_no_longer_golden_do_not_stay(workspace: Path) -> None:
+    """They would judge; their folder is to be extracted again."""
+    _extract("examples/golden/")
+    (workspace / "examples" / "examples.ssot.v1.yaml").write_text("golden_roots: [elsewhere]\n")
+    result = _extract("docs/")
+
+    assert result.stderr.rpartition(": ")[2].strip() == "golden_root"
+    assert _paths() == ["docs/src/p.md"]
+
+
 @pytest.mark.usefixtures("workspace")
 def test_a_row_that_is_no_record_is_not_thrown_away() -> None:
     """Whoever wrote it: it is named with its line, and the file stays as it is."""

@@ -26,26 +26,38 @@ def test_roots_govern_the_folders_below_them(tmp_path: Path) -> None:
     assert not find_source_roots(tmp_path).is_negative(workspace / "negative" / "n.vox")
 
 
-def test_only_negative_roots_decide(tmp_path: Path) -> None:
-    """Whatever the others are: a program that lies below none of them trains like any other."""
-    others = "golden_roots: [golden]\nsandbox_roots: 3\ndoc_roots: {a: 1}\n"
-    (tmp_path / _FILE).write_text(f"{others}negative_roots: [negative]\n")
+@pytest.mark.seed_row(42)
+def test_golden_roots_say_which_programs_judge(tmp_path: Path) -> None:
+    """Those below one of them and below no negative one; where none is given all are, and pages are anyway."""
+    for name, golden in (("given", "[golden, more]"), ("none", "[]")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / _FILE).write_text(f"golden_roots: {golden}\nnegative_roots: [golden/bad]\n")
+    given, none = (find_source_roots(tmp_path / name) for name in ("given", "none"))
+    paths = ("golden/a.vox", "more/b/c.vox.ui", "page.md", "sandbox/a.vox", "goldens/a.vox", "golden/bad/a.vox")
+
+    assert [given.is_golden(tmp_path / "given" / path) for path in paths] == [True, True, True, False, False, False]
+    assert [none.is_golden(tmp_path / "none" / path) for path in paths] == [True, True, True, True, True, False]
+
+
+def test_other_roots_decide_nothing(tmp_path: Path) -> None:
+    """Whatever they are: a program that lies below none of the others trains like any other."""
+    (tmp_path / _FILE).write_text("sandbox_roots: 3\ndoc_roots: {a: 1}\nnegative_roots: [negative]\n")
     roots = find_source_roots(tmp_path)
 
-    assert roots.fingerprint() == "negative"
+    assert roots.fingerprint() == "negative; golden "
     assert not roots.is_negative(tmp_path / "elsewhere" / "a.vox")
 
 
 def test_the_fingerprint_is_that_of_the_roots_wherever_they_lie(tmp_path: Path) -> None:
     """The order does not matter, another root does, and so does none."""
     fingerprints = []
-    for name, roots in (("a", "[x, y/z]"), ("b", "[y/z, x]"), ("c", "[x]"), ("d", "[]")):
+    for name, roots in (("a", "[x, y/z]"), ("b", "[y/z, x]"), ("c", "[x]"), ("d", "[]\ngolden_roots: [g, f]")):
         (tmp_path / name).mkdir()
         (tmp_path / name / _FILE).write_text(f"negative_roots: {roots}\n")
         fingerprints.append(find_source_roots(tmp_path / name).fingerprint())
     (tmp_path / "e").mkdir()
 
-    assert fingerprints == ["x y/z", "x y/z", "x", ""]
+    assert fingerprints == ["x y/z; golden ", "x y/z; golden ", "x; golden ", "; golden f g"]
     assert find_source_roots(tmp_path / "e").fingerprint() == "none"
 
 
@@ -60,10 +72,12 @@ def test_a_roots_file_that_does_not_fit_is_an_error(tmp_path: Path, content: byt
         find_source_roots(tmp_path)
 
 
-@pytest.mark.parametrize("key", ["negative", "negatives", "negative_root", "Negative_Roots", "negatve_roots"])
-def test_a_key_that_may_be_meant_for_negative_roots_is_an_error(tmp_path: Path, key: str) -> None:
-    """The folders that it names would train."""
+@pytest.mark.parametrize(
+    "key", ["negative", "negatives", "negative_root", "Negative_Roots", "negatve_roots", "golden", "goldn_roots"]
+)
+def test_a_key_that_may_be_meant_for_roots_that_decide_is_an_error(tmp_path: Path, key: str) -> None:
+    """The folders that it names would train, or judge nothing."""
     (tmp_path / _FILE).write_text(f"{key}: [negative]\n")
 
-    with pytest.raises(ConfigurationError, match=f"{key}: nothing reads this. Did you mean `negative_roots`"):
+    with pytest.raises(ConfigurationError, match=f"{key}: nothing reads this. Did you mean `(negative|golden)_roots`"):
         find_source_roots(tmp_path)

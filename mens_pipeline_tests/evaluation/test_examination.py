@@ -85,7 +85,10 @@ def test_what_cannot_be_answered_is_not_asked(heldout: Path) -> None:
 
 def test_a_limit_that_nothing_fits_is_refused(heldout: Path) -> None:
     """Nothing would be judged."""
-    with pytest.raises(RefusedError, match=r"no answer fits the limit\. Raise max_new_tokens"):
+    with pytest.raises(
+        RefusedError,
+        match=r"no answer fits the limit\. Raise max_new_tokens in config/evaluation\.yaml \(--max-tokens\)",
+    ):
         examination(heldout, _TRAIN, None, lambda _text: False)
 
 

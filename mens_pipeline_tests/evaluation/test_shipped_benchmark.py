@@ -11,8 +11,10 @@ from mens_pipeline.evaluation.benchmark import BenchmarkTask, load_benchmark, pr
 from mens_pipeline.evaluation.manifest import Difficulty
 from mens_pipeline.evaluation.requirements import Part, Requirement, unmet
 from mens_pipeline.language import CONSTRUCTS, analyze, declaration_spans
+from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.benches import SHIPPED
+from mens_pipeline_tests.evaluation.humaneval import judged
 from mens_pipeline_tests.evaluation.trainable import near_to
 from mens_pipeline_tests.every import every
 
@@ -106,6 +108,52 @@ def test_an_answer_with_another_name_is_wrong(task: BenchmarkTask) -> None:
 
             assert renamed != task.solution
             assert _unmet(task, renamed) != ()
+
+
+_SLIPS = {
+    "action_create_item": ("<= 0", "< 0"),
+    "action_delete": ("    db.Item.delete(id)?\n", ""),
+    "actor_converter": ("< 500", "<= 500"),
+    "actor_echo": ("return word", "return word + word"),
+    "back_button_basket": ("is 0", "> 0"),
+    "const_seconds": ("86400", "8640"),
+    "form_guestbook": ("words: trimmed", "words: words"),
+    "mcp_resource_menu": ('join(", ")', 'join("; ")'),
+    "page_blog": ("return db.Article.all()", "return []"),
+    "query_list_items": ("db.Item.all()", "db.Item.filter({ price: 12 })"),
+    "server_health": ('"ok"', '"up"'),
+    "type_payment": ("Card(number: str)", "Card"),
+    "url_shop": ("Product(sku: str)", "Product"),
+    "workflow_fetch_save": ('body is ""', 'body isnt ""'),
+    "workflow_order": ("    return shipment", "    return Ok(article)"),
+    "workflow_signal": ("Ok(true)", 'Error("later")'),
+    "workflow_translate_all": ("failed += 1", "failed += 2"),
+}
+"""Small mistakes in solutions of tasks that are more than one function."""
+
+
+@pytest.mark.seed_row(41)
+@pytest.mark.parametrize("name", _SLIPS)
+def test_hidden_tests_tell_right_from_wrong(name: str) -> None:
+    """Also of what is no function: constants, types, actors, workflows, and endpoints beside tables in memory."""
+    (task,) = (task for task in _BENCHMARK.tasks if task.id == name)
+    right, wrong = _SLIPS[name]
+    slipped = task.solution.replace(right, wrong)
+
+    assert slipped != task.solution
+    assert judged(task, task.solution).error_class is None
+    assert judged(task, slipped).error_class in {ErrorClass.WRONG_ANSWER, ErrorClass.RUNTIME}
+
+
+@pytest.mark.seed_row(41)
+def test_what_has_no_hidden_tests_is_known() -> None:
+    """By what it is about, as docs/evaluation.md says: the interpreter runs none of it, or it does nothing to run."""
+    without = {task.spec.category for task in _BENCHMARK.tasks if task.tests is None}
+    views = {"component", "fragment", "v0_component", "loading", "reactive_module", "routes", "form", "design_tokens"}
+    blocks = {"back_button", "deep_link", "push", "scheduled", "state_machine"}
+    shapes = {"table", "index", "type", "import", "test", "forall"}
+
+    assert without == {*views, *blocks, *shapes, "query", "mutation", "mcp_resource"}
 
 
 def _asked_name(requirement: Requirement) -> str | None:

@@ -3,8 +3,12 @@
 import re
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from urllib.request import urlopen
 
 import dagster as dg
 import pytest
@@ -119,6 +123,26 @@ def test_a_refusal_stands_where_people_look(store: ArtifactStore) -> None:
     assert isinstance(checks["model_parse_rate"]["measured"].value, float)
     assert checks["model_parse_rate"]["required"].value == 0.7
     assert checks["gate_passed"]["gates_closed"].value
+
+
+def test_the_page_of_a_verdict_is_linked_where_the_store_is_served(
+    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By any web server; without one its path stands there."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(store.root))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever).start()
+        monkeypatch.setenv("MENS_STORE_PAGES", f"http://127.0.0.1:{server.server_port}/")
+        (made,) = _run(store).asset_materializations_for_node("benchmark_gate")
+        with urlopen(str(made.metadata["report_page"].value), timeout=10) as answer:  # noqa: S310 - our own server
+            page = answer.read()
+        server.shutdown()
+    monkeypatch.delenv("MENS_STORE_PAGES")
+    (again,) = _run(store).asset_materializations_for_node("benchmark_gate")
+
+    assert isinstance(made.metadata["report_page"], dg.UrlMetadataValue)
+    assert page == Path(str(again.metadata["report"].value)).read_bytes()
+    assert "report_page" not in again.metadata
 
 
 def test_an_adapter_that_is_promoted_alone_is_refused(store: ArtifactStore) -> None:

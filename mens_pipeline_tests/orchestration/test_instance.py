@@ -39,6 +39,27 @@ def test_one_step_at_a_time_is_on_the_card(instance: dg.DagsterInstance) -> None
     assert {node.name for node in nodes if node.tags.get("mens/device") == "gpu"} == on_card
 
 
+@pytest.mark.seed_row(79)
+def test_an_executor_of_ones_own_sees_what_a_step_asks_for(tmp_path: Path) -> None:
+    """In all jobs, those of one process included; a name that is none is a line, not a stack."""
+    module = "mens_pipeline_tests.orchestration.routing"
+
+    def run(executor: str) -> subprocess.CompletedProcess[str]:
+        places = {"MENS_EXECUTOR": executor, "MENS_STORE_ROOT": str(tmp_path), "DAGSTER_HOME": ""}
+        command = [sys.executable, "-m", module]
+        return subprocess.run(
+            command, env={**os.environ, **places}, capture_output=True, text=True, timeout=240, check=False
+        )
+
+    told = run(f"{module}:telling")
+
+    lines = told.stdout.splitlines()
+    assert [line for line in lines if line.endswith(" gpu")] == ["qlora_adapter gpu", "eval_results gpu"], told.stderr
+    assert lines[-1] == "['telling']"
+    for name, problem in {"nowhere:x": "No module named 'nowhere'", "os:sep": "a str, expected an executor"}.items():
+        assert f"ConfigurationError: MENS_EXECUTOR={name}: {problem}" in run(name).stderr
+
+
 def test_jobs_do_not_wait_for_each_other(instance: dg.DagsterInstance) -> None:
     """Each hands its own artifacts on; but four at a time are enough for a machine."""
     queue = instance.get_concurrency_config().run_queue_config

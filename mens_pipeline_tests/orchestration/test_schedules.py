@@ -77,4 +77,7 @@ def test_the_jobs(repository: dg.RepositoryDefinition) -> None:
     """What can be launched."""
     jobs = [job for job in repository.get_all_jobs() if not job.name.startswith("__")]
 
-    assert {job.name for job in jobs} == {"whole_graph", "train_set", "scratch", "deliver", "maintenance"}
+    assert {job.name for job in jobs} == {
+        *("whole_graph", "train_set", "scratch", "deliver", "maintenance"),
+        *("experiments", "improve", "improve_control"),
+    }

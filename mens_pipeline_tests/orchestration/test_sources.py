@@ -6,6 +6,8 @@ import dagster as dg
 import pytest
 
 from mens_pipeline.definitions import defs
+from mens_pipeline.settings import PRESETS
+from mens_pipeline.training.presets import load_named
 
 
 @pytest.fixture(autouse=True)
@@ -119,10 +121,21 @@ def test_a_corpus_is_made_of_what_was_checked(tmp_path: Path) -> None:
         assert made.metadata["files_extracted"].value == 1
 
 
+def test_a_preset_that_is_none_begins_no_run() -> None:
+    """The launchpad offers those there are."""
+    job = defs().resolve_job_def("whole_graph")
+
+    def accepted(preset: str) -> bool | None:
+        return dg.validate_run_config(job, {"ops": {"qlora_adapter": {"config": {"preset": preset}}}}) is not None
+
+    assert all(map(accepted, ("auto", *load_named(PRESETS))))
+    with pytest.raises(dg.DagsterInvalidConfigError, match="not in enum type Preset got nope"):
+        accepted("nope")
+
+
 @pytest.mark.parametrize(
     ("environment", "config", "message"),
     [
-        ({}, {"preset": "nope"}, "preset nope: there is none"),
         ({}, {"recipe": "nope"}, "recipe nope: not in config/recipes.yaml"),
         ({"VOX_EVAL_POLICY": "nope"}, {}, "policy nope: not in config/gates.yaml"),
         ({"MENS_TRAIN_LERNING_RATE": "1"}, {}, "did you mean learning_rate?"),

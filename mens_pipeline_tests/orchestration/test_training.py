@@ -7,6 +7,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.definitions import defs
@@ -37,7 +39,8 @@ def _tiny_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
     fields = {**FAST, "num_train_epochs": 4}
-    hand_over(instance, latest_in(ArtifactStore(root), MIXED).ref())
+    split = artifact_in(root, SPLIT, {}, lambda folder: write_jsonl(folder / HELDOUT, pairs(1)))
+    hand_over(instance, latest_in(ArtifactStore(root), MIXED).ref(split.ref()))
     overrides = {name: str(value) for name, value in fields.items()}
     run_config = dg.RunConfig(ops={"qlora_adapter": {"config": {"preset": "tiny", "overrides": overrides, **config}}})
     resources = {
@@ -124,12 +127,27 @@ def test_too_few_rows_do_not_train(tmp_path: Path) -> None:
     assert "49 rows train, 50 are needed" in str(failure.step_failure_data.error)
 
 
+@pytest.mark.usefixtures("_tiny_base")
+def test_a_limit_that_no_answer_fits_is_told_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing could be judged after it, and nothing of it is there."""
+    limits = tmp_path / "evaluation.yaml"
+    limits.write_text("max_new_tokens: 2\n")
+    monkeypatch.setattr(choices, "EVALUATION", limits)
+    root = tmp_path / "store"
+    artifact_in(root, MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
+    with open_instance(tmp_path / "home") as instance:
+        result = _materialise(root, instance)
+    (failure,) = result.get_step_failure_events()
+
+    assert "no answer fits the limit. Raise max_new_tokens" in str(failure.step_failure_data.error)
+    assert not [path for path in (root / KIND).glob(".work-*/*") if path.suffix == ".log"]
+
+
 @pytest.mark.parametrize(
     ("environment", "config", "message"),
     [
         ({"VOX_EVAL_POLICY": "typo"}, {}, "policy typo: not in config/gates.yaml"),
         ({}, {"benchmark_gate": {"benchmark_min_pass_rate": 80.0}}, "benchmark_min_pass_rate is 80, not from 0"),
-        ({}, {"qlora_adapter": {"preset": "tiyn"}}, "preset tiyn: there is none. Did you mean tiny?"),
         (
             {},
             {"qlora_adapter": {"overrides": {"model_name_or_path": "/models/mine"}}},
@@ -181,7 +199,7 @@ def test_the_base_is_the_one_that_the_preset_of_the_adapter_names(
     """Chosen in the same run, for the step that comes after."""
     base = write_folder(tmp_path / "base")
     presets = tmp_path / "presets.yaml"
-    presets.write_text(f"own:\n  about: A base in a folder.\n  model_name_or_path: {base}\n")
+    presets.write_text(f"tiny:\n  about: A base in a folder.\n  model_name_or_path: {base}\n")
     monkeypatch.setattr(choices, "PRESETS", presets)
     with dg.DagsterInstance.ephemeral() as instance:
         hand_over(instance, ArtifactRef(MIXED, "0" * 64))
@@ -194,7 +212,7 @@ def test_the_base_is_the_one_that_the_preset_of_the_adapter_names(
                 "compute": Compute(device="cpu"),
                 "trainer": Trainer(),
             },
-            run_config={"ops": {"qlora_adapter": {"config": {"preset": "own", "native_train": False}}}},
+            run_config={"ops": {"qlora_adapter": {"config": {"preset": "tiny", "native_train": False}}}},
             raise_on_error=False,
         )
     (made,) = result.asset_materializations_for_node("base_model")

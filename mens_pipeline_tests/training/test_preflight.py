@@ -30,6 +30,7 @@ from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.training.small_folder import Encoder, described_base, write_folder
 
 _END = 7
+_ORIGINS = {"max_length": "--seq-len", "min_rating": "preset tiny"}
 _MEGA = 2**20
 _PROCESSOR = Device("cpu", "x86_64, 2 threads", None, has_bfloat16=False)
 
@@ -195,8 +196,8 @@ def test_control_tokens_must_be_one_id_each() -> None:
 
 def test_enough_rows_pass() -> None:
     """As many as are needed; none above that."""
-    check_examples(_examples(3), _END, min_rows=3)
-    check_examples(Examples(), _END, min_rows=0)
+    check_examples(_examples(3), _END, 3, _ORIGINS)
+    check_examples(Examples(), _END, 0, _ORIGINS)
 
 
 @pytest.mark.seed_row(62)
@@ -205,17 +206,19 @@ def test_too_few_rows_are_refused_with_where_the_others_went() -> None:
     examples = _examples(2, seen=6, not_shown=Counter({NotShown.TOO_LONG: 3, NotShown.LOW_RATING: 1}))
 
     with pytest.raises(
-        RefusedError, match=r"2 rows train, 3 are needed \(left out: 3 too_long, 1 low_rating\)\. Widen the recipe"
+        RefusedError,
+        match=r"2 rows train, 3 are needed \(left out: 3 too_long, 1 low_rating\)\. Widen max_length \(--seq-len\), "
+        r"min_rating \(preset tiny\), or extract",
     ):
-        check_examples(examples, _END, min_rows=3)
+        check_examples(examples, _END, 3, _ORIGINS)
     with pytest.raises(RefusedError, match=r"0 rows train, 1 are needed \(left out: none\)"):
-        check_examples(Examples(), _END, min_rows=1)
+        check_examples(Examples(), _END, 1, _ORIGINS)
 
 
 def test_rows_that_disappeared_are_refused() -> None:
     """A mistake of ours, not of the recipe."""
     with pytest.raises(RefusedError, match=r"of 3 rows some are neither shown nor left out\. Report this"):
-        check_examples(_examples(2, seen=3), _END, min_rows=1)
+        check_examples(_examples(2, seen=3), _END, 1, _ORIGINS)
 
 
 @pytest.mark.parametrize("completion", [(3, 4), (_END, 3), (_END, 3, _END)])
@@ -227,7 +230,7 @@ def test_every_row_ends_its_turn_once(completion: tuple[int, ...], place: str) -
     examples.seen = 2
 
     with pytest.raises(RefusedError, match="a row does not end its turn once, at its end"):
-        check_examples(examples, _END, min_rows=1)
+        check_examples(examples, _END, 1, _ORIGINS)
 
 
 def test_room_on_disk_is_looked_at(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ _RATINGS: Final = {
     SourceKind.DOC_BLOCK: 4,
     SourceKind.DOC_SECTION: 3,
 }
+_NOT_GOLDEN: Final = 4
+"""At most, of a program outside the golden roots: 5 is ground truth."""
 _FRAMES: Final = (
     "Write {what} in Vox.",
     "In Vox, write {what}.",
@@ -166,11 +168,12 @@ def _is_function(span: DeclarationSpan) -> bool:
 
 def _pair(record: ExtractedRecord, prompt: str, response: str, tests: str | None) -> TrainingPair:
     is_prose = record.lane is Lane.DOCS_QA
+    rating = _RATINGS.get(record.source.kind, 3)
     return TrainingPair(
         prompt=prompt,
         response=response,
         category=record.category,
-        rating=_RATINGS.get(record.source.kind, 3),
+        rating=rating if record.source.golden else min(rating, _NOT_GOLDEN),
         lane=record.lane,
         response_mode="prose_only" if is_prose else "code_only",
         task_family="docs_qa" if is_prose else "vox_codegen",

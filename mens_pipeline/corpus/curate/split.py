@@ -59,7 +59,7 @@ class Split:
         train: Label of the source -> pairs that train, in order.
         heldout: Pairs that judge, in order; each prompt once.
         aside: Pairs that do neither.
-        num_groups: Source files that had a say.
+        num_groups: Source files that may judge.
         num_heldout_groups: Those held out.
         num_judging_groups: Those of them with a program to ask for.
         shortfall: Why the exam is smaller than asked for, a sentence with advice; empty when it is not.
@@ -115,11 +115,7 @@ def split_pairs(
     """
     split = Split()
     rows = {label: list(_distinct(label, pairs, repetition, split)) for label, pairs in sources.items()}
-    groups: defaultdict[str, list[TrainingPair]] = defaultdict(list)
-    for pair in (pair for pairs in rows.values() for pair in pairs):
-        group = group_of(pair)
-        if group is not None:
-            groups[group].append(pair)
+    groups = _golden_groups([pair for pairs in rows.values() for pair in pairs])
     heldout_groups = _heldout_groups(groups, policy)
     split.num_groups, split.num_heldout_groups = len(groups), len(heldout_groups)
     candidates: dict[str, list[TrainingPair]] = {}
@@ -140,6 +136,17 @@ def split_pairs(
             if not _set_aside(pair, None if task is None else (SplitReason.BEHAVIOUR, task), split)
         ]
     return split
+
+
+def _golden_groups(pairs: Sequence[TrainingPair]) -> dict[str, list[TrainingPair]]:
+    """Group pairs by the files that may judge, so none that has a pair from outside the golden roots."""
+    outside = {group_of(pair) for pair in pairs if pair.source is not None and not pair.source.golden}
+    groups: defaultdict[str, list[TrainingPair]] = defaultdict(list)
+    for pair in pairs:
+        group = group_of(pair)
+        if group is not None and group not in outside:
+            groups[group].append(pair)
+    return groups
 
 
 def _set_aside(pair: TrainingPair, found: tuple[str, str] | None, split: Split) -> bool:

@@ -19,6 +19,8 @@ class LeaveReason(StrEnum):
     """Its file is not as it was."""
     GONE = "gone"
     NEGATIVE_ROOT = "negative_root"
+    GOLDEN_ROOT = "golden_root"
+    """It was golden and is not any more, or the other way round."""
 
 
 @dataclass
@@ -68,7 +70,9 @@ def carried_records(records: Path, folder: Path, workspace: Path, roots: SourceR
         if (workspace / source.path).is_relative_to(folder):
             continue
         blob = found(source.path)
-        if blob == source.blob:
+        if blob == source.blob and source.golden != roots.is_golden(workspace / source.path):
+            carried.left[LeaveReason.GOLDEN_ROOT] += 1
+        elif blob == source.blob:
             carried.lines.append(line)
         else:
             carried.left[blob if isinstance(blob, LeaveReason) else LeaveReason.CHANGED] += 1

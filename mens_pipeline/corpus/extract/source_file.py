@@ -16,11 +16,13 @@ class SourceFile:
         path: Relative to the workspace, with forward slashes.
         data: Its content.
         commit: Git commit of the workspace, where there is one.
+        is_golden: Whether it may judge.
     """
 
     path: str
     data: bytes
     commit: str | None = None
+    is_golden: bool = True
 
     @cached_property
     def blob(self) -> str:
@@ -41,4 +43,5 @@ class SourceFile:
             span: Characters from and up to.
         """
         lines = text.position(span[0]).line, text.position(max(span[0], span[1] - 1)).line
-        return Source(path=self.path, blob=self.blob, span=span, lines=lines, commit=self.commit, kind=kind)
+        place = {"path": self.path, "blob": self.blob, "span": span, "lines": lines, "commit": self.commit}
+        return Source(**place, kind=kind, golden=self.is_golden)

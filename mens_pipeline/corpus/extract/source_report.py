@@ -1,7 +1,7 @@
 """Verdicts of the front end on a whole workspace."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,12 +19,14 @@ class RejectedFile:
         line: Line of the first error, from 1.
         code: Its diagnostic code.
         message: Its message.
+        is_golden: Whether the parse rate counts it.
     """
 
     path: str
     line: int
     code: str
     message: str
+    is_golden: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +35,27 @@ class SourceReport:
 
     Attributes:
         num_files: Files read.
+        num_golden: Those of them that are golden; the parse rate is asked of these.
         num_bytes: Their size.
         rejected: Those that the front end rejects.
         constructs: Construct name -> declarations, over accepted files; constructs that do not occur count 0.
     """
 
     num_files: int
+    num_golden: int
     num_bytes: int
     rejected: tuple[RejectedFile, ...]
     constructs: dict[str, int]
 
     @property
     def num_accepted(self) -> int:
-        """Files that the front end accepts."""
-        return self.num_files - len(self.rejected)
+        """Golden files that the front end accepts."""
+        return self.num_golden - sum(file.is_golden for file in self.rejected)
 
     @property
     def parse_rate(self) -> float | None:
-        """Accepted files over all files; None when there are no files."""
-        return self.num_accepted / self.num_files if self.num_files else None
+        """Accepted golden files over all of them; None when there are none."""
+        return self.num_accepted / self.num_golden if self.num_golden else None
 
     @property
     def missing_constructs(self) -> tuple[str, ...]:
@@ -59,25 +63,31 @@ class SourceReport:
         return tuple(name for name, count in self.constructs.items() if count == 0)
 
 
-def report_sources(contents: Iterable[tuple[str, bytes | None]]) -> SourceReport:
+def report_sources(
+    contents: Iterable[tuple[str, bytes | None]], is_golden: Callable[[str], bool] = lambda _path: True
+) -> SourceReport:
     """Check every file of a workspace.
 
     Args:
         contents: Pairs of a relative path and the bytes of that file; None for a file that cannot be read.
+        is_golden: Whether a relative path is that of a golden file.
     """
-    num_files = num_bytes = 0
+    num_files = num_golden = num_bytes = 0
     rejected: list[RejectedFile] = []
     counts: Counter[str] = Counter()
     for path, data in contents:
+        golden = is_golden(path)
         num_files += 1
+        num_golden += golden
         if data is None:
-            rejected.append(RejectedFile(path, 1, "unreadable", "the file cannot be read"))
+            rejected.append(RejectedFile(path, 1, "unreadable", "the file cannot be read", golden))
             continue
         num_bytes += len(data)
         analysis = analyze_bytes(data, mode_of(Path(path).name))
         if analysis.module is None:
             first = analysis.errors[0]
-            rejected.append(RejectedFile(path, first.start.line, str(first.code), first.message))
+            rejected.append(RejectedFile(path, first.start.line, str(first.code), first.message, golden))
         else:
             counts.update(construct_of(declaration).name for declaration in analysis.module.declarations)
-    return SourceReport(num_files, num_bytes, tuple(rejected), {name: counts[name] for name in CONSTRUCTS})
+    counted = {name: counts[name] for name in CONSTRUCTS}
+    return SourceReport(num_files, num_golden, num_bytes, tuple(rejected), counted)

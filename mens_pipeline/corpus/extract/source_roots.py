@@ -1,4 +1,4 @@
-"""Folders of a workspace that never train: `examples.ssot.v1.yaml`."""
+"""Folders of a workspace that never train, and those that judge: `examples.ssot.v1.yaml`."""
 
 import os
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from mens_pipeline.corpus.extract.sources import VOX_SUFFIXES
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language.suggestions import did_you_mean
 from mens_pipeline.storage.yaml_file import load_model
@@ -15,28 +16,30 @@ FILE_NAME: Final = "examples.ssot.v1.yaml"
 _EXAMPLES: Final = "examples"
 """Where upstream keeps the file; its roots are relative to the folder above."""
 
-_DECIDES: Final = "negative_roots"
-_MARK: Final = "negativ"
-_KEYS: Final = frozenset({_DECIDES, "schema_version", "golden_roots", "sandbox_roots", "doc_roots"})
+_DECIDES: Final = {"negativ": "negative_roots", "golden": "golden_roots"}
+"""What a key is told by -> the key that decides."""
+_KEYS: Final = frozenset({*_DECIDES.values(), "schema_version", "sandbox_roots", "doc_roots"})
 
 
 class _Roots(BaseModel):
-    """The file. Its roots of golden programs, sandboxes and pages decide nothing: all else trains.
+    """The file. Its roots of sandboxes and pages decide nothing.
 
-    Other keys may stand there, but none that may be meant for the one that decides: excluded folders would train.
+    Other keys may stand there, but none that may be meant for one that decides: excluded folders would train.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     negative_roots: tuple[str, ...] = ()
+    golden_roots: tuple[str, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
     def _no_near_miss(cls, values: Any) -> Any:
         for key in values if isinstance(values, dict) else ():
             name = str(key)
-            if name not in _KEYS and (_MARK in name.lower() or did_you_mean(name, [_DECIDES])):
-                raise ValueError(f"{name}: nothing reads this. Did you mean `{_DECIDES}`?")
+            for mark, meant in _DECIDES.items() if name not in _KEYS else ():
+                if mark in name.lower() or did_you_mean(name, [meant]):
+                    raise ValueError(f"{name}: nothing reads this. Did you mean `{meant}`?")
         return values
 
 
@@ -47,16 +50,19 @@ class SourceRoots:
     Attributes:
         workspace: The folder that the roots are relative to; None when no file governs.
         negative: Programs below these never train.
+        golden: Programs below these are golden; all are where none is given.
     """
 
     workspace: Path | None = None
     negative: tuple[Path, ...] = ()
+    golden: tuple[Path, ...] = ()
 
     def fingerprint(self) -> str:
-        """Return the negative roots as text, relative to the workspace and thus the same on every machine."""
+        """Return the roots that decide as text, relative to the workspace and thus the same on every machine."""
         if self.workspace is None:
             return "none"
-        return " ".join(sorted(os.path.relpath(root, self.workspace) for root in self.negative))
+        kinds = ((os.path.relpath(root, self.workspace) for root in roots) for roots in (self.negative, self.golden))
+        return "; golden ".join(" ".join(sorted(names)) for names in kinds)
 
     def is_negative(self, path: Path) -> bool:
         """Return whether a file lies below a negative root.
@@ -64,8 +70,22 @@ class SourceRoots:
         Args:
             path: The file.
         """
-        resolved = path.resolve()
-        return any(resolved.is_relative_to(root) for root in self.negative)
+        return _is_below(path, self.negative)
+
+    def is_golden(self, path: Path) -> bool:
+        """Return whether a file may judge: a page, or a program that is below a golden root and no negative one.
+
+        Args:
+            path: The file.
+        """
+        if not path.name.endswith(VOX_SUFFIXES):
+            return True
+        return not self.is_negative(path) and (not self.golden or _is_below(path, self.golden))
+
+
+def _is_below(path: Path, roots: tuple[Path, ...]) -> bool:
+    resolved = path.resolve()
+    return any(resolved.is_relative_to(root) for root in roots)
 
 
 def find_source_roots(folder: Path) -> SourceRoots:
@@ -93,13 +113,17 @@ def _load(path: Path, workspace: Path) -> SourceRoots:
     if path.is_symlink():
         raise ConfigurationError(f"{path}: a link, which may lead anywhere. Put the file itself in its place.")
     roots = load_model(path, _Roots)
-    return SourceRoots(workspace, tuple(_resolved(root, workspace, path) for root in roots.negative_roots))
+    negative, golden = (
+        tuple(_resolved(root, workspace, f"{path}: {name}") for root in getattr(roots, name))
+        for name in _DECIDES.values()
+    )
+    return SourceRoots(workspace, negative, golden)
 
 
-def _resolved(root: str, workspace: Path, path: Path) -> Path:
+def _resolved(root: str, workspace: Path, place: str) -> Path:
     try:
         os.fsencode(root)
         return (workspace / root).resolve()
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links; a NUL or half a character
         advice = "Name a folder relative to the workspace."
-        raise ConfigurationError(f"{path}: negative_roots: {root!r} is no path. {advice}") from error
+        raise ConfigurationError(f"{place}: {root!r} is no path. {advice}") from error

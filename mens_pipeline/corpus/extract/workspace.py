@@ -122,4 +122,4 @@ def read_source(path: Path, root: Path, unit: Unit, roots: SourceRoots, commit: 
         return Drop(unit, name, 1, DropReason.UNREADABLE, error.strerror or type(error).__name__)
     if b"\0" in data:
         return Drop(unit, name, 1, DropReason.NOT_TEXT, "a NUL byte")
-    return SourceFile(name, data, commit)
+    return SourceFile(name, data, commit, roots.is_golden(path))

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from mens_pipeline.corpus.extract.extracted_corpus import params_of
 from mens_pipeline.corpus.extract.source_report import RejectedFile, SourceReport, report_sources
+from mens_pipeline.corpus.extract.source_roots import find_source_roots
 from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, files_below
 from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 from mens_pipeline.errors import RefusedError
@@ -44,7 +45,8 @@ def build_workspace_snapshot(
     params = params_of(root, telemetry)
 
     def write(folder: Path) -> dict[str, Any]:
-        report = report_sources(contents())
+        roots = find_source_roots(root)
+        report = report_sources(contents(), lambda path: roots.is_golden(root / path))
         (folder / REPORT).write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
         num_pages = len(list(files_below(root, PAGE_SUFFIXES)))
         if params_of(root, telemetry) != params:

@@ -58,6 +58,11 @@ class Source(BaseModel):
     lines: tuple[int, int] = Field(description="First and last line, from 1.")
     commit: str | None = Field(default=None, description="Git commit of the workspace, where there is one.")
     kind: SourceKind
+    golden: bool = Field(
+        default=True,
+        exclude_if=lambda golden: golden,
+        description="False for a program outside the golden roots of its workspace: it trains, and never judges.",
+    )
 
 
 class ExtractedRecord(BaseModel):

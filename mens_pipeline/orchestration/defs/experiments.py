@@ -55,7 +55,7 @@ def recipe_scores(
         metadata={
             "recipes": dg.MetadataValue.table(rows),
             **figures,
-            "report": dg.MetadataValue.path(gate.path / PAGE),
+            **store.page(gate, PAGE),
         },
     )
 

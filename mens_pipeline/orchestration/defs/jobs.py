@@ -4,6 +4,7 @@ from typing import Final
 
 import dagster as dg
 
+from mens_pipeline.orchestration.executors import chosen_executor
 from mens_pipeline.settings import load_settings
 
 _DELIVERED: Final = dg.AssetSelection.assets("merged_model", "serving_handoff")
@@ -14,12 +15,14 @@ _ASIDE: Final = _DELIVERED | dg.AssetSelection.groups(
     "scratch", "experiments", *(() if load_settings().feedback else ("feedback",))
 )
 
-# Its steps run one after the other in the process of the run: with a process for each, most of the time of an unchanged
-# graph goes into starting them. Whatever loads a model is a process of its own all the same, started by its step.
+_ONE_PROCESS: Final = chosen_executor(dg.in_process_executor)
+"""Steps run one after the other in the process of the run: with a process for each, most of the time of an unchanged
+graph goes into starting them. Whatever loads a model is a process of its own all the same, started by its step."""
+
 whole_graph = dg.define_asset_job(
     "whole_graph",
     selection=dg.AssetSelection.all() - _ASIDE,
-    executor_def=dg.in_process_executor,
+    executor_def=_ONE_PROCESS,
     description="Everything from the sources to the adapter in use, with all checks.",
 )
 
@@ -44,7 +47,7 @@ deliver = dg.define_asset_job(
 train_set = dg.define_asset_job(
     "train_set",
     selection=dg.AssetSelection.groups("sources", "corpus"),
-    executor_def=dg.in_process_executor,
+    executor_def=_ONE_PROCESS,
     description="From the sources to the train set, with all checks; nothing is trained.",
 )
 

@@ -100,7 +100,7 @@ def benchmark_gate(
             "strict": receipt.strict,
             **_cause(receipt, manifest),
             "gates": dg.MetadataValue.table(_rows(receipt)),
-            "report": dg.MetadataValue.path(gate.path / PAGE),
+            **store.page(gate, PAGE),
             "receipt": dg.MetadataValue.path(gate.path / RECEIPT),
             "reasons": dg.MetadataValue.md("\n".join(f"- {plain(reason)}" for reason in receipt.reasons) or "none"),
             "warnings": dg.MetadataValue.md("\n".join(f"- {plain(warning)}" for warning in receipt.warnings) or "none"),

@@ -4,6 +4,7 @@ from typing import Final
 
 import dagster as dg
 
+from mens_pipeline.orchestration.executors import chosen_executor
 from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.progress import progress_logger
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
@@ -43,6 +44,6 @@ def resources() -> dg.Definitions:
             "merger": Merger(),
             "source_watch": SourceWatch(),
         },
-        executor=_FORKING,
+        executor=chosen_executor(_FORKING),
         loggers={"console": dg.colored_console_logger, "progress": progress_logger},
     )

@@ -65,7 +65,7 @@ def workspace_snapshot(
 
 @dg.asset_check(asset=workspace_snapshot, blocking=True)
 def source_parse_rate(workspace_snapshot: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Check that at least `min_source_parse_rate` of the programs (config/gates.yaml) parse; none at all fail."""
+    """Check that at least `min_source_parse_rate` (config/gates.yaml) of the golden programs parse; none fail."""
     report = source_report_in(store.artifact(workspace_snapshot))
     return dg.AssetCheckResult(
         passed=is_accepted(report), metadata=_metadata(report, load_gate_policy(GATE_POLICY).min_source_parse_rate)
@@ -73,7 +73,7 @@ def source_parse_rate(workspace_snapshot: ArtifactRef, store: ArtifactStoreResou
 
 
 def is_accepted(report: SourceReport) -> bool:
-    """Whether enough programs of a workspace parse.
+    """Whether enough golden programs of a workspace parse.
 
     Args:
         report: What the front end says of them.
@@ -92,7 +92,7 @@ def _metadata(report: SourceReport, required: float) -> dict[str, dg.MetadataVal
     ]
     present = len(report.constructs) - len(report.missing_constructs)
     metadata: dict[str, dg.MetadataValue] = {
-        "accepted": dg.MetadataValue.text(share_text(report.num_accepted, report.num_files)),
+        "accepted": dg.MetadataValue.text(share_text(report.num_accepted, report.num_golden)),
         "min_source_parse_rate": dg.MetadataValue.float(required),
         "num_rejected": dg.MetadataValue.int(len(report.rejected)),
         "constructs_present": dg.MetadataValue.text(share_text(present, len(report.constructs))),

@@ -8,7 +8,14 @@ from typing import Any
 import dagster as dg
 
 from mens_pipeline.configured import artifact_commit
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
+from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.evaluation.eval_results import refuse_unanswerable
+from mens_pipeline.evaluation.tasks import heldout_tasks
+from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.inference.prepare import answer_fits
 from mens_pipeline.orchestration.charts import line_chart
 from mens_pipeline.orchestration.choices import GPU_TAGS, configured
 from mens_pipeline.orchestration.experiment import RECIPE_TAG, TrainConfig, choices_of, identify, training_of
@@ -98,6 +105,8 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     prepare = partial(_prepared, compute, store, context, mixed_train_set)
     build = partial(_built, config, store.open(), lambda r: trainer.run(context, r, num_processes=r.job.recipe.devices))
     resolved, run = prepare()
+    decoding = choices_of(context, compute.resolve()).decoding
+    _refuse_short_answers(store.artifact(mixed_train_set.of(SPLIT)).path / HELDOUT, run, decoding)
     tags = {RECIPE_TAG: config.label(), "mens/preset": resolved.preset or "none", "mens/base": run.base.name}
     context.instance.add_run_tags(context.run.run_id, tags)
     adapter, reused = build(resolved, run)
@@ -181,6 +190,12 @@ def _built(
     settings = load_settings()
     named, backend = artifact_commit(settings), settings.backend
     return build_qlora_adapter(run, resolved, store, launch, named, backend, anew=config.force_train)
+
+
+def _refuse_short_answers(heldout: Path, run: PreparedRun, decoding: Decoding) -> None:
+    """Refuse a limit that no held-out reference fits: nothing could be judged after the training."""
+    fits = answer_fits({"base_model": {"path": str(run.base.path)}}, decoding)
+    refuse_unanswerable(heldout, heldout_tasks(read_pairs(heldout)), fits)
 
 
 def _prepared(  # noqa: PLR0913, PLR0917 - all that decides a run

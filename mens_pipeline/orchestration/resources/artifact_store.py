@@ -21,6 +21,20 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
         """Open the store."""
         return open_store(load_settings(), self.root)
 
+    def page(self, artifact: Artifact, name: str) -> dict[str, dg.MetadataValue[str]]:
+        """Return metadata that leads to a page of an artifact: where it lies, and a link where the store is served.
+
+        Args:
+            artifact: Of this store.
+            name: Its file.
+        """
+        path, served = artifact.path / name, load_settings().store_pages
+        found: dict[str, dg.MetadataValue[str]] = {"report": dg.MetadataValue.path(path)}
+        if served is not None:
+            place = path.relative_to(self.open().root).as_posix()
+            found["report_page"] = dg.MetadataValue.url(f"{served.rstrip('/')}/{place}")
+        return found
+
     def artifact(self, ref: ArtifactRef) -> Artifact:
         """Load the artifact that was handed over, as it was written.
 
