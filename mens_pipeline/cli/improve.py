@@ -14,7 +14,10 @@ def improve(  # noqa: PLR0913 - one parameter an option
     *,
     rounds: Annotated[int, typer.Option(metavar="N", min=1, help="How many, one after the other.")] = 1,
     method: Annotated[
-        Method, typer.Option(help="raft: train on accepted answers; dpo: on pairs; control: to compare with.")
+        Method,
+        typer.Option(
+            help="raft: train on accepted answers; dpo: on pairs; grpo: on rewards; control: to compare with."
+        ),
     ] = Method.RAFT,
     minutes: Annotated[
         float | None,

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.feedback.config import FeedbackConfig
+from mens_pipeline.feedback.grpo.job import prepare_grpo
 from mens_pipeline.feedback.method import Method
-from mens_pipeline.feedback.pairs import FEEDBACK, PREFERENCES, RAFT
+from mens_pipeline.feedback.pairs import BAND, FEEDBACK, PREFERENCES, RAFT
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.continued import continued
 from mens_pipeline.training.devices import Device
-from mens_pipeline.training.job import Continued
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.manifest_file import read_manifest
 from mens_pipeline.training.preference.prepare import prepare_preference
@@ -23,8 +23,14 @@ from mens_pipeline.training.qlora_adapter import work_folder
 from mens_pipeline.training.recipe import Recipe
 
 _ORIGIN: Final = "feedback"
-_OF_PAIRS: Final = {Method.RAFT: "num_accepted", Method.DPO: "num_pairs"}
+_OF_PAIRS: Final = {Method.RAFT: "num_accepted", Method.DPO: "num_pairs", Method.GRPO: "num_band"}
 """Method -> what there must be enough of, in the manifest of the pairs."""
+
+_WHAT: Final = {
+    Method.RAFT: "accepted answers",
+    Method.DPO: "pairs",
+    Method.GRPO: "prompts with answers of different worth",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,43 +67,35 @@ def prepare_feedback(
     Raises:
         RefusedError: There is too little to learn from, or the adapter was trained on another base than is found here.
     """
-    method, config, manifest = learning.method, learning.config, read_manifest(learning.run / MANIFEST)
+    manifest = read_manifest(learning.run / MANIFEST)
     _refuse_too_few(learning)
     resolved = _recipe(manifest, learning)
     # Other rows than those it was trained on: their order begins anew.
     before = continued(learning.run).model_copy(update={"num_batches": 0})
     folder = partial(work_folder, store)
-    run = (
-        _on_pairs(resolved, learning, folder, device, cache, say, before)
-        if method is Method.DPO
-        else prepare_run(
-            resolved,
-            learning.pairs.path / RAFT if method is Method.RAFT else learning.train,
-            folder,
-            device,
-            cache=cache,
-            min_rows=config.least_rows,
-            say=say,
-            continues=before,
-        )
-    )
+    run = _prepare(learning)(resolved, _rows(learning), folder, device, cache=cache, say=say, continues=before)
     if run.base.sha256 != manifest["base_model"]["sha256"]:
         found = f"{run.base.name} is {run.base.sha256[:12]}, it was trained on {manifest['base_model']['sha256'][:12]}"
         raise RefusedError(f"{learning.run}: {found}. Set MENS_TRAIN_MODEL_NAME_OR_PATH to the base that it has.")
     return resolved, run
 
 
-def _on_pairs(  # noqa: PLR0913, PLR0917 - all that decides a run
-    resolved: ResolvedRecipe,
-    learning: Learning,
-    folder: Callable[[str], Path],
-    device: Device,
-    cache: Path,
-    say: Callable[[str], None],
-    before: Continued,
-) -> PreparedRun:
-    pairs, beta = learning.pairs.path / PREFERENCES, learning.config.dpo_beta
-    return prepare_preference(resolved, pairs, folder, device, beta=beta, cache=cache, say=say, continues=before)
+def _prepare(learning: Learning) -> Callable[..., PreparedRun]:
+    """Return what prepares a run of a method."""
+    config = learning.config
+    match learning.method:
+        case Method.DPO:
+            return partial(prepare_preference, beta=config.dpo_beta)
+        case Method.GRPO:
+            return partial(prepare_grpo, config=config)
+        case _:
+            return partial(prepare_run, min_rows=config.least_rows)
+
+
+def _rows(learning: Learning) -> Path:
+    of_pairs = {Method.RAFT: RAFT, Method.DPO: PREFERENCES, Method.GRPO: BAND}
+    name = of_pairs.get(learning.method)
+    return learning.train if name is None else learning.pairs.path / name
 
 
 def _refuse_too_few(learning: Learning) -> None:
@@ -106,27 +104,29 @@ def _refuse_too_few(learning: Learning) -> None:
         return
     found, required = learning.pairs.manifest[field], learning.config.least_rows
     if found < required:
-        what = "accepted answers" if learning.method is Method.RAFT else "pairs"
+        what = _WHAT[learning.method]
         advice = "Ask for longer (sampling_minutes of config/feedback.yaml), or train the adapter further first."
         raise RefusedError(f"{learning.pairs.path}: {found} {what}, {required} are needed to learn from. {advice}")
 
 
 def _recipe(manifest: dict[str, Any], learning: Learning) -> ResolvedRecipe:
     """Return the recipe of the adapter that answered, with the rate, the shares and the minutes of learning."""
-    config, is_dpo = learning.config, learning.method is Method.DPO
-    shares = {
-        kind: share for kind, share in config.token_shares.items() if learning.method is Method.RAFT or kind != FEEDBACK
-    }
+    config, method = learning.config, learning.method
+    rates = {Method.DPO: config.dpo_learning_rate, Method.GRPO: config.grpo_learning_rate}
+    # Both trainers of the library take their rows as they come, in one process.
+    plain = {"token_shares": {}, "devices": 1, "lora_plus_ratio": 1.0, "category_alpha": 1.0}
+    asking = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": config.grpo_prompts}
+    shares = {kind: share for kind, share in config.token_shares.items() if method is Method.RAFT or kind != FEEDBACK}
     changes = {
-        "learning_rate": config.dpo_learning_rate if is_dpo else config.raft_learning_rate,
+        "learning_rate": rates.get(method, config.raft_learning_rate),
         "max_minutes": config.training_minutes,
         "max_steps": None,
         "seed": config.seed,
         "num_train_epochs": 1,
         "curriculum": False,
         "validation_split_ratio": 0.0,
-        "token_shares": {} if is_dpo else shares,
-        **({"devices": 1, "lora_plus_ratio": 1.0, "category_alpha": 1.0} if is_dpo else {}),
+        **(plain if method in rates else {"token_shares": shares}),
+        **(asking if method is Method.GRPO else {}),
     }
     recipe = Recipe.model_validate({**manifest["recipe"], **changes})
     origins = {**manifest["recipe_origins"], **dict.fromkeys(changes, _ORIGIN)}

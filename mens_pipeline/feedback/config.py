@@ -28,6 +28,8 @@ class FeedbackConfig(BaseModel):
     training_minutes: float = Field(default=4.0, gt=0, description="Minutes of training.")
     raft_learning_rate: float = Field(default=3e-4, gt=0, le=1, description="Of raft and control, at its highest.")
     dpo_learning_rate: float = Field(default=1e-4, gt=0, le=1, description="Of dpo, at its highest.")
+    grpo_learning_rate: float = Field(default=2e-5, gt=0, le=1, description="Of grpo, at its highest.")
+    grpo_prompts: int = Field(default=8, ge=1, description="Prompts of a step of grpo, each answered `samples` times.")
     dpo_beta: float = Field(default=0.1, gt=0, description="How far dpo holds to the model that it begins with.")
     token_shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
         default={"feedback": 0.25, "task": 0.45, "observed": 0.15},

@@ -28,6 +28,9 @@ RAFT: Final = "raft.jsonl"
 """The rows of the train set, and the accepted answers behind them."""
 
 PREFERENCES: Final = "preferences.jsonl"
+BAND: Final = "band.jsonl"
+"""Rows whose answers were not all worth the same: what rewards can teach something on."""
+
 _GENERATOR: Final = "adapter"
 
 
@@ -44,7 +47,8 @@ def build_feedback_pairs(
         store: Where they are kept.
 
     Returns:
-        The rows, and whether they were reused. The folder holds `raft.jsonl` and `preferences.jsonl`.
+        The rows, and whether they were reused. The folder holds `raft.jsonl`, `preferences.jsonl` and
+        `band.jsonl`.
 
     Raises:
         ConfigurationError: The store cannot be written.
@@ -66,7 +70,10 @@ def build_feedback_pairs(
         write_jsonl(folder / RAFT, chain(read_pairs(train), accepted))
         preferences = list(preferences_of(judged, rows, config))
         write_jsonl(folder / PREFERENCES, preferences)
+        band = list(band_of(judged, rows))
+        write_jsonl(folder / BAND, band)
         return {
+            "num_band": len(band),
             "num_accepted": len(accepted),
             "num_pairs": len(preferences),
             "num_of_loops": sum(not pair.rejected_stopped for pair in preferences),
@@ -114,6 +121,18 @@ def preferences_of(
             yield PreferencePair(
                 **dict(row), rejected=sample.text, rejected_stopped=sample.stopped, why=f"rejected: {sample.reward.why}"
             )
+
+
+def band_of(samples: Iterable[Sample], rows: Mapping[str, TrainingPair]) -> Iterator[TrainingPair]:
+    """Yield the rows whose answers have different rewards.
+
+    Args:
+        samples: Judged answers.
+        rows: Name of a task -> the row that it was made from.
+    """
+    for name, some in by_prompt(samples).items():
+        if len({sample.reward.value for sample in some}) > 1:
+            yield rows[name]
 
 
 def by_prompt(samples: Iterable[Sample]) -> dict[str, list[Sample]]:

@@ -16,6 +16,8 @@ class CommonTrainer:
     state: Any
     optimizer: Any
     steps: StepPlan
+    may_stand_still = False
+    """Whether a step may have nothing to learn from."""
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LambdaLR:
         """Follow the schedule of the step plan, which may change on the way.
@@ -40,7 +42,7 @@ class CommonTrainer:
         """
         norm = super()._clip_grad_norm(model)  # type: ignore[misc]
         value = float(norm)
-        if not math.isfinite(value) or value == 0.0:
+        if not math.isfinite(value) or (value == 0.0 and not self.may_stand_still):
             advice = "Lower learning_rate, and look at the rows of this step."
             raise RefusedError(f"step {self.state.global_step + 1}: the gradient norm is {value}. {advice}")
         return norm

@@ -13,7 +13,7 @@ from mens_pipeline.errors import RefusedError
     ("options", "message"),
     [
         (("--method", "control", "--control"), "the method is the control already"),
-        (("--method", "grpo"), "'grpo' is not one of 'raft', 'dpo', 'control'"),
+        (("--method", "ppo"), "'ppo' is not one of 'raft', 'dpo', 'grpo', 'control'"),
         (("--rounds", "0"), "greater than or equal to 1"),
         (("--minutes", "0"), "greater than or equal to 0.01"),
     ],

@@ -12,6 +12,7 @@ from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.feedback.adapter import Learning, as_long_as, prepare_feedback, with_minutes
 from mens_pipeline.feedback.config import FeedbackConfig
+from mens_pipeline.feedback.grpo.job import MODULE as ON_REWARDS
 from mens_pipeline.feedback.method import Method
 from mens_pipeline.feedback.pairs import STAGE as PAIRS_STAGE
 from mens_pipeline.feedback.pairs import build_feedback_pairs
@@ -60,8 +61,8 @@ class SamplesConfig(RoundConfig):
 class LearningConfig(RoundConfig):
     """Run configuration of the training on judged answers."""
 
-    method: Literal["raft", "dpo", "control"] = Field(
-        default="raft", description="raft, dpo, or control to compare with."
+    method: Literal["raft", "dpo", "grpo", "control"] = Field(
+        default="raft", description="raft, dpo, grpo on a GPU, or control to compare with."
     )
 
 
@@ -185,7 +186,7 @@ def feedback_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
         chosen,
     )
     resolved, run = prepare_feedback(learning, opened, compute.resolve(), settings.cache_root, context.log.info)
-    module = ON_PAIRS if method is Method.DPO else MODULE
+    module = {Method.DPO: ON_PAIRS, Method.GRPO: ON_REWARDS}.get(method, MODULE)
     adapter, reused = build_qlora_adapter(
         run,
         resolved,
