@@ -18,7 +18,7 @@ _BENCH = Annotated[
 
 
 class Framework(StrEnum):
-    """What runs the tasks."""
+    """Framework that runs the tasks."""
 
     INSPECT = "inspect"
     VERIFIERS = "verifiers"
