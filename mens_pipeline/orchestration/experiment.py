@@ -47,7 +47,7 @@ class TrainConfig(dg.Config):
         """Return what `resolve_choices` takes of it."""
         return {
             "recipe": self.recipe or DEFAULT,
-            "preset": self.preset,
+            "preset": None if self.preset is None else self.preset.value,  # what is stored knows no such enum
             "domain": self.domain,
             "overrides": self.flags(),
         }
