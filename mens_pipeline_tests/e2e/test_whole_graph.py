@@ -23,5 +23,5 @@ def test_random_weights_are_trained_judged_and_refused(tmp_path: Path) -> None:
     assert next((tmp_path / "store" / "benchmark_gate").glob("*/eval_gate_failed.json")).is_file()
     assert not (tmp_path / "store" / "promoted_adapter" / "champion").exists()
     assert second.stdout.count(", nothing had changed") == 3
-    assert "reused      8/8 stages" in second.stdout
+    assert "reused      9/9 stages" in second.stdout
     assert "tokens/s" not in second.stderr

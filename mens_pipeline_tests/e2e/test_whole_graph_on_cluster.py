@@ -79,5 +79,5 @@ def test_a_cluster_makes_what_one_machine_makes(
     assert Counter(kind for kind, _ in made) == Counter(kind for kind, _ in made_alone)
     assert timed.items() <= Counter(kind for kind, _ in made).items()
     assert _weights(stores[0]) == _weights(stores[1])
-    assert "reused      8/8 stages" in second.stdout
+    assert "reused      9/9 stages" in second.stdout
     assert statuses == ["SUCCESS", "SUCCESS"]
