@@ -16,7 +16,7 @@ from mens_pipeline.inference.generation import Answer
 from mens_pipeline.storage.jsonl import models_in, open_rows
 
 PREFIX: Final = "benchmark/"
-"""What stands before the id of a task in our own documents, and not in those of others."""
+"""Prefix of task ids in our own documents; documents of other tools have none."""
 
 
 class WrittenAnswer(BaseModel):

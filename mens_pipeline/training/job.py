@@ -12,7 +12,7 @@ from mens_pipeline.storage.jsonl import replacing
 from mens_pipeline.training.recipe import Recipe
 
 MODULE: Final = "mens_pipeline.training.child"
-"""What runs in the training process."""
+"""Module of the training process."""
 
 AGENT: Final = "mens_pipeline.training.agent"
 """What starts several of them."""

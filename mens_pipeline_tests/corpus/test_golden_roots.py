@@ -1,4 +1,4 @@
-"""What follows from golden roots: who judges, what weighs more, and of what a parse rate is asked."""
+"""Golden roots decide what is held out, what is rated highest, and what the source parse rate counts."""
 
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def _judges(pairs: list[TrainingPair]) -> tuple[set[str | None], int]:
 
 
 def test_only_golden_programs_judge_and_are_ground_truth(workspace: Path) -> None:
-    """Where no root is given all are; what was made of a program that is not golden judges as little."""
+    """Without golden roots all programs are golden; pairs derived from one that is not are never held out."""
     everywhere = _pairs(workspace)
     _give_golden_roots(workspace)
     pairs = _pairs(workspace)

@@ -28,7 +28,7 @@ def test_roots_govern_the_folders_below_them(tmp_path: Path) -> None:
 
 @pytest.mark.seed_row(42)
 def test_golden_roots_say_which_programs_judge(tmp_path: Path) -> None:
-    """Those below one of them and below no negative one; where none is given all are, and pages are anyway."""
+    """Programs below a golden root and below no negative one are golden; without golden roots all are; pages always."""
     for name, golden in (("given", "[golden, more]"), ("none", "[]")):
         (tmp_path / name).mkdir()
         (tmp_path / name / _FILE).write_text(f"golden_roots: {golden}\nnegative_roots: [golden/bad]\n")
@@ -40,7 +40,7 @@ def test_golden_roots_say_which_programs_judge(tmp_path: Path) -> None:
 
 
 def test_other_roots_decide_nothing(tmp_path: Path) -> None:
-    """Whatever they are: a program that lies below none of the others trains like any other."""
+    """Roots of sandboxes and pages may hold anything; programs below them train like any other."""
     (tmp_path / _FILE).write_text("sandbox_roots: 3\ndoc_roots: {a: 1}\nnegative_roots: [negative]\n")
     roots = find_source_roots(tmp_path)
 

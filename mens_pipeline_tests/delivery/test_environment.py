@@ -131,7 +131,7 @@ def test_the_framework_runs_it(framework: str, benchmark: Benchmark, tmp_path: P
 
 
 def _completed(text: str, *, is_streamed: bool | None) -> Served:
-    """What frameworks read of a completion, at once or in events."""
+    """A completion in OpenAI's format, whole or as a stream of events."""
     whole = completion(text)
     whole.body["model"] = "some"
     if not is_streamed:

@@ -55,7 +55,7 @@ def _push(hub: Hub, root: Path, *arguments: str) -> "subprocess.CompletedProcess
 
 
 def _taken(hub: Hub, folder: Path) -> Path:
-    """What the Hub holds, as somebody who clones it has it."""
+    """A clone of the repository on the Hub."""
     folder.mkdir()
     for name, content in hub.files[_REPO, "main"].items():
         (folder / name).write_bytes(content)
@@ -106,7 +106,7 @@ def test_the_benchmark_is_loaded_by_datasets(hub: Hub, tmp_path: Path) -> None:
 
 
 def test_nothing_is_sent_without_a_licence(tmp_path: Path) -> None:
-    """Whoever loads it must know what it may be used for."""
+    """A dataset without a licence is refused before anything is sent."""
     with pytest.raises(ConfigurationError, match=r"MENS_DATA_LICENCE: not set\. Set the licence of the data"):
         plan_benchmark(_BENCH, Target(_REPO), None, tmp_path / "staging")
     assert not (tmp_path / "staging").exists()

@@ -41,7 +41,7 @@ def _mixed(store: ArtifactStore, number: int) -> Artifact:
 
 @pytest.fixture
 def url(tmp_path: Path, store_url: str) -> str:
-    """Where one machine published a champion, what it rests on, and an adapter that was never judged."""
+    """A bucket with a champion, its ancestors, and an adapter that was never judged."""
     store = _machine(tmp_path / "first", store_url)
     mixed = _mixed(store, 3)
     for weights in ("unused", "used"):

@@ -17,7 +17,7 @@ _EXAMPLES: Final = "examples"
 """Where upstream keeps the file; its roots are relative to the folder above."""
 
 _DECIDES: Final = {"negativ": "negative_roots", "golden": "golden_roots"}
-"""What a key is told by -> the key that decides."""
+"""Part of a misspelt key -> the key that was probably meant."""
 _KEYS: Final = frozenset({*_DECIDES.values(), "schema_version", "sandbox_roots", "doc_roots"})
 
 

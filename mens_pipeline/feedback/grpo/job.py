@@ -18,7 +18,7 @@ from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.safetensors_header import num_values_in
 
 MODULE: Final = "mens_pipeline.feedback.grpo.child"
-"""What runs in the training process."""
+"""Module of the training process."""
 
 REWARDS: Final = "rewards.jsonl"
 """In the folder of a run: a line for each step, with every answer, its reward and why."""
@@ -27,7 +27,7 @@ STAGE: Final = Stage("qlora_adapter", ("mens_pipeline.feedback.grpo.train",), by
 """The code that decides what comes of rewards, beside that of every training."""
 
 _MOST_ON_CPU: Final = 10_000_000
-"""Parameters of a base that a processor can sample from in every step."""
+"""Largest base, in parameters, that a CPU can sample from in every step."""
 
 
 class GrpoJob(TrainingJob):
@@ -40,7 +40,7 @@ class GrpoJob(TrainingJob):
 
 
 def refuse_slow_device(base: Path, device: str) -> None:
-    """Refuse a training on rewards that a processor would not come to the end of.
+    """Refuse a training on rewards that would take a CPU days.
 
     Args:
         base: The folder of the base model.

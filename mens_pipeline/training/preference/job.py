@@ -9,7 +9,7 @@ from mens_pipeline.storage.stage import Stage
 from mens_pipeline.training.job import TrainingJob
 
 MODULE: Final = "mens_pipeline.training.preference.child"
-"""What runs in the training process."""
+"""Module of the training process."""
 
 STAGE: Final = Stage("qlora_adapter", ("mens_pipeline.training.preference.train",), by_content=True)
 """The code that decides what comes of pairs, beside that of every training."""

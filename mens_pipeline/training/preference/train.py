@@ -32,7 +32,7 @@ _LOSSES: Final = ["sigmoid", "sft"]
 """The second is what keeps preferred answers likely (Pang et al. 2024, arXiv 2404.19733)."""
 
 _REFERENCE: Final = "ref"
-"""What the library calls its copy of the adapter."""
+"""Name that TRL gives the reference adapter."""
 
 
 @dataclass(frozen=True, slots=True)

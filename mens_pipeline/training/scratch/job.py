@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from mens_pipeline.training.scratch.recipe import ScratchRecipe
 
 MODULE: Final = "mens_pipeline.training.scratch.child"
-"""What runs in the training process."""
+"""Module of the training process."""
 
 MODEL: Final = "model"
 WEIGHTS: Final = f"{MODEL}/model.safetensors"

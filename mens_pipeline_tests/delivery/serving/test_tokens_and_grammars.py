@@ -144,7 +144,7 @@ def test_another_grammar_is_refused(roomy: Running, fields: dict[str, Any], mess
 
 
 def test_a_body_that_is_no_object_is_refused_in_a_sentence(server: Running) -> None:
-    """Whatever looks into it first."""
+    """On each path, with status 400."""
     with server.http() as client:
         answer = client.post("/v1/chat/completions", json=["vox"])
 
