@@ -52,7 +52,7 @@ def test_answers_of_another_program_are_judged_as_our_own(tmp_path: Path) -> Non
     ],
 )
 def test_what_is_no_answer_is_refused(tmp_path: Path, rows: list[dict[str, Any]], said: str) -> None:
-    """A row without a field is refused by its line; no default takes its place."""
+    """Unknown tasks, rows without a field and empty files are refused with their place."""
     result = _score(tmp_path, *rows)
 
     assert result.exit_code != 0

@@ -144,11 +144,12 @@ def test_another_grammar_is_refused(roomy: Running, fields: dict[str, Any], mess
 
 
 def test_a_body_that_is_no_object_is_refused_in_a_sentence(server: Running) -> None:
-    """On each path, with status 400."""
+    """With status 400 and what was expected, in the format of errors that clients read."""
     with server.http() as client:
         answer = client.post("/v1/chat/completions", json=["vox"])
 
     assert answer.status_code == 400
+    assert "object" in answer.json()["error"]["message"], answer.text
 
 
 def test_what_editors_send_reaches_the_model(server: Running) -> None:
