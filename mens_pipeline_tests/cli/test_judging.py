@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from mens_pipeline import settings
+from mens_pipeline import configured, settings
 from mens_pipeline.cli.main import app
 from mens_pipeline.errors import MensError, RefusedError
 from mens_pipeline.promotion.history import champion_key, history_of
@@ -38,7 +38,8 @@ def _set_up(folder: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setenv("DAGSTER_HOME", str(folder / "home"))
     patch.setenv("VOX_BENCHMARK", "0")
     (folder / "evaluation.yaml").write_text(f"max_new_tokens: {_NUM_TOKENS}\n")
-    patch.setattr(settings, "EVALUATION", folder / "evaluation.yaml")
+    for module in (settings, configured):  # Whichever was imported before has a name of its own for it.
+        patch.setattr(module, "EVALUATION", folder / "evaluation.yaml")
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.definitions import defs
 from mens_pipeline.orchestration.failures import reason_of
@@ -27,9 +28,14 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
 
 
 def _split(store: ArtifactStore, number: int) -> ArtifactRef:
-    """What the corpus stages hand on: so many pairs that train."""
-    rows = pairs(number)
-    return store.built(SPLIT, {"n": number}, lambda folder: {"n": write_jsonl(folder / "pairs.jsonl", rows)})[0].ref()
+    """What the corpus stages hand on: so many pairs that train, and one more that is held out."""
+    *rows, heldout = pairs(number + 1)
+
+    def write(folder: Path) -> dict[str, Any]:
+        write_jsonl(folder / HELDOUT, [heldout])
+        return {"n": write_jsonl(folder / "pairs.jsonl", rows)}
+
+    return store.built(SPLIT, {"n": number}, write)[0].ref()
 
 
 def _run(keys: tuple[str, ...], run_config: dict[str, Any], *handed: ArtifactRef) -> dg.ExecuteInProcessResult:

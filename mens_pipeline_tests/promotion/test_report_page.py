@@ -340,5 +340,6 @@ def test_every_file_of_the_page_is_shipped() -> None:
     folder = PROJECT_ROOT / "mens_pipeline" / "promotion" / "report"
 
     assert {path.name for path in Path(folder).iterdir() if path.suffix not in {".py", ""}} == {
-        *("compare.html.jinja", "macros.html.jinja", "page.html.jinja", "style.css", "filter.js"),
+        *("compare.html.jinja", "leaderboard.html.jinja", "macros.html.jinja", "page.html.jinja"),
+        *("style.css", "filter.js"),
     }
