@@ -1,7 +1,7 @@
 """Replacements for parts of a QLoRA model that are slow on a CPU. For a training process alone.
 
-Both compute what they replace, in the same precision but in another order of operations; a step takes a fifth less
-CPU time with them (`docs/experiments.md`).
+They compute what they replace, in the same precision but in another order of operations; `docs/experiments.md` says
+what each is worth.
 """
 
 from types import MethodType
@@ -12,6 +12,8 @@ from bitsandbytes.functional import dequantize_4bit
 from peft.tuners.lora.bnb import Linear4bit
 from torch.autograd.function import once_differentiable
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from mens_pipeline.training.preflight import SCORED_ON_CPU
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -75,6 +77,72 @@ class _LoraProduct(torch.autograd.Function):  # type: ignore[misc]
         of_down = (inner_gradient.t() @ flat).float()
         of_up = (outer.t() @ inner).float().mul_(context.scale)
         return of_inputs, None, of_down, of_up, None, None, None
+
+
+class _TokenLosses(torch.autograd.Function):  # type: ignore[misc]
+    """Cross entropy of a head that does not train, with the gradient of its inputs computed on the way forwards.
+
+    Logits of few positions are in memory at once and are overwritten by their own gradient: no tensor of all positions
+    and the whole vocabulary is written, kept, and read again.
+    """
+
+    @staticmethod
+    def forward(context: Any, hidden: torch.Tensor, head: torch.nn.Linear, wanted: torch.Tensor) -> torch.Tensor:
+        """Compute the negative log-likelihood of each token.
+
+        Args:
+            context: Keeps the gradients.
+            hidden: (positions, width), last hidden states.
+            head: Projects them on the vocabulary.
+            wanted: (positions), int64, the token that follows each.
+
+        Returns:
+            (positions), float32.
+        """
+        losses = torch.empty(len(hidden), dtype=torch.float32, device=hidden.device)
+        gradients = torch.empty_like(hidden) if context.needs_input_grad[0] else None
+        for start in range(0, len(hidden), SCORED_ON_CPU):
+            part = slice(start, start + SCORED_ON_CPU)
+            logits, tokens = head(hidden[part]).float(), wanted[part, None]
+            sums = logits.logsumexp(1, keepdim=True)
+            losses[part] = (sums - logits.gather(1, tokens))[:, 0]
+            if gradients is not None:
+                shares = logits.sub_(sums).exp_()
+                shares.scatter_add_(1, tokens, torch.full_like(tokens, -1, dtype=shares.dtype))
+                gradients[part] = shares.to(head.weight.dtype) @ head.weight
+        if gradients is not None:
+            context.save_for_backward(gradients)
+        return losses
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Compute the gradient of `hidden`.
+
+        Args:
+            context: What `forward` kept.
+            gradient: (positions), of the losses.
+        """
+        (gradients,) = context.saved_tensors
+        return gradients * gradient[:, None].to(gradients.dtype), None, None
+
+
+def token_losses(hidden: torch.Tensor, head: torch.nn.Linear, wanted: torch.Tensor) -> torch.Tensor:
+    """Compute the negative log-likelihood of tokens under a head that does not train.
+
+    Args:
+        hidden: (positions, width), last hidden states.
+        head: Projects them on the vocabulary.
+        wanted: (positions), int64, the token that follows each.
+
+    Returns:
+        (positions), float32.
+
+    Source:
+        Gradients on the way forwards as in Liger Kernel, arXiv 2410.10989.
+    """
+    losses: torch.Tensor = _TokenLosses.apply(hidden, head, wanted)
+    return losses
 
 
 class _FusedLayer:

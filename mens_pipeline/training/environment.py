@@ -12,6 +12,10 @@ _SECRETS: Final = (
 """Endings of words in names of variables that may hold a secret, or an address with a password in it."""
 
 
+_MEMORY: Final = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**40)}
+"""Keep memory that tensors gave back, up to 32 MB each: the system would clear every page of it anew (glibc alone)."""
+
+
 def num_processors() -> int:
     """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -52,6 +56,7 @@ def training_environment(num_devices: int = 1) -> dict[str, str]:
         # Threads that wait without spinning: half the time of the default on a machine with other work to do, and no
         # more on a quiet one.
         "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
+        **{name: os.environ.get(name, value) for name, value in _MEMORY.items()},
         **(_of_several(num_devices) if num_devices > 1 else {}),
         "TRANSFORMERS_VERBOSITY": "error",
         # One GPU a process: with more of them in sight, the trainer would split each micro-batch over all, which

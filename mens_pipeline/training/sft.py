@@ -7,19 +7,17 @@ from typing import Any, Final
 import torch
 from accelerate.data_loader import prepare_data_loader
 from peft.optimizers import create_loraplus_optimizer
-from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 from trl import SFTTrainer
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.common_trainer import CommonTrainer
+from mens_pipeline.training.cpu_kernels import token_losses
 from mens_pipeline.training.examples import Example
 from mens_pipeline.training.team import Team, share_of
 
 IGNORED: Final = -100
 _NO_CODE: Final = (0, 0)
-_SCORED_AT_ONCE: Final = 1024
-"""Positions whose logits are in memory at once, where the library would score every position."""
 
 
 def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, Any]:
@@ -282,6 +280,4 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
 def _losses(base: Any, inputs: dict[str, Any], mask: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     # No mask: rows are padded on the right, where a causal model never looks from a labelled position.
     hidden = base.base_model(input_ids=inputs["input_ids"], use_cache=False).last_hidden_state[:, :-1][mask]
-    head = base.get_output_embeddings()
-    pieces = zip(hidden.split(_SCORED_AT_ONCE), labels[mask].split(_SCORED_AT_ONCE), strict=True)
-    return torch.cat([cross_entropy(head(states).float(), wanted, reduction="none") for states, wanted in pieces])
+    return token_losses(hidden, base.get_output_embeddings(), labels[mask])

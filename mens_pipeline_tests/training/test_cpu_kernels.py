@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import torch  # noqa: TID253 - loads in test processes that train
+from torch.nn.functional import cross_entropy  # noqa: TID253 - likewise
 
-from mens_pipeline.training.cpu_kernels import fuse_adapters, use_causal_products
+from mens_pipeline.training.cpu_kernels import fuse_adapters, token_losses, use_causal_products
 from mens_pipeline.training.qlora import keep_adapter_in_float32, load_base, lora_config
 from mens_pipeline.training.recipe import Recipe
 
@@ -66,19 +67,40 @@ def test_hidden_states_and_gradients_are_those_of_the_libraries(
     assert (whole - expected_whole).norm() < tolerance * expected_whole.norm()
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 1e-2)])
+@pytest.mark.parametrize("bias", [0.0, 1.0])
+def test_losses_of_tokens_are_the_cross_entropy(dtype: torch.dtype, tolerance: float, bias: float) -> None:
+    """Of more positions than are scored at once, each with a weight of its own; and without gradients as well."""
+    torch.manual_seed(1)
+    head = torch.nn.Linear(16, 300, bias=bool(bias), dtype=dtype).requires_grad_(requires_grad=False)
+    hidden, wanted = torch.randn(150, 16, dtype=dtype, requires_grad=True), torch.randint(300, (150,))
+    weights = torch.linspace(0.1, 2, 150)
+    expected = cross_entropy(head(hidden).float(), wanted, reduction="none")
+    (gradients,) = torch.autograd.grad((expected * weights).sum(), hidden)
+    found = token_losses(hidden, head, wanted)
+    (found * weights).sum().backward()
+
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(hidden.grad, gradients, rtol=tolerance, atol=tolerance)
+    with torch.no_grad():
+        assert torch.equal(token_losses(hidden, head, wanted), found)
+
+
 def test_a_fused_layer_follows_its_adapter(tiny_base: Path) -> None:
     """A copy of the adapter in low precision that outlived an optimizer step would train on old weights."""
     model = _model(tiny_base, torch.float32)
     ids = torch.arange(24).reshape(1, 24)
     twin = deepcopy(model)
     fuse_adapters(model, torch.float32)
-    _step(model, ids, torch.float32)
+    before = _step(model, ids, torch.float32)[0]
     for each in (model, twin):
         optimizer = torch.optim.SGD([p for p in each.parameters() if p.requires_grad], lr=0.5)
         _step(each, ids, torch.float32)
         optimizer.step()
 
-    torch.testing.assert_close(_step(model, ids, torch.float32)[0], _step(twin, ids, torch.float32)[0])
+    after, expected = (_step(each, ids, torch.float32)[0] for each in (model, twin))
+    torch.testing.assert_close(after, expected, rtol=1e-4, atol=1e-4)
+    assert (after - before).abs().max() > 1e-2
 
 
 def test_what_pads_a_row_on_the_right_changes_nothing_before_it(tiny_base: Path) -> None:

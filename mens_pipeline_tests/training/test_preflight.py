@@ -48,7 +48,7 @@ def test_memory_is_estimated_from_sizes() -> None:
     assert memory.base == pytest.approx((1_000_000 * (4.5 / 8 + 4) + 64_000 * 4) / _MEGA)
     assert memory.adapter == pytest.approx(3 * 7 * 3 * 64 * 8 * 16 / _MEGA)
     assert memory.activations == pytest.approx(512 * 3 * 64 * 34 * 2 / _MEGA)
-    assert memory.logits == pytest.approx(512 * 1000 * 8 / _MEGA)
+    assert memory.logits == pytest.approx(64 * 1000 * 8 / _MEGA)
     assert memory.total == pytest.approx(memory.base + memory.adapter + memory.activations + memory.logits)
 
 
