@@ -27,7 +27,6 @@ from mens_pipeline_tests.orchestration.stores import artifact_in, store_with
 _ANSWER = (
     "fn total(prices: List[int]) to int {\n    let mut sum = 0\n    for p in prices { sum += p }\n    return sum\n}\n"
 )
-_RENAMED = "fn all_of(w: List[int]) to int {\n    let mut n = 7\n    for x in w { n += x }\n    return n\n}\n"
 
 
 def _result(result: object) -> dg.AssetCheckResult:
@@ -60,45 +59,18 @@ def test_a_lost_row_is_refused(tmp_path: Path) -> None:
     assert result.metadata["semantic_error/records.jsonl"].value == 1
 
 
-@pytest.mark.parametrize(
-    ("train", "files", "copies"),
-    [
-        (_pair("Say hello", "fn hello() { }\n", "a.vox"), 0, 0),
-        (_pair("Say hello", "fn hello() { }\n", "held.vox"), 1, 0),
-        (_pair("Sum prices", "fn hello() { }\n", "a.vox"), 0, 1),
-        (_pair("Repair this:\n" + _ANSWER, "fn hello() { }\n", "a.vox"), 0, 1),
-        (_pair("Add weights", _RENAMED, "a.vox"), 0, 1),
-    ],
-    ids=["clean", "same file", "same request", "answer in the request", "renamed copy"],
-)
-def test_a_leak_into_training_is_refused(tmp_path: Path, train: TrainingPair, files: int, copies: int) -> None:
-    """A file on both sides, a shared request, a shared text, a renamed copy."""
+@pytest.mark.parametrize(("prompt", "passed"), [("Say hello", True), ("Sum prices", False)])
+def test_a_leak_into_training_is_refused(tmp_path: Path, prompt: str, *, passed: bool) -> None:
+    """Such as a request that is held out as well."""
 
     def write(folder: Path) -> None:
-        write_jsonl(folder / "pairs.jsonl", [train])
+        write_jsonl(folder / "pairs.jsonl", [_pair(prompt, "fn hello() { }\n", "a.vox")])
         write_jsonl(folder / HELDOUT, [_pair("Sum prices", _ANSWER, "held.vox")])
 
     result = _result(no_overlap(*store_with(tmp_path, SPLIT, {"train": {"pairs.jsonl": 1}}, write)))
 
-    assert result.passed is (files == copies == 0)
-    assert (result.metadata["pairs_of_heldout_files"].value, result.metadata["near_copies"].value) == (files, copies)
-    assert result.metadata["same_behaviour"].value == 0
-
-
-def test_a_row_that_solves_a_held_out_task_is_refused(tmp_path: Path) -> None:
-    """However it is written."""
-    tests = "@test fn a() { assert(twice(2) is 4) }\n@test fn b() { assert(twice(5) is 10) }"
-    judged = _pair("Double it", "fn twice(n: int) to int { return n * 2 }\n", "held.vox")
-    train = _pair("Add it up", "fn again(value: int) to int {\n    let sum = value + value\n    sum\n}\n", "a.vox")
-
-    def write(folder: Path) -> None:
-        write_jsonl(folder / "pairs.jsonl", [train])
-        write_jsonl(folder / HELDOUT, [judged.model_copy(update={"tests": tests})])
-
-    result = _result(no_overlap(*store_with(tmp_path, SPLIT, {"train": {"pairs.jsonl": 1}}, write)))
-
-    assert not result.passed
-    assert (result.metadata["near_copies"].value, result.metadata["same_behaviour"].value) == (0, 1)
+    assert result.passed is passed
+    assert result.metadata["near_copies"].value == (0 if passed else 1)
 
 
 @pytest.mark.parametrize(("aside", "passed"), [(1, True), (0, False)])

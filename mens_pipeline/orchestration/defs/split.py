@@ -4,14 +4,10 @@ from typing import Any
 
 import dagster as dg
 
-from mens_pipeline.corpus.behaviour.repeats import TaskFunctions
-from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
+from mens_pipeline.corpus.curate.heldout_overlap import build_heldout_overlap
 from mens_pipeline.corpus.curate.heldout_split import ASIDE, HELDOUT, STAGE, build_heldout_split
-from mens_pipeline.corpus.curate.overlap import HeldoutTasks
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.curate.split import group_of
 from mens_pipeline.corpus.curate.validated_pairs import KIND as PAIRS
-from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.corpus.schema.shares import share_text
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.evaluation.benchmark import protected_pairs
@@ -68,27 +64,14 @@ def no_overlap(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.A
 
     Near is the same source or request, half of its eight-word runs, or the same structure.
 
-    The files are read again and compared anew.
+    The files are read again and compared anew, once for each split.
     """
-    split = store.artifact(heldout_split)
     policy = load_pipeline_config(PIPELINE_CONFIG).split
-    heldout = list(read_pairs(split.path / HELDOUT))
     protected = protected_pairs(load_settings().benchmark_dir)
-    tasks = HeldoutTasks([*heldout, *protected], policy.max_overlap, policy.min_nodes)
-    groups = {group_of(pair) for pair in heldout}
-    train = [pair for name in split.manifest["train"] for pair in read_pairs(split.path / name)]
-    shared = sum(group_of(pair) in groups for pair in train)
-    near = sum(tasks.overlap(pair) is not None for pair in train)
-    with BehaviourWorkers() as workers:
-        solved = sum(task is not None for task in TaskFunctions([*heldout, *protected], workers).repeated(train))
-    metadata = {
-        "num_train": len(train),
-        "num_heldout": len(heldout),
-        "pairs_of_heldout_files": shared,
-        "near_copies": near,
-        "same_behaviour": solved,
-    }
-    return dg.AssetCheckResult(passed=shared == near == solved == 0, metadata=metadata)
+    counts = build_heldout_overlap(store.artifact(heldout_split), policy, store.open(), protected).manifest
+    shared = {name: counts[name] for name in ("pairs_of_heldout_files", "near_copies", "same_behaviour")}
+    metadata = {**{name: counts[name] for name in ("num_train", "num_heldout")}, **shared}
+    return dg.AssetCheckResult(passed=not any(shared.values()), metadata=metadata)
 
 
 @dg.asset_check(asset=heldout_split, blocking=True)
