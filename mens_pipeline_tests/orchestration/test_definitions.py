@@ -68,6 +68,7 @@ _JOBS = {
     "improve": {*_FEEDBACK, "benchmark_gate", "eval_results", "promoted_adapter"},
     "improve_control": {"benchmark_gate", "eval_results", "feedback_adapter"},
     "maintenance": set(),
+    "promote_best": {"promoted_adapter"},
     "scratch": {"scratch_model"},
     "train_set": _TRAIN_SET,
     "whole_graph": _TRAIN_SET | {"base_model", "benchmark_gate", "eval_results", "promoted_adapter", "qlora_adapter"},
@@ -145,7 +146,9 @@ def test_the_nightly_run_is_one_process(location: dg.Definitions) -> None:
     """A process for each of its steps would take most of the time of an unchanged graph; other jobs are forked."""
     jobs = {job.name: job.executor_def.name for job in location.resolve_all_job_defs()}
 
-    assert {name for name, executor in jobs.items() if executor == "in_process"} == {"train_set", "whole_graph"}
+    assert {name for name, executor in jobs.items() if executor == "in_process"} == {
+        *("promote_best", "train_set", "whole_graph"),
+    }
     assert {executor for executor in jobs.values() if executor != "in_process"} == {"forking_executor"}
 
 

@@ -30,6 +30,9 @@ from mens_pipeline_tests.orchestration.stores import artifact_in
 _GOOD = {"default": 20, "short": 10, "wide": 40}
 """Recipe -> requests of forty that its adapter answers well."""
 
+_ALL = {**_GOOD, "code_base": 34}
+"""The same, with one that passes and is not the best."""
+
 
 @dg.asset
 def qlora_adapter(
@@ -54,7 +57,7 @@ def eval_results(
 ) -> dg.MaterializeResult[Any]:
     """Its evaluation."""
     run = store.artifact(qlora_adapter).path
-    made = evaluated(run, store.open(), _GOOD[(run / FOLDER / WEIGHTS).read_text()])
+    made = evaluated(run, store.open(), _ALL[(run / FOLDER / WEIGHTS).read_text()])
     return dg.MaterializeResult(
         value=made.ref(qlora_adapter), metadata=identify(context, manifest_of(run), adapter_digest(run))
     )
@@ -143,6 +146,76 @@ def test_a_run_that_is_to_judge_promotes_nothing(home: Path, instance: dg.Dagste
     assert second.success
     assert champion is not None
     assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
+
+
+def _promote_best(instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
+    """The job as it is launched, of all recipes unless it is told of which."""
+    run_config = {"ops": {"promoted_adapter": {"config": config}}} if config else None
+    job = defs().resolve_job_def("promote_best")
+    return job.execute_in_process(instance=instance, raise_on_error=False, run_config=run_config)
+
+
+def test_the_best_that_passes_is_promoted(home: Path, instance: dg.DagsterInstance) -> None:
+    """After a backfill: what each came to, and why others were passed over, is told; a second launch confirms it."""
+    for name in ("default", "code_base", "wide"):
+        _run(home, instance, partition=name)
+    first, again = _promote_best(instance), _promote_best(instance)
+    (made,) = first.asset_materializations_for_node("promoted_adapter")
+    champion = champion_of(ArtifactStore(home.parent / "store"))
+    rows: Any = made.metadata["recipes"].value
+    told = {record.data["recipe"]: (record.data["pass@1"], record.data["why"]) for record in rows.records}
+    tags = instance.get_run_by_id(first.run_id).tags  # type: ignore[union-attr]
+
+    assert champion is not None
+    assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
+    assert (tags[RECIPE_TAG], tags["mens/verdict"]) == ("wide", "passed")
+    assert list(told) == ["wide", "code_base", "default", "short"]
+    assert told["wide"][0].startswith("40/40 ")
+    assert told["code_base"][0].startswith("34/40 ")
+    assert told["code_base"][1] == "-15.0 points (p = 0.031)"
+    assert told["default"][1].startswith("The gate failed: parse_rate: ")
+    assert told["short"][1].startswith("short: no run of this recipe")
+    assert again.success
+    assert again.asset_materializations_for_node("promoted_adapter")[0].metadata["changed"].value is False
+
+
+def test_what_was_judged_against_another_champion_is_passed_over(home: Path, instance: dg.DagsterInstance) -> None:
+    """A verdict says that it passed against the champion of then; of several runs each is named by its own id."""
+    runs = {name: _run(home, instance, qlora_adapter={"recipe": name}).run_id for name in ("code_base", "wide")}
+    assert _promote_best(instance, best_of=[runs["code_base"]]).success
+    result = _promote_best(instance, best_of=["wide"])
+    (failure,) = result.get_step_failure_events()
+
+    assert "no recipe of 1 may be promoted. wide: Another champion is in use" in str(failure.step_failure_data.error)
+    _run(home, instance, qlora_adapter={"recipe": "wide"})
+    assert _promote_best(instance, best_of=["wide"]).success
+    champion = champion_of(ArtifactStore(home.parent / "store"))
+    assert champion is not None
+    assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
+
+
+def test_where_none_passes_nothing_is_promoted(home: Path, instance: dg.DagsterInstance) -> None:
+    """The run fails, and its first line says why of each."""
+    for name in ("default", "short"):
+        _run(home, instance, partition=name)
+    (failure,) = _promote_best(instance).get_step_failure_events()
+    error = str(failure.step_failure_data.error)
+
+    assert "no recipe of 4 may be promoted. default: The gate failed: parse_rate: " in error
+    assert "wide: no run of this recipe" in error
+    assert champion_key(ArtifactStore(home.parent / "store")) is None
+
+
+def test_a_recipe_whose_artifacts_are_gone_is_passed_over(home: Path, instance: dg.DagsterInstance) -> None:
+    """It is run again, or the others count."""
+    for name in ("code_base", "wide"):
+        _run(home, instance, partition=name)
+    store = ArtifactStore(home.parent / "store")
+    wide = next(run for run in (store.root / ADAPTER).glob("*/adapter") if (run / WEIGHTS).read_text() == "wide")
+    (wide / WEIGHTS).unlink()
+    (made,) = _promote_best(instance).asset_materializations_for_node("promoted_adapter")
+
+    assert str(made.metadata["best_recipe"].value).startswith("code_base, pass@1 34/40")
 
 
 def test_a_run_of_two_recipes_is_refused(home: Path, instance: dg.DagsterInstance) -> None:
