@@ -19,6 +19,7 @@ from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_chec
 from mens_pipeline.orchestration.experiment import RECIPE_TAG, TrainConfig, identify, training_of
 from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.progress import progress_logger
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.promotion.history import champion_key, champion_of
 from mens_pipeline.storage.store import ArtifactStore
@@ -216,6 +217,66 @@ def test_a_recipe_whose_artifacts_are_gone_is_passed_over(home: Path, instance: 
     (made,) = _promote_best(instance).asset_materializations_for_node("promoted_adapter")
 
     assert str(made.metadata["best_recipe"].value).startswith("code_base, pass@1 34/40")
+
+
+@pytest.fixture
+def location(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A code location that trains nothing, in the place of the real one."""
+    jobs = {"whole_graph": dg.AssetSelection.all(), "promote_best": dg.AssetSelection.assets("promoted_adapter")}
+    monkeypatch.setattr(
+        "mens_pipeline.definitions.defs",
+        lambda: dg.Definitions(
+            assets=[qlora_adapter, eval_results, benchmark_gate, promoted_adapter],
+            asset_checks=[gate_checks],
+            jobs=[dg.define_asset_job(*job) for job in jobs.items()],
+            resources={
+                "store": ArtifactStoreResource(root=str(home.parent / "store")),
+                "io_manager": ArtifactHandover(),
+            },
+            loggers={"progress": progress_logger},
+        ),
+    )
+
+
+@pytest.mark.usefixtures("location")
+def test_a_command_runs_recipes_and_promotes_the_best(home: Path) -> None:
+    """Each in a run of its own that promotes nothing; then the best of those of this command."""
+    recipes = [f"--recipe={name}" for name in ("default", "wide", "code_base", "wide")]
+    result = CliRunner().invoke(app, ["run", *recipes, "--json"])
+    *judged, best = json.loads(result.stdout)
+    champion = champion_of(ArtifactStore(home.parent / "store"))
+
+    assert result.exit_code == 0, result.output
+    assert [run["figures"]["benchmark_gate"]["recipe_name"] for run in judged] == ["default", "wide", "code_base"]
+    assert [run["figures"]["benchmark_gate"]["passed"] for run in judged] == [False, True, True]
+    assert not any("promoted_adapter" in run["figures"] for run in judged)
+    assert best["figures"]["promoted_adapter"]["best_recipe"].startswith("wide, pass@1 40/40 ")
+    assert champion is not None
+    assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
+
+
+@pytest.mark.usefixtures("location")
+@pytest.mark.parametrize(
+    ("names", "code", "runs"),
+    [(("default", "short", "--promote"), 1, 2), (("default", "wide", "--no-promote"), 0, 2)],
+    ids=["none passes", "nothing is to be promoted"],
+)
+def test_a_command_promotes_nothing(home: Path, names: tuple[str, ...], code: int, runs: int) -> None:
+    """Where no recipe passes, and where it is told so: then one that passes is enough."""
+    *recipes, switch = names
+    result = CliRunner().invoke(app, ["run", *(f"--recipe={name}" for name in recipes), switch, "--json"])
+
+    assert result.exit_code == code, result.output
+    assert len(json.loads(result.stdout)) == runs
+    assert champion_key(ArtifactStore(home.parent / "store")) is None
+
+
+def test_recipes_are_to_be_trained() -> None:
+    """Several without training are a mistake, told before anything is made."""
+    result = CliRunner().invoke(app, ["run", "--recipe=default", "--recipe=wide", "--no-train"])
+
+    assert result.exit_code == 2
+    assert "recipes say how to train" in result.output
 
 
 def test_a_run_of_two_recipes_is_refused(home: Path, instance: dg.DagsterInstance) -> None:
