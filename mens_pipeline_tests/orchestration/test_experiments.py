@@ -22,8 +22,10 @@ from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.progress import progress_logger
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.promotion.history import champion_key, champion_of
+from mens_pipeline.settings import DOMAINS
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.job import ADAPTER as FOLDER
+from mens_pipeline.training.presets import load_named
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
 from mens_pipeline_tests.orchestration.stores import artifact_in
@@ -156,8 +158,11 @@ def _promote_best(instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInPr
     return job.execute_in_process(instance=instance, raise_on_error=False, run_config=run_config)
 
 
-def test_the_best_that_passes_is_promoted(home: Path, instance: dg.DagsterInstance) -> None:
+def test_the_best_that_passes_is_promoted(
+    home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After a backfill: what each came to, and why others were passed over, is told; a second launch confirms it."""
+    monkeypatch.setenv("MENS_STORE_PAGES", "http://pages.test/")
     for name in ("default", "code_base", "wide"):
         _run(home, instance, partition=name)
     first, again = _promote_best(instance), _promote_best(instance)
@@ -170,6 +175,7 @@ def test_the_best_that_passes_is_promoted(home: Path, instance: dg.DagsterInstan
     assert champion is not None
     assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
     assert (tags[RECIPE_TAG], tags["mens/verdict"]) == ("wide", "passed")
+    assert made.metadata["report_page"].value == f"http://pages.test/promoted_adapter/{champion.key}/report.html"
     assert list(told) == ["wide", "code_base", "default", "short"]
     assert told["wide"][0].startswith("40/40 ")
     assert told["code_base"][0].startswith("34/40 ")
@@ -332,9 +338,10 @@ def test_recipes_leave_schedules_and_staleness_alone() -> None:
     assert set(job.get_partition_keys()) >= set(_GOOD)
 
 
-def test_a_preset_of_the_launchpad_is_plain_text() -> None:
+def test_choices_of_the_launchpad_are_plain_text() -> None:
     """Dagster keeps tags and metadata with a run, and knows no enum of ours."""
-    chosen = TrainConfig(preset="tiny").choice()["preset"]  # type: ignore[arg-type] # as the launchpad sends it
+    config = TrainConfig.model_validate({"recipe": "wide", "preset": "tiny", "domain": next(iter(load_named(DOMAINS)))})
+    chosen = {name: value for name, value in config.choice().items() if name != "overrides"}
 
-    assert type(chosen) is str
-    assert chosen == "tiny"
+    assert {type(value) for value in (*chosen.values(), config.label())} == {str}
+    assert (chosen["recipe"], chosen["preset"]) == ("wide", "tiny")
