@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS ?= dev
 PORT ?= 3000
+PAGES ?= 8001
 MINUTES ?= 60
 # Which tests `make check` adds to the default tier: everything but what needs a CUDA device.
 TIER ?= not gpu
@@ -57,11 +58,14 @@ format: install  ## Format the code and mend what ruff can.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Where `make ui` serves the pages of verdicts, for links in the UI.
+run ui: export MENS_STORE_PAGES ?= http://127.0.0.1:$(PAGES)
+
 run: install  ## Run the whole graph once, without a server.
 	$(BIN)/mens run
 
 ui: install $(DAGSTER_HOME)/dagster.yaml  ## Open the Dagster UI on http://localhost:3000 (PORT=3000).
-	$(BIN)/dagster dev --workspace workspace.yaml --port $(PORT)
+	$(BIN)/mens store pages --port $(PAGES) -- $(BIN)/dagster dev --workspace workspace.yaml --port $(PORT)
 
 $(DAGSTER_HOME)/dagster.yaml:
 	@mkdir -p $(DAGSTER_HOME)

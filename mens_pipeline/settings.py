@@ -265,6 +265,15 @@ def load_settings() -> Settings:
     return settings
 
 
+def link_pages_at(address: str) -> None:
+    """Let `MENS_STORE_PAGES` name a server to whatever this process becomes, unless it names one already.
+
+    Args:
+        address: Of the server.
+    """
+    os.environ.setdefault("MENS_STORE_PAGES", address)
+
+
 def recipe_variables() -> dict[str, str]:
     """Return fields of a training recipe that the environment sets: MENS_TRAIN_LEARNING_RATE is `learning_rate`."""
     return {name.removeprefix(_RECIPE).lower(): value for name, value in os.environ.items() if name.startswith(_RECIPE)}

@@ -4,8 +4,9 @@ import json
 import logging
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -16,6 +17,13 @@ from mens_pipeline.language.visible_text import visible_text
 
 if TYPE_CHECKING:
     from mens_pipeline.orchestration.headless import GraphOutcome
+    from mens_pipeline.settings import Settings
+
+Launch = Callable[..., "GraphOutcome"]
+"""Runs a job, with what it configures of its assets."""
+
+Ended = tuple["GraphOutcome", bool, Mapping[str, Any]]
+"""A run, whether it came to what it was started for, and what was chosen for it."""
 
 Figures = Mapping[str, Mapping[str, Any]]
 """Asset -> its metadata, plain values only."""
@@ -60,7 +68,7 @@ def summary_of(figures: Figures, *, is_good: bool, command: str, options: str = 
             yield f"cause       {gate['likely_cause']}"
         yield f"report      {gate['report']}"
     if champion:
-        yield f"champion    {champion['champion']}{'' if champion['changed'] else ', as before'}"
+        yield from _champion(champion)
     reused = [values["reused"] for values in figures.values() if "reused" in values]
     if any(reused):
         yield f"reused      {sum(reused)}/{len(reused)} stages"
@@ -77,6 +85,13 @@ def called_as() -> str:
 
 def _reused(figures: Mapping[str, Any]) -> str:
     return ", nothing had changed" if figures.get("reused") else ""
+
+
+def _champion(champion: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which adapter is in use; of several recipes, which was the best."""
+    if "best_recipe" in champion:
+        yield f"best        {champion['best_recipe']}"
+    yield f"champion    {champion['champion']}{'' if champion['changed'] else ', as before'}"
 
 
 def _training(adapter: Mapping[str, Any]) -> Iterator[str]:
@@ -137,7 +152,10 @@ def run(  # noqa: PLR0913 - one parameter an option
         typer.Option(help="The Vox workspace to learn from [default: MENS_SOURCE_ROOT, else this repository's data]."),
     ] = None,
     recipe: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of config/recipes.yaml [default: default].")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Of config/recipes.yaml [default: default]. Several: the best that passes is promoted."
+        ),
     ] = None,
     preset: Annotated[
         str | None,
@@ -166,14 +184,50 @@ def run(  # noqa: PLR0913 - one parameter an option
     data trains further from where it stands, with a schedule that comes up and down again. What two recipes came to,
     `mens compare` lays side by side.
 
-    Exit code 0: the adapter is promoted, with --no-promote it passed, or with --no-train every check passed. 1: a gate
-    or a check refused, or a step failed. 2: the command was misused. 130: interrupted; run the same command to go on.
+    Of several recipes each is trained and judged, in a run of its own; then the best by pass@1 of those that passed is
+    promoted.
+
+    Exit code 0: the adapter is promoted, with --no-promote it passed (of several one did), or with --no-train every
+    check passed. 1: a gate or a check refused, or a step failed. 2: the command was misused. 130: interrupted; run the
+    same command to go on.
     """
     from mens_pipeline.definitions import defs  # noqa: PLC0415 - Dagster takes a second that `--help` need not wait
     from mens_pipeline.orchestration.choices import resolve_choices  # noqa: PLC0415 - likewise
     from mens_pipeline.orchestration.headless import run_graph  # noqa: PLC0415 - likewise
     from mens_pipeline.orchestration.progress import PROGRESS_LOGGER  # noqa: PLC0415 - likewise
     from mens_pipeline.orchestration.resources.compute import Compute  # noqa: PLC0415 - likewise
+
+    settings = _settings(source_root)
+    named = {"preset": preset, "domain": domain}
+    asked: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    chosen = [{"recipe": name, **asked} for name in dict.fromkeys(recipe or ())] or [asked]
+    if len(chosen) > 1 and not with_training:
+        raise typer.BadParameter("--no-train: recipes say how to train. Leave one of the two out.")
+    for choice in chosen if with_training else ():
+        resolve_choices(settings, Compute().resolve(), overrides={}, **choice)
+    show_progress(PROGRESS_LOGGER)
+    training = {"force_train": force_train, "more_minutes": [_minutes(text) for text in more or ()]}
+    launch = partial(run_graph, defs(), settings)
+    runs = _trained(launch, chosen, training, with_promotion=with_promotion) if with_training else _corpus(launch)
+    outcomes, verdicts = [], []
+    for outcome, is_good, trained in runs:
+        if outcome.is_interrupted:
+            say("interrupted; run the same again: what is done is reused", err=True)
+            raise typer.Exit(INTERRUPTED)
+        outcomes.append(outcome)
+        verdicts.append(is_good)
+        if not as_json:
+            options = "".join(f" --{name} {value}" for name, value in trained.items())
+            options += "".join(f" --more {text}" for text in more or ())
+            _show(outcome, options, is_good=is_good)
+    if as_json:
+        told = [asdict(outcome) for outcome in outcomes]
+        typer.echo(json.dumps(told if len(chosen) > 1 else told[0], indent=2))
+    raise typer.Exit(0 if verdicts[-1] or (any(verdicts) and not with_promotion) else REFUSED)
+
+
+def _settings(source_root: Path | None) -> "Settings":
+    """Return the environment, with the workspace of this run."""
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
 
     settings = load_settings()
@@ -182,43 +236,43 @@ def run(  # noqa: PLR0913 - one parameter an option
     if not settings.source_root.is_dir():
         advice = "Name a Vox workspace with --source-root or MENS_SOURCE_ROOT."
         raise typer.BadParameter(f"{settings.source_root}: no such folder. {advice}")
-    named = {"recipe": recipe, "preset": preset, "domain": domain}
-    chosen: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-    if with_training:
-        resolve_choices(settings, Compute().resolve(), overrides={}, **chosen)
-    show_progress(PROGRESS_LOGGER)
-    training = {**chosen, "force_train": force_train, "more_minutes": [_minutes(text) for text in more or ()]}
-    configs: dict[str, dict[str, Any]] = {"qlora_adapter": training, "promoted_adapter": {"promote": with_promotion}}
-    outcome: GraphOutcome = (
-        run_graph(defs(), settings, "whole_graph", configs)
-        if with_training
-        else run_graph(defs(), settings, "train_set")
-    )
-    if outcome.is_interrupted:
-        say("interrupted; run the same again: what is done is reused", err=True)
-        raise typer.Exit(INTERRUPTED)
-    is_good = _is_good(outcome, with_training=with_training, with_promotion=with_promotion)
-    if as_json:
-        typer.echo(json.dumps(asdict(outcome), indent=2))
-    else:
-        for check in outcome.checks:
-            say(f"{'passed ' if check.passed else 'FAILED ' if check.blocks else 'warning'}  {check.name}")
-            for key, value in check.figures.items() if not check.passed else ():
-                say(f"         {key}: {value}")
-        options = "".join(f" --{name} {value}" for name, value in chosen.items())
-        options += "".join(f" --more {text}" for text in more or ())
-        for line in summary_of(outcome.figures, is_good=is_good, command=called_as(), options=options):
-            say(line)
-        verdict = "promoted" if outcome.is_promoted else "passed" if is_good else "refused"
-        say(f"{verdict} in {outcome.seconds:.1f} s, run {outcome.run_id}")
-    raise typer.Exit(0 if is_good else REFUSED)
+    return settings
 
 
-def _is_good(outcome: "GraphOutcome", *, with_training: bool, with_promotion: bool) -> bool:
-    """Return whether a run came to what it was started for."""
-    if with_training and not with_promotion:
-        return outcome.success and outcome.figures.get("benchmark_gate", {}).get("passed") is True
-    return outcome.is_promoted if with_training else outcome.success
+def _corpus(launch: Launch) -> Iterator[Ended]:
+    outcome = launch("train_set")
+    yield outcome, outcome.success, {}
+
+
+def _trained(
+    launch: Launch, chosen: Sequence[Mapping[str, Any]], training: Mapping[str, Any], *, with_promotion: bool
+) -> Iterator[Ended]:
+    """Run the graph for each recipe; of several, promote the best at the end."""
+    promotes_each = with_promotion and len(chosen) == 1
+    judged, has_passed = [], False
+    for choice in chosen:
+        configs = {"qlora_adapter": {**choice, **training}, "promoted_adapter": {"promote": promotes_each}}
+        outcome = launch("whole_graph", configs)
+        verdict = outcome.figures.get("benchmark_gate", {})
+        passes = outcome.success and verdict.get("passed") is True
+        judged += [outcome.run_id] if verdict else []
+        has_passed = has_passed or passes
+        yield outcome, outcome.is_promoted if promotes_each else passes, choice
+    if has_passed and with_promotion and not promotes_each:
+        outcome = launch("promote_best", {"promoted_adapter": {"best_of": judged}})
+        yield outcome, outcome.is_promoted, {}
+
+
+def _show(outcome: "GraphOutcome", options: str, *, is_good: bool) -> None:
+    """Print checks, summary and verdict of a run."""
+    for check in outcome.checks:
+        say(f"{'passed ' if check.passed else 'FAILED ' if check.blocks else 'warning'}  {check.name}")
+        for key, value in check.figures.items() if not check.passed else ():
+            say(f"         {key}: {value}")
+    for line in summary_of(outcome.figures, is_good=is_good, command=called_as(), options=options):
+        say(line)
+    verdict = "promoted" if outcome.is_promoted else "passed" if is_good else "refused"
+    say(f"{verdict} in {outcome.seconds:.1f} s, run {outcome.run_id}")
 
 
 def _minutes(text: str) -> float:

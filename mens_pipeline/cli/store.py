@@ -1,12 +1,14 @@
 """`mens store`: what the pipeline keeps, and what it deletes."""
 
 import json
+import os
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from mens_pipeline.cli.terminal import say
+from mens_pipeline.cli.terminal import say, tell
 
 if TYPE_CHECKING:
     from mens_pipeline.delivery.retention import Decision, Plan
@@ -37,6 +39,44 @@ def prune(
 
     store = open_store(load_settings())
     pruning.prune(store, load_retention(RETENTION), time.time(), apply=apply, show=show)
+
+
+@app.command()
+def pages(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="What runs beside it; it ends with that.")
+    ] = None,
+    *,
+    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="On this machine alone.")] = 8001,
+) -> None:
+    """Serve the report pages of verdicts on this machine, until it is interrupted.
+
+    A browser opens no file from a page of the Dagster UI. With a command, MENS_STORE_PAGES names this server to it,
+    unless it names another, and the UI links each report: mens store pages -- dagster dev -m mens_pipeline.definitions.
+
+    Exit code 0: ended. 2: the command was misused. Else that of the command.
+    """
+    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
+    from mens_pipeline.delivery.pages import ADDRESS, PageServer, listening  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import link_pages_at, load_settings  # noqa: PLC0415 - likewise
+
+    at, settings, parent = listening(port), load_settings(), os.getpid()
+    address = f"http://{ADDRESS}:{at.getsockname()[1]}"
+    tell(f"pages of verdicts at {address}/benchmark_gate/KEY/report.html")
+    if command and os.fork():
+        at.close()
+        link_pages_at(address)
+        _become(command)
+    with suppress(KeyboardInterrupt):
+        PageServer(at, open_store(settings), parent if command else None).serve_forever()
+
+
+def _become(command: list[str]) -> NoReturn:
+    """Let another program take the place of this one, with its signals and its exit code."""
+    try:
+        os.execvp(command[0], command)  # noqa: S606 - what a person typed
+    except OSError as error:
+        raise typer.BadParameter(f"{command[0]}: {error.strerror}.") from error
 
 
 def _text(plan: "Plan", *, applied: bool) -> str:

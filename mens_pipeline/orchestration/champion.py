@@ -8,6 +8,7 @@ import dagster as dg
 
 from mens_pipeline.orchestration.handover import reference
 from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.resources.artifact_store import linked_page
 from mens_pipeline.promotion.benchmark_gate import PAGE
 from mens_pipeline.promotion.history import KIND, history_of
 from mens_pipeline.promotion.promote import Promotion
@@ -29,7 +30,7 @@ def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, A
         "champion": dg.MetadataValue.path(champion.path),
         "previous": promotion.previous or "none",
         "card": dg.MetadataValue.md((champion.path / ADAPTER / CARD).read_text(encoding="utf-8")),
-        "report": dg.MetadataValue.path(champion.path / PAGE),
+        **linked_page(store, champion, PAGE),
         "history": dg.MetadataValue.table(
             [
                 dg.TableRecord(

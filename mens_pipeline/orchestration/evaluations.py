@@ -1,21 +1,20 @@
-"""Evaluations of recipes and runs, read from the event log of Dagster and the store."""
+"""Evaluations and verdicts of recipes and runs, read from the event log of Dagster and the store."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Final
 
 import dagster as dg
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, JudgedAnswer
 from mens_pipeline.orchestration.experiment import RECIPE_TAG
-from mens_pipeline.orchestration.handover import ARTIFACT
+from mens_pipeline.orchestration.handover import artifact_of
 from mens_pipeline.promotion.receipt import read_results
 from mens_pipeline.promotion.report.compare import Side
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 
-_ASSET = dg.AssetKey("eval_results")
-_VERDICT = "mens/verdict"
+_VERDICT: Final = "mens/verdict"
 
 
 def side_called(name: str, instance: dg.DagsterInstance, store: ArtifactStore) -> Side:
@@ -29,7 +28,7 @@ def side_called(name: str, instance: dg.DagsterInstance, store: ArtifactStore) -
     Raises:
         RefusedError: There is none, or it is no longer in the store.
     """
-    for run, ref in _evaluations(name, instance):
+    for run, ref in _made(name, "eval_results", instance):
         evaluation = store.get(ref.kind, ref.key)
         if evaluation is None or evaluation.is_damaged():
             raise RefusedError(f"{name}: its evaluation {ref.key[:12]} is gone or changed. Run the recipe again.")
@@ -37,18 +36,38 @@ def side_called(name: str, instance: dg.DagsterInstance, store: ArtifactStore) -
         assert results is not None, "what is as it was written can be read"  # noqa: S101 - our own impossibility
         answers = tuple(read_models(evaluation.path / JUDGED_ANSWERS, JudgedAnswer))
         return Side(name, results, answers, run.tags.get(_VERDICT, "not judged"))
-    known = sorted({run.tags[RECIPE_TAG] for run in instance.get_runs() if RECIPE_TAG in run.tags})
-    tried = f"So far there are: {'; '.join(known)}" if known else "So far there is none"
-    advice = f"{tried}. Train it: mens run --recipe {name} --no-promote"
-    raise RefusedError(f"{name}: no run of this recipe, and none with this id, has evaluated an adapter. {advice}")
+    raise _unknown(name, instance)
 
 
-def _evaluations(name: str, instance: dg.DagsterInstance) -> Iterator[tuple[dg.DagsterRun, ArtifactRef]]:
-    """Yield the evaluations of a recipe with their runs, the newest first; of a run, its own."""
+def verdict_called(name: str, instance: dg.DagsterInstance) -> tuple[str, ArtifactRef]:
+    """Return the newest verdict on a recipe, or that of a run, with what its run calls the recipe.
+
+    Args:
+        name: As above.
+        instance: Where runs are on record.
+
+    Raises:
+        RefusedError: There is none.
+    """
+    for run, ref in _made(name, "benchmark_gate", instance):
+        return run.tags[RECIPE_TAG], ref
+    raise _unknown(name, instance)
+
+
+def _made(name: str, asset: str, instance: dg.DagsterInstance) -> Iterator[tuple[dg.DagsterRun, ArtifactRef]]:
+    """Yield what runs of a recipe made of an asset, with the run, the newest first; or what one run made."""
     own = instance.get_run_by_id(name)
     for run in [own] if own is not None else instance.get_runs(dg.RunsFilter(tags={RECIPE_TAG: name})):
         made = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
         events = (entry.asset_materialization for entry in made)
-        for event in reversed([event for event in events if event is not None and event.asset_key == _ASSET]):
-            value: Any = event.metadata[ARTIFACT].value
-            yield run, ArtifactRef.from_json(value)
+        for event in reversed([event for event in events if event is not None]):
+            if event.asset_key == dg.AssetKey(asset):
+                yield run, artifact_of(event)
+
+
+def _unknown(name: str, instance: dg.DagsterInstance) -> RefusedError:
+    """Return the refusal of a name under which nothing was judged, with those that there are."""
+    known = sorted({run.tags[RECIPE_TAG] for run in instance.get_runs() if RECIPE_TAG in run.tags})
+    tried = f"So far there are: {'; '.join(known)}" if known else "So far there is none"
+    advice = f"{tried}. Train it: mens run --recipe {name} --no-promote"
+    return RefusedError(f"{name}: no run of this recipe, and none with this id, has evaluated an adapter. {advice}")

@@ -9,9 +9,9 @@ from dagster._core.storage.tags import PARTITION_NAME_TAG
 from pydantic import Field
 
 from mens_pipeline.orchestration.choices import Choices, config_of, resolve_choices
-from mens_pipeline.settings import PRESETS, load_settings
+from mens_pipeline.settings import DOMAINS, PRESETS, RECIPES, load_settings
 from mens_pipeline.training.devices import Device
-from mens_pipeline.training.named_recipes import DEFAULT
+from mens_pipeline.training.named_recipes import DEFAULT, load_recipes
 from mens_pipeline.training.presets import AUTO, load_named
 
 RECIPE_TAG: Final = "mens/recipe"
@@ -20,17 +20,23 @@ _TRAINING: Final = "qlora_adapter"
 Preset = StrEnum("Preset", {name: name for name in (AUTO, *load_named(PRESETS))})  # type: ignore[misc] # of a file
 """The presets there were when the code location was loaded; the launchpad refuses others before a run begins."""
 
+Recipe = StrEnum("Recipe", {name: name for name in load_recipes(RECIPES)})  # type: ignore[misc] # of a file
+"""Likewise the recipes."""
+
+Domain = StrEnum("Domain", {name: name for name in load_named(DOMAINS)})  # type: ignore[misc] # of a file
+"""Likewise the domains."""
+
 
 class TrainConfig(dg.Config):
     """Run configuration of the training."""
 
-    recipe: str | None = Field(
+    recipe: Recipe | None = Field(
         default=None, description="A recipe of config/recipes.yaml; left out, the partition of the run, else `default`."
     )
     preset: Preset | None = Field(
         default=None, description="Of config/presets.yaml, `auto` by memory; left out, that of the recipe."
     )
-    domain: str | None = Field(default=None, description="Which rows; config/domains.yaml.")
+    domain: Domain | None = Field(default=None, description="Which rows; config/domains.yaml.")
     overrides: dict[str, str] = Field(default={}, description="Fields of the recipe.")
     devices: int | None = Field(default=None, description="GPUs that share each step; else what the preset says.")
     more_minutes: list[float] = Field(
@@ -46,9 +52,9 @@ class TrainConfig(dg.Config):
     def choice(self) -> dict[str, Any]:
         """Return what `resolve_choices` takes of it."""
         return {
-            "recipe": self.recipe or DEFAULT,
-            "preset": None if self.preset is None else str(self.preset),  # tags and metadata take no enum of ours
-            "domain": self.domain,
+            "recipe": str(self.recipe or DEFAULT),  # tags and metadata take no enum of ours
+            "preset": None if self.preset is None else str(self.preset),
+            "domain": None if self.domain is None else str(self.domain),
             "overrides": self.flags(),
         }
 
@@ -57,7 +63,7 @@ class TrainConfig(dg.Config):
         changes = {"preset": self.preset, "domain": self.domain, **self.flags()}
         told = [f"{name} {value}" for name, value in changes.items() if value is not None]
         told += [f"{minutes:g} min more" for minutes in self.more_minutes]
-        return ", ".join([self.recipe or DEFAULT, *told])
+        return ", ".join([str(self.recipe or DEFAULT), *told])
 
 
 def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
@@ -74,7 +80,7 @@ def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
     if partition is not None and config.recipe not in {None, partition}:
         message = f"the run is of the partition {partition}, and its configuration names the recipe {config.recipe}."
         raise dg.Failure(f"{message} Leave one of them out.", allow_retries=False)
-    return config if partition is None else config.model_copy(update={"recipe": partition})
+    return config if partition is None else config.model_copy(update={"recipe": Recipe(partition)})
 
 
 def choices_of(context: dg.AssetExecutionContext, device: Device) -> Choices:

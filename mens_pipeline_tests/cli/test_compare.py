@@ -114,7 +114,7 @@ def test_what_cannot_be_compared_is_refused(tried: Path, tmp_path: Path) -> None
     assert "Name at least two" in _invoke("compare", one).output
     for second, said in (
         (one, "found two models called all"),
-        (str(other), "found no task of a benchmark that all were asked (tasks: all 86, other 86)"),
+        (str(other), "found no task that all were asked (tasks: all 86, other 86)"),
         (str(tmp_path / "wrong.jsonl"), "wrong.jsonl:1: no judged answer"),
         (str(both), "Name one"),
     ):

@@ -136,6 +136,8 @@ def test_a_champion_is_named() -> None:
     text = _lines(promoted_adapter={**_CHAMPION, "changed": False})
     assert "champion    folder, as before\n" in text
     assert text.endswith("make ui shows the graph; .venv/bin/mens promote --history shows every champion")
+    best = _lines(promoted_adapter={**_CHAMPION, "best_recipe": "wide, pass@1 40/40 (100.0 %)"})
+    assert best.startswith("best        wide, pass@1 40/40 (100.0 %)\nchampion    folder\n")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -67,6 +68,7 @@ _JOBS = {
     "improve": {*_FEEDBACK, "benchmark_gate", "eval_results", "promoted_adapter"},
     "improve_control": {"benchmark_gate", "eval_results", "feedback_adapter"},
     "maintenance": set(),
+    "promote_best": {"promoted_adapter"},
     "scratch": {"scratch_model"},
     "train_set": _TRAIN_SET,
     "whole_graph": _TRAIN_SET | {"base_model", "benchmark_gate", "eval_results", "promoted_adapter", "qlora_adapter"},
@@ -144,7 +146,9 @@ def test_the_nightly_run_is_one_process(location: dg.Definitions) -> None:
     """A process for each of its steps would take most of the time of an unchanged graph; other jobs are forked."""
     jobs = {job.name: job.executor_def.name for job in location.resolve_all_job_defs()}
 
-    assert {name for name, executor in jobs.items() if executor == "in_process"} == {"train_set", "whole_graph"}
+    assert {name for name, executor in jobs.items() if executor == "in_process"} == {
+        *("promote_best", "train_set", "whole_graph"),
+    }
     assert {executor for executor in jobs.values() if executor != "in_process"} == {"forking_executor"}
 
 
@@ -179,6 +183,30 @@ def test_it_loads_without_heavy_libraries() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert not _HEAVY & set(result.stdout.split())
+
+
+def test_assets_and_checks_can_be_opened_in_an_editor(location: dg.Definitions) -> None:
+    """Each asset names its own function and those of its checks, once, in the file that they are written in."""
+    graph = location.resolve_asset_graph()
+    for spec in location.resolve_all_asset_specs():
+        places = spec.metadata["dagster/code_references"].code_references
+        named = {
+            place.label: Path(place.file_path).read_text().splitlines()[place.line_number - 1 :] for place in places
+        }
+        checks = {key.name for key in graph.asset_check_keys if key.asset_key == spec.key}
+        functions = {"gate_checks"} if spec.key == dg.AssetKey("benchmark_gate") else checks
+
+        assert sorted(place.label for place in places) == sorted({spec.key.to_user_string(), *functions})
+        for name, lines in named.items():
+            assert lines[0].startswith("@dg.")
+            assert next(line for line in lines if line.startswith("def ")).startswith(f"def {name}(")
+
+
+def test_a_server_leads_nobody_to_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who looks at it has none of them."""
+    monkeypatch.setenv("MENS_ENV", "prod")
+
+    assert not any("dagster/code_references" in spec.metadata for spec in defs().resolve_all_asset_specs())
 
 
 def test_rows_have_columns(location: dg.Definitions) -> None:

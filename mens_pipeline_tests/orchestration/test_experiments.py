@@ -19,16 +19,22 @@ from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_chec
 from mens_pipeline.orchestration.experiment import RECIPE_TAG, TrainConfig, identify, training_of
 from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.progress import progress_logger
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.promotion.history import champion_key, champion_of
+from mens_pipeline.settings import DOMAINS
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.job import ADAPTER as FOLDER
+from mens_pipeline.training.presets import load_named
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
 from mens_pipeline_tests.orchestration.stores import artifact_in
 
 _GOOD = {"default": 20, "short": 10, "wide": 40}
 """Recipe -> requests of forty that its adapter answers well."""
+
+_ALL = {**_GOOD, "code_base": 34}
+"""The same, with one that passes and is not the best."""
 
 
 @dg.asset
@@ -54,7 +60,7 @@ def eval_results(
 ) -> dg.MaterializeResult[Any]:
     """Its evaluation."""
     run = store.artifact(qlora_adapter).path
-    made = evaluated(run, store.open(), _GOOD[(run / FOLDER / WEIGHTS).read_text()])
+    made = evaluated(run, store.open(), _ALL[(run / FOLDER / WEIGHTS).read_text()])
     return dg.MaterializeResult(
         value=made.ref(qlora_adapter), metadata=identify(context, manifest_of(run), adapter_digest(run))
     )
@@ -145,6 +151,140 @@ def test_a_run_that_is_to_judge_promotes_nothing(home: Path, instance: dg.Dagste
     assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
 
 
+def _promote_best(instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
+    """The job as it is launched, of all recipes unless it is told of which."""
+    run_config = {"ops": {"promoted_adapter": {"config": config}}} if config else None
+    job = defs().resolve_job_def("promote_best")
+    return job.execute_in_process(instance=instance, raise_on_error=False, run_config=run_config)
+
+
+def test_the_best_that_passes_is_promoted(
+    home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a backfill: what each came to, and why others were passed over, is told; a second launch confirms it."""
+    monkeypatch.setenv("MENS_STORE_PAGES", "http://pages.test/")
+    for name in ("default", "code_base", "wide"):
+        _run(home, instance, partition=name)
+    first, again = _promote_best(instance), _promote_best(instance)
+    (made,) = first.asset_materializations_for_node("promoted_adapter")
+    champion = champion_of(ArtifactStore(home.parent / "store"))
+    rows: Any = made.metadata["recipes"].value
+    told = {record.data["recipe"]: (record.data["pass@1"], record.data["why"]) for record in rows.records}
+    tags = instance.get_run_by_id(first.run_id).tags  # type: ignore[union-attr]
+
+    assert champion is not None
+    assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
+    assert (tags[RECIPE_TAG], tags["mens/verdict"]) == ("wide", "passed")
+    assert made.metadata["report_page"].value == f"http://pages.test/promoted_adapter/{champion.key}/report.html"
+    assert list(told) == ["wide", "code_base", "default", "short"]
+    assert told["wide"][0].startswith("40/40 ")
+    assert told["code_base"][0].startswith("34/40 ")
+    assert told["code_base"][1] == "-15.0 points (p = 0.031)"
+    assert told["default"][1].startswith("The gate failed: parse_rate: ")
+    assert told["short"][1].startswith("short: no run of this recipe")
+    assert again.success
+    assert again.asset_materializations_for_node("promoted_adapter")[0].metadata["changed"].value is False
+
+
+def test_what_was_judged_against_another_champion_is_passed_over(home: Path, instance: dg.DagsterInstance) -> None:
+    """A verdict says that it passed against the champion of then; of several runs each is named by its own id."""
+    runs = {name: _run(home, instance, qlora_adapter={"recipe": name}).run_id for name in ("code_base", "wide")}
+    assert _promote_best(instance, best_of=[runs["code_base"]]).success
+    result = _promote_best(instance, best_of=["wide"])
+    (failure,) = result.get_step_failure_events()
+
+    assert "no recipe of 1 may be promoted. wide: Another champion is in use" in str(failure.step_failure_data.error)
+    _run(home, instance, qlora_adapter={"recipe": "wide"})
+    assert _promote_best(instance, best_of=["wide"]).success
+    champion = champion_of(ArtifactStore(home.parent / "store"))
+    assert champion is not None
+    assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
+
+
+def test_where_none_passes_nothing_is_promoted(home: Path, instance: dg.DagsterInstance) -> None:
+    """The run fails, and its first line says why of each."""
+    for name in ("default", "short"):
+        _run(home, instance, partition=name)
+    (failure,) = _promote_best(instance).get_step_failure_events()
+    error = str(failure.step_failure_data.error)
+
+    assert "no recipe of 4 may be promoted. default: The gate failed: parse_rate: " in error
+    assert "wide: no run of this recipe" in error
+    assert champion_key(ArtifactStore(home.parent / "store")) is None
+
+
+def test_a_recipe_whose_artifacts_are_gone_is_passed_over(home: Path, instance: dg.DagsterInstance) -> None:
+    """It is run again, or the others count."""
+    for name in ("code_base", "wide"):
+        _run(home, instance, partition=name)
+    store = ArtifactStore(home.parent / "store")
+    wide = next(run for run in (store.root / ADAPTER).glob("*/adapter") if (run / WEIGHTS).read_text() == "wide")
+    (wide / WEIGHTS).unlink()
+    (made,) = _promote_best(instance).asset_materializations_for_node("promoted_adapter")
+
+    assert str(made.metadata["best_recipe"].value).startswith("code_base, pass@1 34/40")
+
+
+@pytest.fixture
+def location(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A code location that trains nothing, in the place of the real one."""
+    jobs = {"whole_graph": dg.AssetSelection.all(), "promote_best": dg.AssetSelection.assets("promoted_adapter")}
+    monkeypatch.setattr(
+        "mens_pipeline.definitions.defs",
+        lambda: dg.Definitions(
+            assets=[qlora_adapter, eval_results, benchmark_gate, promoted_adapter],
+            asset_checks=[gate_checks],
+            jobs=[dg.define_asset_job(*job) for job in jobs.items()],
+            resources={
+                "store": ArtifactStoreResource(root=str(home.parent / "store")),
+                "io_manager": ArtifactHandover(),
+            },
+            loggers={"progress": progress_logger},
+        ),
+    )
+
+
+@pytest.mark.usefixtures("location")
+def test_a_command_runs_recipes_and_promotes_the_best(home: Path) -> None:
+    """Each in a run of its own that promotes nothing; then the best of those of this command."""
+    recipes = [f"--recipe={name}" for name in ("default", "wide", "code_base", "wide")]
+    result = CliRunner().invoke(app, ["run", *recipes, "--json"])
+    *judged, best = json.loads(result.stdout)
+    champion = champion_of(ArtifactStore(home.parent / "store"))
+
+    assert result.exit_code == 0, result.output
+    assert [run["figures"]["benchmark_gate"]["recipe_name"] for run in judged] == ["default", "wide", "code_base"]
+    assert [run["figures"]["benchmark_gate"]["passed"] for run in judged] == [False, True, True]
+    assert not any("promoted_adapter" in run["figures"] for run in judged)
+    assert best["figures"]["promoted_adapter"]["best_recipe"].startswith("wide, pass@1 40/40 ")
+    assert champion is not None
+    assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
+
+
+@pytest.mark.usefixtures("location")
+@pytest.mark.parametrize(
+    ("names", "code", "runs"),
+    [(("default", "short", "--promote"), 1, 2), (("default", "wide", "--no-promote"), 0, 2)],
+    ids=["none passes", "nothing is to be promoted"],
+)
+def test_a_command_promotes_nothing(home: Path, names: tuple[str, ...], code: int, runs: int) -> None:
+    """Where no recipe passes, and where it is told so: then one that passes is enough."""
+    *recipes, switch = names
+    result = CliRunner().invoke(app, ["run", *(f"--recipe={name}" for name in recipes), switch, "--json"])
+
+    assert result.exit_code == code, result.output
+    assert len(json.loads(result.stdout)) == runs
+    assert champion_key(ArtifactStore(home.parent / "store")) is None
+
+
+def test_recipes_are_to_be_trained() -> None:
+    """Several without training are a mistake, told before anything is made."""
+    result = CliRunner().invoke(app, ["run", "--recipe=default", "--recipe=wide", "--no-train"])
+
+    assert result.exit_code == 2
+    assert "recipes say how to train" in result.output
+
+
 def test_a_run_of_two_recipes_is_refused(home: Path, instance: dg.DagsterInstance) -> None:
     """Its partition and its configuration must not name different ones."""
     result = _run(home, instance, partition="wide", qlora_adapter={"recipe": "short"})
@@ -198,9 +338,10 @@ def test_recipes_leave_schedules_and_staleness_alone() -> None:
     assert set(job.get_partition_keys()) >= set(_GOOD)
 
 
-def test_a_preset_of_the_launchpad_is_plain_text() -> None:
+def test_choices_of_the_launchpad_are_plain_text() -> None:
     """Dagster keeps tags and metadata with a run, and knows no enum of ours."""
-    chosen = TrainConfig(preset="tiny").choice()["preset"]  # type: ignore[arg-type] # as the launchpad sends it
+    config = TrainConfig.model_validate({"recipe": "wide", "preset": "tiny", "domain": next(iter(load_named(DOMAINS)))})
+    chosen = {name: value for name, value in config.choice().items() if name != "overrides"}
 
-    assert type(chosen) is str
-    assert chosen == "tiny"
+    assert {type(value) for value in (*chosen.values(), config.label())} == {str}
+    assert (chosen["recipe"], chosen["preset"]) == ("wide", "tiny")

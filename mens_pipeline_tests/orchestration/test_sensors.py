@@ -237,6 +237,23 @@ def _corpus(store: ArtifactStore, grammar: str) -> None:
     store.built(CORPUS, {"n": grammar}, lambda _folder: {"grammar": grammar})
 
 
+def test_a_program_and_a_page_together_start_one_run(root: Path, ticks: Ticks, grammar: Ticks) -> None:
+    """Of all sensors that launch the graph, ticked as the daemon does after one commit of both."""
+    launching = {
+        sensor.name
+        for sensor in ticks.repository.sensor_defs
+        if any(target.job_name == "whole_graph" for target in sensor.targets)
+    }
+    for sensor in (ticks, grammar):
+        sensor.tick()
+    (root / "b.vox").write_text("fn b() { }\n")
+    (root / "p.md").write_text("# Another\n")
+    outcomes = [sensor.tick() for sensor in (ticks, grammar) for _ in range(2)]
+
+    assert launching == {ticks.sensor.name, grammar.sensor.name}
+    assert sum(isinstance(outcome, dg.RunRequest) for outcome in outcomes) == 1
+
+
 @pytest.mark.seed_row(74)
 def test_a_change_of_the_grammar_extracts_everything(
     grammar: Ticks, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch

@@ -6,7 +6,8 @@ import dagster as dg
 import pytest
 
 from mens_pipeline.definitions import defs
-from mens_pipeline.settings import PRESETS
+from mens_pipeline.settings import DOMAINS, PRESETS, RECIPES
+from mens_pipeline.training.named_recipes import load_recipes
 from mens_pipeline.training.presets import load_named
 
 
@@ -121,22 +122,30 @@ def test_a_corpus_is_made_of_what_was_checked(tmp_path: Path) -> None:
         assert made.metadata["files_extracted"].value == 1
 
 
-def test_a_preset_that_is_none_begins_no_run() -> None:
+@pytest.mark.parametrize(
+    ("field", "names"),
+    [
+        ("recipe", tuple(load_recipes(RECIPES))),
+        ("preset", ("auto", *load_named(PRESETS))),
+        ("domain", tuple(load_named(DOMAINS))),
+    ],
+)
+def test_a_choice_that_is_none_begins_no_run(field: str, names: tuple[str, ...]) -> None:
     """The launchpad offers those there are."""
     job = defs().resolve_job_def("whole_graph")
 
-    def accepted(preset: str) -> bool | None:
-        return dg.validate_run_config(job, {"ops": {"qlora_adapter": {"config": {"preset": preset}}}}) is not None
+    def accepted(name: str) -> bool | None:
+        return dg.validate_run_config(job, {"ops": {"qlora_adapter": {"config": {field: name}}}}) is not None
 
-    assert all(map(accepted, ("auto", *load_named(PRESETS))))
-    with pytest.raises(dg.DagsterInvalidConfigError, match="not in enum type Preset got nope"):
+    assert all(map(accepted, names))
+    with pytest.raises(dg.DagsterInvalidConfigError, match=f"not in enum type {field.title()} got nope"):
         accepted("nope")
 
 
 @pytest.mark.parametrize(
     ("environment", "config", "message"),
     [
-        ({}, {"recipe": "nope"}, "recipe nope: not in config/recipes.yaml"),
+        ({}, {"overrides": {"nope": "1"}}, "nope"),
         ({"VOX_EVAL_POLICY": "nope"}, {}, "policy nope: not in config/gates.yaml"),
         ({"MENS_TRAIN_LERNING_RATE": "1"}, {}, "did you mean learning_rate?"),
     ],
@@ -145,7 +154,7 @@ def test_a_mistake_of_the_launchpad_shows_before_anything_is_made(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     environment: dict[str, str],
-    config: dict[str, str],
+    config: dict[str, object],
     message: str,
 ) -> None:
     """By the first step, on which the others rest."""

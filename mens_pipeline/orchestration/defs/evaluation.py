@@ -49,6 +49,7 @@ _SHOWN = (
     code_version=configured(STAGE, EVALUATION, FEW_SHOT, GATE_POLICY),
     pool="gpu",
     op_tags=GPU_TAGS,
+    tags=GPU_TAGS,
 )
 @plainly
 def eval_results(

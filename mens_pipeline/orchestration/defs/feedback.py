@@ -73,6 +73,7 @@ class LearningConfig(RoundConfig):
     code_version=configured(SAMPLES_STAGE, FEEDBACK),
     pool="gpu",
     op_tags=GPU_TAGS,
+    tags=GPU_TAGS,
 )
 @plainly
 def feedback_samples(  # noqa: PLR0913, PLR0917 - what Dagster injects
@@ -160,6 +161,7 @@ def feedback_pairs(feedback_samples: ArtifactRef, store: ArtifactStoreResource) 
     code_version=configured(TRAINING_STAGE, FEEDBACK),
     pool="gpu",
     op_tags=GPU_TAGS,
+    tags=GPU_TAGS,
 )
 @plainly
 def feedback_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects

@@ -5,7 +5,8 @@ from typing import Final
 import dagster as dg
 
 from mens_pipeline.orchestration.executors import chosen_executor
-from mens_pipeline.settings import load_settings
+from mens_pipeline.settings import RECIPES, load_settings
+from mens_pipeline.training.named_recipes import load_recipes
 
 _DELIVERED: Final = dg.AssetSelection.assets("merged_model", "serving_handoff")
 """What follows a promotion: as large as the base, and of use only to whom it is handed."""
@@ -64,4 +65,12 @@ experiments = dg.define_asset_job(
     ),
     description="Trains and judges recipes of config/recipes.yaml, a partition each, on the train set that is there. "
     "Nothing is promoted.",
+)
+
+promote_best = dg.define_asset_job(
+    "promote_best",
+    selection=dg.AssetSelection.assets("promoted_adapter"),
+    executor_def=_ONE_PROCESS,
+    config={"ops": {"promoted_adapter": {"config": {"best_of": list(load_recipes(RECIPES))}}}},
+    description="Promotes the best of the recipes that were judged and passed, as after `experiments`; trains nothing.",
 )

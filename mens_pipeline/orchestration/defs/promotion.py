@@ -15,14 +15,16 @@ from mens_pipeline.delivery.trackers import track_champion
 from mens_pipeline.errors import MensError
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.inference.prepare import adapter_digest, manifest_of
+from mens_pipeline.orchestration.best import Choice, best_judged
 from mens_pipeline.orchestration.champion import champion_metadata
 from mens_pipeline.orchestration.choices import configured, demanded
-from mens_pipeline.orchestration.experiment import identify
+from mens_pipeline.orchestration.experiment import RECIPE_TAG, identify
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.promotion.benchmark_gate import PAGE, STAGE, build_benchmark_gate, receipt_in
 from mens_pipeline.promotion.cause import cause_of
+from mens_pipeline.promotion.gate import GateStatus
 from mens_pipeline.promotion.history import rival_of, withdrawn
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.promote import promote
@@ -59,6 +61,11 @@ class PromotionConfig(dg.Config):
     """Run configuration of the promotion."""
 
     promote: bool = Field(default=True, description="False judges, and leaves the adapter in use as it is.")
+    best_of: list[str] = Field(
+        default=[],
+        description="Recipes, or ids of runs, that were judged: the best of those that passed is promoted. Left out, "
+        "the adapter whose verdict is handed over.",
+    )
 
 
 @dg.asset(group_name="evaluation", kinds={"json"}, owners=OWNERS, code_version=configured(STAGE, GATE_POLICY))
@@ -175,12 +182,16 @@ def promoted_adapter(
     """Promote the adapter: write an atomic pointer to it, its verdict, and the history of all changes.
 
     Without a verdict that passed and is about this very adapter it refuses, also when it is materialised alone.
-    One that a rollback took out of use is not promoted again.
+    One that a rollback took out of use is not promoted again. Of several recipes that were judged it promotes the best.
     """
     if not config.promote:
         context.log.info("judged, and not promoted: the run was told promote: false")
         return
     settings = load_settings()
+    chosen: dict[str, Any] = {}
+    if config.best_of:
+        choice = _choice(context, config.best_of, store, settings)
+        benchmark_gate, chosen = choice.best.gate, choice.metadata()
     gate = store.artifact(benchmark_gate)
     receipt = receipt_in(gate.path)
     if not receipt.overall_passed and _is_judged_here(context) and not receipt.strict:
@@ -204,8 +215,26 @@ def promoted_adapter(
     yield dg.MaterializeResult(
         value=promotion.champion.ref(benchmark_gate),
         data_version=dg.DataVersion(promotion.champion.key),
-        metadata=champion_metadata(promotion, store.open()),
+        metadata={**champion_metadata(promotion, store.open()), **chosen},
     )
+
+
+def _choice(
+    context: dg.AssetExecutionContext, names: list[str], store: ArtifactStoreResource, settings: Settings
+) -> Choice:
+    """Return the best of several recipes, and tag the run with it."""
+    try:
+        choice = best_judged(names, context.instance, store.open(), settings)
+    except MensError as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+    for name, why in choice.passed_over.items():
+        context.log.warning("passed over: %s: %s", name, why)
+    best = choice.best
+    context.log.info("best of %d: %s", len(names), best.name)
+    run = store.artifact(best.gate.of(ADAPTER)).path
+    context.instance.add_run_tags(context.run.run_id, {RECIPE_TAG: best.name})
+    identify(context, manifest_of(run), best.adapter_sha256, verdict=str(GateStatus.PASSED))
+    return choice
 
 
 def _not_promoted(context: dg.AssetExecutionContext, reasons: str) -> None:

@@ -81,6 +81,7 @@ def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.Materi
     code_version=configured(STAGE, RECIPES, PRESETS, DOMAINS),
     pool="gpu",
     op_tags=GPU_TAGS,
+    tags=GPU_TAGS,
 )
 @plainly
 def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects

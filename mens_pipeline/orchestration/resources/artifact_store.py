@@ -22,18 +22,13 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
         return open_store(load_settings(), self.root)
 
     def page(self, artifact: Artifact, name: str) -> dict[str, dg.MetadataValue[str]]:
-        """Return metadata that leads to a page of an artifact: where it lies, and a link where the store is served.
+        """Return metadata that leads to a page of an artifact.
 
         Args:
             artifact: Of this store.
             name: Its file.
         """
-        path, served = artifact.path / name, load_settings().store_pages
-        found: dict[str, dg.MetadataValue[str]] = {"report": dg.MetadataValue.path(path)}
-        if served is not None:
-            place = path.relative_to(self.open().root).as_posix()
-            found["report_page"] = dg.MetadataValue.url(f"{served.rstrip('/')}/{place}")
-        return found
+        return linked_page(self.open(), artifact, name)
 
     def artifact(self, ref: ArtifactRef) -> Artifact:
         """Load the artifact that was handed over, as it was written.
@@ -51,3 +46,18 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
         what = "gone" if found is None else f"changed since it was written: {', '.join(found.changed())}"
         found_out = f"{store.root}: {ref.kind} {ref.key[:12]} is {what}"
         raise dg.Failure(f"{found_out}. Materialise {ref.kind} again.", allow_retries=False)
+
+
+def linked_page(store: ArtifactStore, artifact: Artifact, name: str) -> dict[str, dg.MetadataValue[str]]:
+    """Return metadata that leads to a page of an artifact: where it lies, and a link where the store is served.
+
+    Args:
+        store: Where the artifact is kept.
+        artifact: Of the store.
+        name: Its file.
+    """
+    path, served = artifact.path / name, load_settings().store_pages
+    found: dict[str, dg.MetadataValue[str]] = {"report": dg.MetadataValue.path(path)}
+    if served is not None:
+        found["report_page"] = dg.MetadataValue.url(f"{served.rstrip('/')}/{path.relative_to(store.root).as_posix()}")
+    return found

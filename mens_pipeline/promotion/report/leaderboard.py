@@ -32,7 +32,7 @@ RANKED_BY: Final = next(figure for figure in SHOWN if figure.label == "pass@1")
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """One model with its judged answers to a benchmark, as it serves them.
+    """One model with the judged answers that it is ranked by.
 
     Attributes:
         name: What people call it.
@@ -158,10 +158,10 @@ def contestant(name: str, answers: Sequence[JudgedAnswer]) -> Contestant:
 
 
 def leaderboard(contestants: Sequence[Contestant]) -> Leaderboard:
-    """Rank models over the tasks of a benchmark that all were asked in the same words.
+    """Rank models over the tasks that all were asked in the same words.
 
     Args:
-        contestants: At least two.
+        contestants: At least one.
 
     Raises:
         RefusedError: There is no such task, or two models have one name.
@@ -174,7 +174,7 @@ def leaderboard(contestants: Sequence[Contestant]) -> Leaderboard:
     if not shared:
         told = ", ".join(f"{name} {len(asked)}" for name, asked in zip(names, prompts, strict=True))
         advice = "Ask each the same benchmark: `mens eval-local --trial --bench DIR`."
-        raise RefusedError(f"found no task of a benchmark that all were asked (tasks: {told}). {advice}")
+        raise RefusedError(f"found no task that all were asked (tasks: {told}). {advice}")
     standings = [_standing(found, shared) for found in contestants]
     place = SHOWN.index(RANKED_BY)
     standings.sort(key=lambda standing: (-(standing.rates[place].value or 0.0), standing.contestant.name))

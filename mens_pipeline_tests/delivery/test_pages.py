@@ -1,0 +1,134 @@
+"""The web server of the pages of verdicts."""
+
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from mens_pipeline.delivery.pages import ADDRESS, PageServer, listening
+from mens_pipeline.promotion.benchmark_gate import KIND, PAGE
+from mens_pipeline.promotion.receipt import RECEIPT
+from mens_pipeline.storage.store import Artifact, ArtifactStore
+
+_COMMAND = [sys.executable, "-m", "mens_pipeline.cli", "store", "pages"]
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Artifact:
+    """A verdict with its page, in a store."""
+
+    def write(folder: Path) -> dict[str, str]:
+        (folder / PAGE).write_text("<p>a verdict</p>")
+        (folder / RECEIPT).write_text("{}")
+        return {}
+
+    return ArtifactStore(tmp_path / "store").built(KIND, {}, write)[0]
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    """Where a server of that store listens."""
+    with PageServer(listening(0), ArtifactStore(tmp_path / "store")) as server:
+        Thread(target=server.serve_forever).start()
+        yield server.server_port
+        server.shutdown()
+
+
+def _get(port: int, path: str, host: str | None = None) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(ADDRESS, port, timeout=30)
+    connection.request("GET", path, headers={"Host": host} if host is not None else {})
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def test_a_page_is_shown(gate: Artifact, port: int) -> None:
+    """By the path that it has in the store, which is what the UI links."""
+    assert _get(port, f"/{KIND}/{gate.key}/{PAGE}") == (200, "<p>a verdict</p>")
+
+
+@pytest.mark.parametrize(
+    ("path", "host", "status"),
+    [
+        ("/", None, 404),
+        ("/{kind}/{key}/gate_receipt.json", None, 404),
+        ("/{kind}/{key}/../{key}/report.html", None, 404),
+        ("/{kind}/0000000000000000000000000000000000000000000000000000000000000000/report.html", None, 404),
+        ("/{kind}/{key}/report.html", "evil.example", 403),
+        ("/{kind}/{key}/report.html", "[", 403),
+        ("/{kind}/{key}/report.html", "localhost:8001", 200),
+    ],
+)
+def test_nothing_else_is(gate: Artifact, port: int, path: str, host: str | None, status: int) -> None:
+    """No other file of the store, no listing, and nothing under a name that is not of this machine."""
+    assert _get(port, path.format(kind=KIND, key=gate.key), host)[0] == status
+
+
+def test_a_port_that_is_taken_is_misuse() -> None:
+    """With the option that names another."""
+    with listening(0) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run([*_COMMAND, "--port", str(port)], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert f"port {port}: Address already in use. Name another with --port, or make ui PAGES=PORT." in done.stderr
+
+
+def _ended(port: int) -> bool:
+    """Whether nobody listens there, at the latest after ten seconds."""
+    for _ in range(100):
+        try:
+            _get(port, "/")
+        except OSError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, None], ids=["ended", "killed", "by itself"])
+def test_it_runs_beside_a_command_and_ends_with_it(gate: Artifact, how: signal.Signals | None) -> None:
+    """The command has the process that was started, and is told of the address; however it ends, the server does."""
+    code = (
+        "import os, sys; print(os.getpid(), os.environ['MENS_STORE_PAGES'], flush=True); sys.stdin.read(); sys.exit(3)"
+    )
+    environment = {**os.environ, "MENS_STORE_ROOT": str(gate.path.parents[1])}
+    environment.pop("MENS_STORE_PAGES", None)
+    with subprocess.Popen(
+        [*_COMMAND, "--port", "0", "--", sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        pid, address = process.stdout.readline().split()
+        port = int(address.rpartition(":")[2])
+        shown = _get(port, f"/{KIND}/{gate.key}/{PAGE}")
+        if how is None:
+            process.stdin.close()
+        else:
+            process.send_signal(how)
+        code_of_command = process.wait(timeout=60)
+
+    assert int(pid) == process.pid
+    assert shown == (200, "<p>a verdict</p>")
+    assert code_of_command == (3 if how is None else -how)
+    assert _ended(port)
+
+
+def test_a_command_that_is_not_there_is_misuse(tmp_path: Path) -> None:
+    """And leaves no server."""
+    environment = {**os.environ, "MENS_STORE_ROOT": str(tmp_path)}
+    done = subprocess.run(
+        [*_COMMAND, "--port", "0", "no-such-program"], capture_output=True, text=True, check=False, env=environment
+    )
+
+    assert done.returncode == 2
+    assert "no-such-program: No such file or directory" in done.stderr
