@@ -35,7 +35,9 @@ _VARIANTS = {
     "ours": "this pipeline",
     "apart": "... without fused adapters and attention",
     "no-flush": "... without flushing numbers next to zero",
+    "library-loss": "... with the library's cross entropy, labelled positions alone",
     "all-positions": "... scoring every position",
+    "given-back": "... with memory given back to the system",
     "float32": "... computing in float32",
     "checkpointing": "... with activation checkpointing",
     "random": "... with batches of 8 random rows",
@@ -102,7 +104,10 @@ def _compare_shape(options: Namespace) -> None:
 
 def _in_child(variant: str, *more: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "mens_pipeline_tests.bench.training", *sys.argv[1:], *more, "--variant", variant]
-    result = subprocess.run(command, env=training_environment(), capture_output=True, text=True, check=False)
+    environment = training_environment()
+    if variant == "given-back":
+        environment = {name: value for name, value in environment.items() if not name.startswith("MALLOC_")}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if result.returncode:
         sys.exit(f"{variant}: {result.stderr[-2000:]}")
     figures: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
@@ -276,6 +281,7 @@ def _ours(options: Namespace, folder: Path) -> Any:
     from transformers import AutoTokenizer, set_seed
 
     from mens_pipeline.corpus.schema.reading import read_pairs  # noqa: PLC0415 - likewise
+    from mens_pipeline.training import sft  # noqa: PLC0415 - likewise
     from mens_pipeline.training import train as module  # noqa: PLC0415 - likewise
     from mens_pipeline.training.examples import make_examples  # noqa: PLC0415 - likewise
 
@@ -301,6 +307,12 @@ def _ours(options: Namespace, folder: Path) -> Any:
     progress = without_budget(folder, plan.num_steps)
     _take_out(module, options.variant)
     trainer = module._trainer(run.job, tokenizer, examples.train, plan, progress)
+    if options.variant == "library-loss":
+
+        def losses(hidden: Any, head: Any, wanted: Any) -> Any:
+            return cross_entropy(head(hidden).float(), wanted, reduction="none")
+
+        setattr(sft, "token_losses", losses)  # noqa: B010 - a part taken out
     if options.variant == "all-positions":
 
         def score_all(model: Any, inputs: Any, mask: Any, labels: Any) -> Any:
