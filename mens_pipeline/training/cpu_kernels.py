@@ -212,6 +212,47 @@ def use_causal_products(model: "PeftModel") -> bool:
     return True
 
 
+def is_causal(base: Any) -> bool:
+    """Return whether `use_causal_products` changed a model.
+
+    Args:
+        base: The model without its adapter's wrapper.
+    """
+    return bool(base.config._attn_implementation == _ATTENTION)  # noqa: SLF001 - where the library keeps it
+
+
+def hidden_states(model: Any, ids: torch.Tensor, shared: int) -> torch.Tensor:
+    """Compute the last hidden states of rows that begin with the same tokens, which are computed once for all.
+
+    Args:
+        model: The decoder of a model that `use_causal_products` changed.
+        ids: (rows, length), int64.
+        shared: Tokens that all rows begin with, less than `length`.
+
+    Returns:
+        (rows, length - shared, width): of what differs.
+    """
+    rows, length = ids.shape
+    places = torch.arange(shared, length, device=ids.device)
+    states: torch.Tensor = model(
+        input_ids=torch.cat([ids[0, :shared], ids[:, shared:].flatten()])[None],
+        position_ids=torch.cat([torch.arange(shared, device=ids.device), places.repeat(rows)])[None],
+        use_cache=False,
+        shared=(shared, rows),
+    ).last_hidden_state
+    return states[0, shared:].view(rows, length - shared, -1)
+
+
+def num_shared(ids: torch.Tensor) -> int:
+    """Count the tokens that all rows begin with, but for the last of a row.
+
+    Args:
+        ids: (rows, length), int64.
+    """
+    differs = (ids[:, :-1] != ids[0, :-1]).any(0)
+    return int(differs.int().argmax()) if bool(differs.any()) else 0
+
+
 def _causal_attention(
     _module: Any,
     query: torch.Tensor,
@@ -219,19 +260,40 @@ def _causal_attention(
     value: torch.Tensor,
     _attention_mask: None,
     scaling: float,
+    shared: tuple[int, int] = (0, 0),
     **_options: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attention of rows that are padded on the right, which a causal mask never lets a token see.
 
     Shapes: query (rows, heads, length, width), key and value (rows, key heads, length, width); the result
-    (rows, length, heads, width).
+    (rows, length, heads, width). With `shared`, a number of tokens and of rows, all of one row: tokens that the rows
+    begin with, then each of them.
+    """
+    query, (num_first, num_rows) = query * scaling, shared
+    if not num_first:
+        return _attended(query, key, value).transpose(1, 2).contiguous(), None
+    first = [each[:, :, :num_first] for each in (query, key, value)]
+    rows = [
+        each[0, :, num_first:].unflatten(1, (num_rows, -1)).transpose(0, 1) for each in (query, key, value)
+    ]  # (rows, heads, length, width)
+    seen = [
+        torch.cat([before.expand(num_rows, -1, -1, -1), own], dim=2)
+        for before, own in zip(first[1:], rows[1:], strict=True)
+    ]
+    of_rows = _attended(rows[0], *seen).permute(0, 2, 1, 3).flatten(0, 1)
+    return torch.cat([_attended(*first)[0].transpose(0, 1), of_rows])[None].contiguous(), None
+
+
+def _attended(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Attend to all keys up to the own one; the last query belongs to the last key.
+
+    Shapes: as in `_causal_attention`, with queries already scaled; the result is shaped like them.
     """
     rows, heads, length, width = query.shape
-    key_heads = key.shape[1]
+    key_heads, num_keys = key.shape[1:3]
     # Heads that share keys are stacked, so that one product serves them all and no key is repeated.
-    stacked = (query * scaling).reshape(rows, key_heads, -1, width)
-    later = torch.full((length, length), torch.finfo(query.dtype).min, dtype=query.dtype).triu(1)
-    scores = (stacked @ key.transpose(2, 3)).view(rows, heads, length, length) + later
-    shares = torch.softmax(scores, dim=-1).view(rows, key_heads, -1, length)
-    seen = (shares @ value).view(rows, heads, length, width)
-    return seen.transpose(1, 2).contiguous(), None
+    stacked = query.reshape(rows, key_heads, -1, width)
+    later = torch.full((length, num_keys), torch.finfo(query.dtype).min, dtype=query.dtype)
+    scores = (stacked @ key.transpose(2, 3)).view(rows, heads, length, num_keys) + later.triu(1 + num_keys - length)
+    shares = torch.softmax(scores, dim=-1).view(rows, key_heads, -1, num_keys)
+    return (shares @ value).view(rows, heads, length, width)

@@ -12,7 +12,7 @@ from trl import SFTTrainer
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.common_trainer import CommonTrainer
-from mens_pipeline.training.cpu_kernels import token_losses
+from mens_pipeline.training.cpu_kernels import hidden_states, is_causal, num_shared, token_losses
 from mens_pipeline.training.examples import Example
 from mens_pipeline.training.team import Team, share_of
 
@@ -279,5 +279,11 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
 
 def _losses(base: Any, inputs: dict[str, Any], mask: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     # No mask: rows are padded on the right, where a causal model never looks from a labelled position.
-    hidden = base.base_model(input_ids=inputs["input_ids"], use_cache=False).last_hidden_state[:, :-1][mask]
-    return token_losses(hidden, base.get_output_embeddings(), labels[mask])
+    ids = inputs["input_ids"]
+    # Not beyond the first label: the state before it is needed for each row.
+    shared = min(num_shared(ids), int(mask.any(0).int().argmax())) if is_causal(base) else 0
+    if shared:
+        hidden, mask, labels = hidden_states(base.base_model, ids, shared), mask[:, shared:], labels[:, shared:]
+    else:
+        hidden = base.base_model(input_ids=ids, use_cache=False).last_hidden_state
+    return token_losses(hidden[:, :-1][mask], base.get_output_embeddings(), labels[mask])

@@ -37,6 +37,7 @@ _VARIANTS = {
     "no-flush": "... without flushing numbers next to zero",
     "library-loss": "... with the library's cross entropy, labelled positions alone",
     "all-positions": "... scoring every position",
+    "every-prefix": "... computing for each row what all rows begin with",
     "given-back": "... with memory given back to the system",
     "float32": "... computing in float32",
     "checkpointing": "... with activation checkpointing",
@@ -307,6 +308,8 @@ def _ours(options: Namespace, folder: Path) -> Any:
     progress = without_budget(folder, plan.num_steps)
     _take_out(module, options.variant)
     trainer = module._trainer(run.job, tokenizer, examples.train, plan, progress)
+    if options.variant == "every-prefix":
+        setattr(sft, "num_shared", lambda _ids: 0)  # noqa: B010 - a part taken out
     if options.variant == "library-loss":
 
         def losses(hidden: Any, head: Any, wanted: Any) -> Any:

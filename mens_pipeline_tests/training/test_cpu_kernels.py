@@ -8,7 +8,14 @@ import pytest
 import torch  # noqa: TID253 - loads in test processes that train
 from torch.nn.functional import cross_entropy  # noqa: TID253 - likewise
 
-from mens_pipeline.training.cpu_kernels import fuse_adapters, token_losses, use_causal_products
+from mens_pipeline.training.cpu_kernels import (
+    fuse_adapters,
+    hidden_states,
+    is_causal,
+    num_shared,
+    token_losses,
+    use_causal_products,
+)
 from mens_pipeline.training.qlora import keep_adapter_in_float32, load_base, lora_config
 from mens_pipeline.training.recipe import Recipe
 
@@ -112,6 +119,36 @@ def test_what_pads_a_row_on_the_right_changes_nothing_before_it(tiny_base: Path)
     alone, beside = _step(model, row, torch.float32)[0], _step(model, padded, torch.float32)[0]
 
     torch.testing.assert_close(beside[:, :12], alone)
+
+
+def test_what_rows_begin_with_is_computed_once(tiny_base: Path) -> None:
+    """And every state and gradient is that of rows computed apart."""
+    model = _model(tiny_base, torch.float32)
+    use_causal_products(model)
+    ids = torch.arange(5 * 16).reshape(5, 16) % 200
+    ids[:, :6] = ids[0, :6]
+    factors = torch.linspace(-1, 1, 5 * 10 * 64).view(5, 10, 64)
+    decoder = model.get_base_model().base_model
+
+    def step(states: torch.Tensor) -> list[torch.Tensor]:
+        model.zero_grad()
+        (states * factors).sum().backward()
+        return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+    assert is_causal(model.get_base_model())
+    assert num_shared(ids) == 6
+    apart = decoder(input_ids=ids, use_cache=False).last_hidden_state[:, 6:]
+    together = hidden_states(decoder, ids, 6)
+    torch.testing.assert_close(together, apart, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(step(together), step(apart), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("rows", "number"), [([[1, 2, 3]], 0), ([[1, 2, 3], [1, 2, 3]], 0), ([[1, 2, 3], [1, 4, 3]], 1), ([[1], [2]], 0)]
+)
+def test_tokens_that_all_rows_begin_with(rows: list[list[int]], number: int) -> None:
+    """None of one row alone; and rows that are the same in all but the last token are not taken apart."""
+    assert num_shared(torch.tensor(rows)) == number
 
 
 def test_attention_that_is_not_known_to_be_causal_alone_stays(tiny_base: Path) -> None:

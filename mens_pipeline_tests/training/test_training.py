@@ -114,9 +114,15 @@ def test_accumulated_micro_batches_are_one_batch(tiny_base: Path, tmp_path: Path
         torch.testing.assert_close(tensor, right[name], rtol=1e-3, atol=1e-6)
 
 
-def test_the_loss_is_that_of_the_labelled_positions(tiny_base: Path, tmp_path: Path) -> None:
-    """Scoring them alone gives what all logits would give; prompt and padding count for nothing; rows weigh."""
+@pytest.mark.parametrize("early", [0, 3])
+def test_the_loss_is_that_of_the_labelled_positions(tiny_base: Path, tmp_path: Path, early: int) -> None:
+    """Scoring them alone gives what all logits would give; prompt and padding count for nothing; rows weigh.
+
+    Also where labels stand among the tokens that all rows begin with.
+    """
     trainer, batch = _trainer(prepared(tiny_base, tmp_path))
+    batch["labels"][0, 2 : 2 + early] = batch["input_ids"][0, 2 : 2 + early]
+    batch["counts"] = (batch["counts"][0], batch["counts"][1] + early)
     trainer.model.eval()
     batch["weights"] = torch.tensor([1.0, 2.0, 0.5, 1.0])
     with torch.no_grad():
