@@ -1,7 +1,8 @@
 """Lineage of an adapter: its sources down to files and commits, and what depends on it, from manifests."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
 _Ref = tuple[str, str]
-_Edges = Mapping[_Ref, Set[_Ref]]
+_Edges = Mapping[_Ref, AbstractSet[_Ref]]
 
 
 @dataclass(frozen=True, slots=True)
