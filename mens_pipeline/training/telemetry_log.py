@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
@@ -15,6 +16,8 @@ FILE: Final = "telemetry.jsonl"
 _ADVICE: Final = "Take the line out, or begin the run anew with --force-restart."
 _NUMBERS: Final = ("seconds", "num_updates", "num_tokens")
 _MOST_STEPS: Final = 2**63
+_MOST_LOSSES: Final = 200_000
+"""Of a curve, an even number: more than its pixels, and some megabytes."""
 _BLOCK: Final = 65_536
 """Bytes that are read at once when the end of a log is looked at."""
 
@@ -117,6 +120,32 @@ def steps_of(path: Path) -> Iterator[dict[str, Any]]:
         for start in starts:
             log.seek(start)
             yield _event(log.readline(), f"{path}, byte {start}")["payload"]
+
+
+def losses_of(path: Path) -> dict[int, float]:
+    """Return step -> loss of a run, for curves; of a long one the mean of as many neighbours each, by the last of them.
+
+    Args:
+        path: Its log.
+
+    Raises:
+        RefusedError: A line is no event.
+    """
+    losses: dict[int, float] = {}
+    together: dict[int, float] = {}
+    every = 1
+    for step in steps_of(path):
+        together[step["step"]] = step["loss"]
+        if len(together) == every:
+            losses[step["step"]] = fmean(together.values())
+            together.clear()
+        if len(losses) == _MOST_LOSSES:
+            pairs = zip(list(losses.items())[::2], list(losses.items())[1::2], strict=True)
+            losses = {last: (first_loss + last_loss) / 2 for (_, first_loss), (last, last_loss) in pairs}
+            every *= 2
+    if together:
+        losses[max(together)] = fmean(together.values())
+    return losses
 
 
 def seconds_trained(path: Path) -> float:

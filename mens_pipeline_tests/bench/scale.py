@@ -40,7 +40,7 @@ from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.report.curve import loss_curve
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
-from mens_pipeline.training.telemetry_log import Follower, TelemetryLog, seconds_trained, steps_of
+from mens_pipeline.training.telemetry_log import Follower, TelemetryLog, losses_of, seconds_trained
 from mens_pipeline_tests.bench.machine import machine_name
 from mens_pipeline_tests.corpus.telemetry_databases import query_of
 from mens_pipeline_tests.evaluation.runs import (
@@ -217,7 +217,7 @@ def log_of(folder: Path, size: int) -> Measured:
         assert seconds_trained(path) == 0.5 * size
     found["log, MB"] = path.stat().st_size / 1e6
     with _timed(found, "the curve of the report"):
-        assert loss_curve({s["step"]: s["loss"] for s in steps_of(path)}) is not None
+        assert loss_curve(losses_of(path)) is not None
     return found
 
 

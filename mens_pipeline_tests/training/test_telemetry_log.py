@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.telemetry_log import Follower, TelemetryLog, seconds_trained, steps_of, totals_of
+from mens_pipeline.training import telemetry_log
+from mens_pipeline.training.telemetry_log import Follower, TelemetryLog, losses_of, seconds_trained, steps_of, totals_of
 
 
 def _line(number: int, **payload: Any) -> str:
@@ -219,3 +220,22 @@ def test_a_long_log_is_never_in_memory(tmp_path: Path, read: Callable[[Path], ob
     tracemalloc.stop()
 
     assert peak < 1_500_000 < size / 3
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (3, {1: 1.0, 2: 2.0, 3: 3.0}),
+        (4, {2: 1.5, 4: 3.5}),
+        (7, {2: 1.5, 4: 3.5, 6: 5.5, 7: 7.0}),
+        (9, {4: 2.5, 8: 6.5, 9: 9.0}),
+    ],
+)
+def test_a_curve_of_many_steps_is_thinned_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, expected: dict[int, float]
+) -> None:
+    """To means of neighbours, whenever there are too many; what is left at the end is a mean of fewer."""
+    monkeypatch.setattr(telemetry_log, "_MOST_LOSSES", 4)
+    (tmp_path / "log").write_text("".join(_line(step, loss=float(step)) for step in range(1, number + 1)))
+
+    assert losses_of(tmp_path / "log") == expected
