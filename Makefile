@@ -71,12 +71,13 @@ $(DAGSTER_HOME)/dagster.yaml:
 	@mkdir -p $(DAGSTER_HOME)
 	@ln -sfn $(CURDIR)/dagster.yaml $@
 
-bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (also SOURCE=DIR), training and generation on build; CHECK=1: compare.
+bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (also SOURCE=DIR), scale, training and generation on build; CHECK=1: compare.
 	$(BIN)/python -m mens_pipeline_tests.bench.front_end
 	$(BIN)/python -m mens_pipeline_tests.bench.interpreter
 	$(BIN)/python -m mens_pipeline_tests.bench.vox_tokenizer
 	$(BIN)/python -m mens_pipeline_tests.bench.grammar
 	$(BIN)/python -m mens_pipeline_tests.bench.corpus $(SOURCE)
+	$(BIN)/python -m mens_pipeline_tests.bench.scale --share 0.1
 	@test -f build/train.jsonl || echo "No build/train.jsonl: training is not measured. See docs/data.md."
 	@test ! -f build/train.jsonl || $(BIN)/python -m $(call KEPT,Training) mens_pipeline_tests.bench.training build/train.jsonl --steps 8 $(if $(BASE),--base $(BASE)) $(if $(DEVICE),--device $(DEVICE))
 	@test ! -f build/heldout.jsonl || $(BIN)/python -m $(call KEPT,Generation) mens_pipeline_tests.bench.generation build/heldout.jsonl $(if $(RUN),--run $(RUN)) $(if $(DEVICE),--device $(DEVICE))

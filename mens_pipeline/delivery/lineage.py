@@ -1,7 +1,8 @@
 """Lineage of an adapter: its sources down to files and commits, and what depends on it, from manifests."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
 _Ref = tuple[str, str]
-_Edges = Mapping[_Ref, frozenset[_Ref]]
+_Edges = Mapping[_Ref, AbstractSet[_Ref]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +72,6 @@ def lineage_of(store: ArtifactStore, name: str) -> Lineage:
     items = {(item.kind, item.key): item for item in read_store(store).items if item.is_artifact}
     start = _named(store, items, name)
     parents = {ref: item.parents for ref, item in items.items()}
-    children: dict[_Ref, frozenset[_Ref]] = {}
-    for ref, above in parents.items():
-        for parent in above:
-            children[parent] = children.get(parent, frozenset()) | {ref}
     rests_on = _reached(parents, start)
     trained = next((ref for ref in (start, *rests_on) if ref[0] == ADAPTER), start)
     mixed = next((store.get(*ref) for ref in rests_on if ref[0] == MIXED), None)
@@ -87,8 +84,21 @@ def lineage_of(store: ArtifactStore, name: str) -> Lineage:
         rows={source["path"]: source["emitted_lines"] for source in report},
         files=dict(sorted(Counter(source.path for source in sources).items())),
         commits=tuple(sorted({source.commit for source in sources if source.commit is not None})),
-        used_by=tuple(_link(items, ref) for ref in _reached(children, trained)),
+        used_by=tuple(_link(items, ref) for ref in _reached(turned(parents), trained)),
     )
+
+
+def turned(edges: _Edges) -> _Edges:
+    """Return the same edges the other way round.
+
+    Args:
+        edges: From each artifact to those that it was made from, say; years of nights rest on one base.
+    """
+    back: defaultdict[_Ref, set[_Ref]] = defaultdict(set)
+    for start, ends in edges.items():
+        for end in ends:
+            back[end].add(start)
+    return back
 
 
 def _named(store: ArtifactStore, items: Mapping[_Ref, Item], name: str) -> _Ref:

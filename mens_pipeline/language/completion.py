@@ -1,10 +1,11 @@
 """Completion of a text to a program: the tokens that the parser expects at its end, one by one."""
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final
 
+from mens_pipeline.language.front_end import DEEP_STACK
 from mens_pipeline.language.lexer import tokenize
 from mens_pipeline.language.parser.cursor import ParseError
 from mens_pipeline.language.parser.modules import Mode
@@ -15,6 +16,7 @@ from mens_pipeline.language.viability import (
     Token,
     Viability,
     ViableText,
+    Watched,
     goes_on,
     kept,
     longer_tokens,
@@ -25,9 +27,11 @@ _TEXT_OF: Final[dict[str, str]] = {
     "STRING": '"a"',
     "SSTRING": "'a'",
 }
+_BLANKS: Final = (" ", "\n")
 _CLOSERS: Final = (")", "]", "}")
 _FILLERS: Final[tuple[str, ...]] = ("q", "0", '"a"', "Q", "{", "fn", "state")
 """What is tried first where any of several tokens would do."""
+_WORDS: Final = (*_CLOSERS, *_FILLERS, *(word for kind, word in NEXT if kind != "NL"))
 
 
 class _Demand(str):
@@ -65,12 +69,14 @@ def complete(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False, ma
         A short continuation, empty for a program. None for a dead text, if `max_length` is too little, or where no
         token may follow, as behind `1`, of which only more digits make something that is dropped (L5).
     """
-    grown = ViableText(mode, is_strict=is_strict)
+    return DEEP_STACK.run(lambda: _written(_Growing(mode, is_strict=is_strict), text, max_length))
+
+
+def _written(grown: "_Growing", text: str, max_length: int) -> str | None:
     state = grown.append(text)
     written = piece = ""
     while state is Viability.OPEN and len(written) <= max_length:
-        fitting = (word for word in _pieces(grown, piece.strip()) if grown.would_be(word) is not Viability.DEAD)
-        found = next(fitting, None)
+        found = next(_pieces(grown, piece.strip()), None)
         if found is None:
             return None
         piece = found
@@ -79,8 +85,53 @@ def complete(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False, ma
     return written if state is Viability.COMPLETE and len(written) <= max_length else None
 
 
-def _pieces(text: ViableText, before: str) -> Iterable[str]:
-    """Return the texts that may come next, what the parser asks for first; an open string has to end before all else.
+class _Growing(ViableText):
+    """A text that knows what may follow, without reading all of itself for each token."""
+
+    def alive(self, pieces: Iterable[str]) -> Iterator[str]:
+        """Yield the pieces with which the text can still become a program.
+
+        Args:
+            pieces: Any texts.
+        """
+        return (piece for piece in pieces if self.would_be(piece) is not Viability.DEAD)
+
+    def followed(self, words: Iterable[str]) -> Iterator[str]:
+        """Yield the words that may follow, each behind a blank or else behind a line end.
+
+        Args:
+            words: A token each.
+        """
+        tails = {blank: self._tail(blank) for blank in _BLANKS}
+        for word in words:
+            (token,) = kept(tokenize(word))
+            for blank, tail in tails.items():
+                if tail is not None and self._leads_on([*tail, token]):
+                    yield f"{blank}{word} "
+
+    def _tail(self, blank: str) -> list[Token] | None:
+        """Return the tokens behind which another one is judged as behind the whole text; None where none may follow."""
+        pieces = tokenize(self.unsettled + blank)
+        is_dropped = self.is_strict and any(piece.kind.startswith("DROPPED") for piece in pieces)
+        if is_dropped or pieces[-1].kind == "COMMENT":  # what follows would be part of it
+            return None
+        tokens = kept(pieces)
+        parser = Probe(tokens, self.mode)
+        watched = parser.kinds, parser.texts = [Watched(c, len(tokens)) for c in (parser.kinds, parser.texts)]
+        start = 0
+        try:
+            while not any(column.is_touched for column in watched):
+                start = parser.pos
+                parser.skip_newlines()
+                parser.item()
+        except ParseError:
+            if not any(column.is_touched for column in watched):
+                return None
+        return tokens[start:]
+
+
+def _pieces(text: _Growing, before: str) -> Iterator[str]:
+    """Yield the texts that may come next, what the parser asks for first; an open string has to end before all else.
 
     Args:
         text: The text so far.
@@ -89,19 +140,15 @@ def _pieces(text: ViableText, before: str) -> Iterable[str]:
     pieces = tokenize(text.unsettled)
     last = pieces[-1].text if pieces and goes_on(pieces[-1]) else ""
     if last and last[0] in "\"'":
-        return last[0], "n" + last[0], "\\\n"
+        return text.alive((last[0], "n" + last[0], "\\\n"))
     asked = _asked(kept(pieces), text.mode)
+    first = () if asked is None else (asked,)
     closers = _CLOSERS if asked is not None and asked == before else ()
-    every = (word for kind, word in NEXT if kind != "NL")
     return chain(
-        ("\n",) if last and pieces[-1].kind == "COMMENT" else (),
-        (
-            f"{blank}{word} "
-            for word in chain(closers, () if asked is None else (asked,), _CLOSERS, _FILLERS, every)
-            for blank in (" ", "\n")
-        ),
-        _longer(last),
-        ("/\n",),
+        text.alive(("\n",) if last and pieces[-1].kind == "COMMENT" else ()),
+        text.alive(f"{blank}{word} " for word in (*closers, *first) for blank in _BLANKS),
+        text.followed(_WORDS),
+        text.alive((*_longer(last), "/\n")),
     )
 
 

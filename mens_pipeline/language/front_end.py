@@ -2,12 +2,12 @@
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from threading import Lock
-from typing import Final
+from typing import Final, TypeVar
 
 from mens_pipeline.language.ast.declarations import Declaration, Module
 from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity
@@ -16,6 +16,8 @@ from mens_pipeline.language.lexer import TokenStream, scan
 from mens_pipeline.language.parser.cursor import MAX_NESTING, Finding
 from mens_pipeline.language.parser.modules import Mode, ModuleParser
 from mens_pipeline.language.source_text import SourceText
+
+Made = TypeVar("Made")
 
 
 class DeepStack:
@@ -31,6 +33,19 @@ class DeepStack:
         self._lock = Lock()
         self._num_parses = 0
         self._usual_limit: int | None = None
+
+    def run(self, work: Callable[[], Made]) -> Made:
+        """Do what recurses; once more from its beginning, with a higher limit, where the usual one is too low.
+
+        Args:
+            work: Can be begun anew.
+        """
+        with self.parse():
+            try:
+                return work()
+            except RecursionError:
+                self.deepen()
+                return work()
 
     @contextmanager
     def parse(self) -> Iterator[None]:
@@ -174,15 +189,10 @@ def _warnings(
 
 def _parse(stream: TokenStream, mode: Mode) -> tuple[tuple[Declaration, ...], tuple[Finding, ...], list[Finding]]:
     """Return declarations, failures and warnings; parse a text too deep for the usual recursion limit a second time."""
-    with DEEP_STACK.parse():
-        try:
-            return _parse_once(stream, mode)
-        except RecursionError:
-            DEEP_STACK.deepen()
-            return _parse_once(stream, mode)
 
+    def parse() -> tuple[tuple[Declaration, ...], tuple[Finding, ...], list[Finding]]:
+        parser = ModuleParser(stream, mode)
+        declarations, failures = parser.items()
+        return declarations, failures, parser.warnings
 
-def _parse_once(stream: TokenStream, mode: Mode) -> tuple[tuple[Declaration, ...], tuple[Finding, ...], list[Finding]]:
-    parser = ModuleParser(stream, mode)
-    declarations, failures = parser.items()
-    return declarations, failures, parser.warnings
+    return DEEP_STACK.run(parse)

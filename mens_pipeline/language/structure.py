@@ -1,10 +1,10 @@
 """Structure of a program without its own names and literals: renamed copies are equal."""
 
 import hashlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
-from mens_pipeline.language.ast.base import Node, walk
+from mens_pipeline.language.ast.base import Node, field_names, walk
 from mens_pipeline.language.ast.declarations import Module
 from mens_pipeline.language.ast.expressions import (
     Argument,
@@ -117,14 +117,14 @@ class _Mark:
 def _parts(node: Node) -> list[object]:
     """Return the parts of a node, its kind first."""
     parts: list[object] = [_Mark(type(node).__name__)]
-    for field in fields(node):
-        if field.name in {"start", "end"}:
+    for name in field_names(type(node)):
+        if name in {"start", "end"}:
             continue
-        value = getattr(node, field.name)
-        is_given = isinstance(node, DecoratorArgument) and field.name == "value"
-        if is_given or field.name in _WORDING or isinstance(node, _LITERALS):
+        value = getattr(node, name)
+        is_given = isinstance(node, DecoratorArgument) and name == "value"
+        if is_given or name in _WORDING or isinstance(node, _LITERALS):
             parts.append(_Mark(type(value).__name__))
-        elif field.name in _FIXED and isinstance(value, str):
+        elif name in _FIXED and isinstance(value, str):
             parts.append(_Mark(value))
         else:
             parts.append(value)
@@ -137,9 +137,8 @@ def _declared(root: Node) -> frozenset[str]:
     for node in walk(root):
         if isinstance(node, _USES):
             continue
-        for field in fields(node):
-            if field.name in _DECLARING:
-                value = getattr(node, field.name)
-                values = value if isinstance(value, tuple) else (value,)
-                names.update(name for name in values if isinstance(name, str))
+        for field in _DECLARING.intersection(field_names(type(node))):
+            value = getattr(node, field)
+            values = value if isinstance(value, tuple) else (value,)
+            names.update(name for name in values if isinstance(name, str))
     return frozenset(names)

@@ -57,11 +57,20 @@ Token = tuple[TokenKind, str]
 """Kind and text."""
 
 
-class _Watched(list[Any]):
-    """A column of tokens that notes when it is read behind the last token."""
+class Watched(list[Any]):
+    """A column of tokens that notes when it is read at an edge or behind it."""
 
-    edge: int
-    is_touched: bool = False
+    is_touched = False
+
+    def __init__(self, column: list[Any], edge: int) -> None:
+        """Copy a column.
+
+        Args:
+            column: What is read.
+            edge: Where what is noted begins.
+        """
+        super().__init__(column)
+        self.edge = edge
 
     def __getitem__(self, index: SupportsIndex | slice) -> Any:
         if not isinstance(index, slice) and index.__index__() >= self.edge:
@@ -119,7 +128,7 @@ class ViableText:
                 decorators, strings without an end, integers above 2^63 (L5, L7, L9, L10). For generation.
         """
         self.mode = mode
-        self._is_strict = is_strict
+        self.is_strict = is_strict
         self._text = ""
         self._is_settled = False
         self._last_look: tuple[str, tuple[Viability, list[slice]]] | None = None
@@ -165,16 +174,11 @@ class ViableText:
         """Judge the text with a piece behind it; return the viability and the ranges that need not be read again."""
         pieces = tokenize(self._text + piece)
         tokens = kept(pieces)
-        if self._is_strict and any(piece.kind.startswith("DROPPED") for piece in pieces[:-1]):
+        if self.is_strict and any(piece.kind.startswith("DROPPED") for piece in pieces[:-1]):
             # An exclamation mark or a lone carriage return is dropped unless it goes on, and it can only at the end.
             return Viability.DEAD, []
-        is_sound = not (self._is_strict and pieces and pieces[-1].kind.startswith("DROPPED"))
-        with DEEP_STACK.parse():
-            try:
-                found = self._judge(pieces, tokens, is_sound=is_sound)
-            except RecursionError:
-                DEEP_STACK.deepen()
-                found = self._judge(pieces, tokens, is_sound=is_sound)
+        is_sound = not (self.is_strict and pieces and pieces[-1].kind.startswith("DROPPED"))
+        found = DEEP_STACK.run(lambda: self._judge(pieces, tokens, is_sound=is_sound))
         self._last_look = (piece, found)
         return found
 
@@ -201,7 +205,7 @@ class ViableText:
             more: list[Token] = [("NL", "\n")] if is_comment else []
             if self._leads_on([*tokens, *more], None if more else ending):
                 return True
-        return any(self._leads_on(variant) for variant in _variants(pieces, is_strict=self._is_strict))
+        return any(self._leads_on(variant) for variant in _variants(pieces, is_strict=self.is_strict))
 
     def _leads_on(self, tokens: list[Token], ending: _Parse | None = None, depth: int = 0) -> bool:
         """Return whether tokens that are what they are begin a program.
@@ -236,10 +240,7 @@ class ViableText:
         parser = Probe(tokens, self.mode)
         # What was read before may have ended here because of how far it could look ahead.
         parser.pos = starts[max(0, len(starts) - 2)]
-        watched = [_Watched(column) for column in (parser.kinds, parser.texts)]
-        for column in watched:
-            column.edge = len(tokens)
-        parser.kinds, parser.texts = watched
+        watched = parser.kinds, parser.texts = [Watched(c, len(tokens)) for c in (parser.kinds, parser.texts)]
         with contextlib.suppress(ParseError):
             while True:
                 parser.skip_newlines()

@@ -26,7 +26,7 @@ from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.storage.validation import errors_in
 from mens_pipeline.training.manifest import MANIFEST
-from mens_pipeline.training.telemetry_log import FILE, steps_of
+from mens_pipeline.training.telemetry_log import FILE, losses_of
 
 KIND: Final = "benchmark_gate"
 STAGE: Final = Stage(KIND, (__name__,), by_content=True)
@@ -122,7 +122,7 @@ def write_page(path: Path, evaluation: Path, adapter: Path, receipt: Receipt | N
     """
     results = read_results(evaluation / RESULTS)
     assert results is not None, "an evaluation that is complete can be read"  # noqa: S101 - our own impossibility
-    losses = {step["step"]: step["loss"] for step in steps_of(adapter / FILE)}
+    losses = losses_of(adapter / FILE)
     answers = list(read_models(evaluation / JUDGED_ANSWERS, JudgedAnswer))
     path.write_text(report_page(results, answers, losses, receipt), encoding="utf-8")
 

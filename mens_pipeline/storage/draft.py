@@ -14,6 +14,8 @@ from uuid import uuid4
 _DRAFT: Final = re.compile(r"\.draft-[^-]+-[0-9a-f]+")
 _YOUNG_SECONDS: Final = 60.0
 """Age from which on a draft that nobody holds is one of a process that was killed."""
+_LOOKED: Final[dict[Path, float]] = {}
+"""When drafts were looked for in a folder, which takes longer the more it holds; none grows too old meanwhile."""
 
 
 _TAG: Final = "CACHEDIR.TAG"
@@ -38,7 +40,7 @@ def tag_as_cache(root: Path) -> None:
 def draft_folder(target: Path) -> Iterator[Path]:
     """Make a folder beside the one whose place it shall take; what is left of it in the end is deleted.
 
-    Drafts of processes that were killed are deleted as well.
+    Drafts of processes that were killed are deleted as well; they are looked for once a minute.
 
     Args:
         target: The folder, in one that is there.
@@ -71,6 +73,10 @@ def locked(path: Path) -> Iterator[None]:
 
 def _remove_abandoned(folder: Path) -> None:
     """Remove the drafts of processes that were killed: a process holds a lock on its draft for as long as it lives."""
+    now = time.monotonic()
+    if now - _LOOKED.get(folder, -_YOUNG_SECONDS) < _YOUNG_SECONDS:
+        return
+    _LOOKED[folder] = now
     for path in filter(lambda path: _DRAFT.fullmatch(path.name), folder.iterdir()):
         with suppress(OSError):  # held, gone meanwhile, or not ours
             handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

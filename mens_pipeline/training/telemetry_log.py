@@ -3,8 +3,11 @@
 import json
 import os
 import time
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
@@ -12,6 +15,11 @@ from mens_pipeline.errors import RefusedError
 FILE: Final = "telemetry.jsonl"
 _ADVICE: Final = "Take the line out, or begin the run anew with --force-restart."
 _NUMBERS: Final = ("seconds", "num_updates", "num_tokens")
+_MOST_STEPS: Final = 2**63
+_MOST_LOSSES: Final = 200_000
+"""Of a curve, an even number: more than its pixels, and some megabytes."""
+_BLOCK: Final = 65_536
+"""Bytes that are read at once when the end of a log is looked at."""
 
 
 class TelemetryLog:
@@ -87,20 +95,57 @@ class Follower:
 def steps_of(path: Path) -> Iterator[dict[str, Any]]:
     """Yield each step of a run once, in order; steps that a resumed run took back are left out, redone ones count.
 
+    What is kept meanwhile is where the line of each step begins: a long run has more lines than memory.
+
     Args:
         path: A log; a last line that is not whole is passed over.
 
     Raises:
         RefusedError: Another line is no event.
     """
-    steps: dict[int, dict[str, Any]] = {}
-    for event in _events(path):
+    numbers, starts = array("q"), array("q")
+    for start, event in _events(path):
         if event["event"] == "train_start":
-            first = update_of(event["payload"]["resumed_from"])
-            steps = {number: step for number, step in steps.items() if number <= first}
+            end = bisect_right(numbers, update_of(event["payload"]["resumed_from"]))
+            del numbers[end:], starts[end:]
         elif event["event"] == "step":
-            steps[event["payload"]["step"]] = event["payload"]
-    yield from (steps[number] for number in sorted(steps))
+            number = event["payload"]["step"]
+            place = bisect_left(numbers, number)
+            if numbers[place : place + 1] == array("q", [number]):
+                starts[place] = start
+            else:
+                numbers.insert(place, number)
+                starts.insert(place, start)
+    with path.open("rb") as log:
+        for start in starts:
+            log.seek(start)
+            yield _event(log.readline(), f"{path}, byte {start}")["payload"]
+
+
+def losses_of(path: Path) -> dict[int, float]:
+    """Return step -> loss of a run, for curves; of a long one the mean of as many neighbours each, by the last of them.
+
+    Args:
+        path: Its log.
+
+    Raises:
+        RefusedError: A line is no event.
+    """
+    losses: dict[int, float] = {}
+    together: dict[int, float] = {}
+    every = 1
+    for step in steps_of(path):
+        together[step["step"]] = step["loss"]
+        if len(together) == every:
+            losses[step["step"]] = fmean(together.values())
+            together.clear()
+        if len(losses) == _MOST_LOSSES:
+            pairs = zip(list(losses.items())[::2], list(losses.items())[1::2], strict=True)
+            losses = {last: (first_loss + last_loss) / 2 for (_, first_loss), (last, last_loss) in pairs}
+            every *= 2
+    if together:
+        losses[max(together)] = fmean(together.values())
+    return losses
 
 
 def seconds_trained(path: Path) -> float:
@@ -115,7 +160,7 @@ def seconds_trained(path: Path) -> float:
     if not path.is_file():
         return 0.0
     try:
-        return max((event["payload"]["seconds"] for event in _events(path) if event["event"] == "step"), default=0.0)
+        return max((event["payload"]["seconds"] for _, event in _events(path) if event["event"] == "step"), default=0.0)
     except KeyError as error:
         raise RefusedError(f"{path}: a step does not say after how many seconds. {_ADVICE}") from error
 
@@ -126,12 +171,12 @@ def totals_of(path: Path) -> dict[str, Any]:
     Args:
         path: Its log, with at least one step.
     """
-    steps = list(steps_of(path))
-    num_steps = sum(step["num_updates"] for step in steps)
-    return {
-        "train_loss": sum(step["loss"] * step["num_updates"] for step in steps) / num_steps,
-        "trained_tokens": sum(step["num_tokens"] for step in steps),
-    }
+    loss, num_steps, num_tokens = 0.0, 0, 0
+    for step in steps_of(path):
+        loss += step["loss"] * step["num_updates"]
+        num_steps += step["num_updates"]
+        num_tokens += step["num_tokens"]
+    return {"train_loss": loss / num_steps, "trained_tokens": num_tokens}
 
 
 def update_of(checkpoint: str | None) -> int:
@@ -144,20 +189,30 @@ def update_of(checkpoint: str | None) -> int:
 
 
 def _whole(path: Path) -> int:
-    """Return how many bytes the complete lines have."""
-    return path.read_bytes().rfind(b"\n") + 1
+    """Return how many bytes the complete lines have; only what stands behind them is read."""
+    with path.open("rb") as log:
+        start = log.seek(0, os.SEEK_END)
+        while start:
+            end, start = start, max(0, start - _BLOCK)
+            log.seek(start)
+            if found := log.read(end - start).rfind(b"\n") + 1:
+                return start + found
+    return 0
 
 
-def _events(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8", errors="replace") as lines:
+def _events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each event of whole lines, and the byte that its line begins with."""
+    start = 0
+    with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
-            if line.endswith("\n"):
-                yield _event(line, f"{path}:{number}")
+            if line.endswith(b"\n"):
+                yield start, _event(line, f"{path}:{number}")
+            start += len(line)
 
 
-def _event(line: str, place: str) -> dict[str, Any]:
+def _event(line: bytes, place: str) -> dict[str, Any]:
     try:
-        event: dict[str, Any] = json.loads(line)
+        event: dict[str, Any] = json.loads(line.decode(errors="replace"))
         _check(event["event"], event["payload"])
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise RefusedError(f"{place}: no event of a training. {_ADVICE}") from error
@@ -170,5 +225,5 @@ def _check(kind: str, payload: dict[str, Any]) -> None:
         update_of(payload["resumed_from"])
     elif kind == "step":
         told = {type(payload["loss"]), *(type(payload.get(name, 0)) for name in _NUMBERS)}
-        if type(payload["step"]) is not int or told - {int, float}:
+        if type(payload["step"]) is not int or abs(payload["step"]) >= _MOST_STEPS or told - {int, float}:
             raise TypeError("a step is told in numbers")

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 
 import mens_pipeline
 from mens_pipeline.language import Mode, analyze, mode_of
+from mens_pipeline.language.completion import complete
 from mens_pipeline.language.lexer import scan, tokenize
 from mens_pipeline.language.viability import ViableText
 from mens_pipeline_tests.bench.machine import machine_name
@@ -19,6 +20,8 @@ from mens_pipeline_tests.language.examples import golden_programs
 _SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 _SECONDS_A_ROW = 2.0
 _MOST_REPEATS = 30
+_EVERY = 10
+"""Of so many programs one is broken off behind each token."""
 _LONG = 200
 """Tokens at both ends of the longest program that are compared."""
 
@@ -48,6 +51,23 @@ def _viability(programs: list[str]) -> None:
     print(f"median {median(every):.3f} ms, p99 {every[int(0.99 * len(every))]:.3f} ms;", end=" ")
     print(f"of the longest program the first {_LONG} {median(longest[:_LONG]):.3f} ms,", end=" ")
     print(f"the last {_LONG} {median(longest[-_LONG:]):.3f} ms")
+    endings = sorted(cost for source in programs[::_EVERY] for cost in _ending(source))
+    print(f"how it ends, behind each of {len(endings):,} beginnings:", end=" ")
+    print(
+        f"median {median(endings):.3f} ms, p99 {endings[int(0.99 * len(endings))]:.3f} ms, at most {endings[-1]:.3f} ms"
+    )
+
+
+def _ending(source: str) -> list[float]:
+    """Processor milliseconds that the shortest way to the end takes, with the last token cut off in the middle."""
+    text, costs = ViableText(is_strict=True), []
+    for token in tokenize(source):
+        beginning = text.unsettled + token.text[: (len(token.text) + 1) // 2]
+        before = process_time()
+        complete(beginning, is_strict=True)
+        costs.append(1000 * (process_time() - before))
+        text.append(token.text)
+    return costs
 
 
 def _growing(source: str) -> list[float]:

@@ -13,8 +13,8 @@ import pytest
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.language import Mode, analyze, mode_of, tokenize
 from mens_pipeline.language import parser as parser_package
-from mens_pipeline.language.completion import complete
-from mens_pipeline.language.viability import NEXT, WORDS, Viability, ViableText, has_tokens, viable
+from mens_pipeline.language.completion import _WORDS, _Growing, complete
+from mens_pipeline.language.viability import NEXT, WORDS, Probe, Token, Viability, ViableText, has_tokens, viable
 from mens_pipeline_tests.evaluation.benches import SHIPPED
 from mens_pipeline_tests.language.examples import Case, conformance_cases, golden_programs, reference_examples
 
@@ -234,6 +234,49 @@ def _words_of_the_parser() -> Iterator[str]:
 def test_what_closes_is_written_first(text: str, rest: str) -> None:
     """And what makes another token of the last one, where the last one cannot stay."""
     assert complete(text, is_strict=True) == rest
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_what_may_follow_is_what_is_alive_behind_the_text(*, is_strict: bool) -> None:
+    """Token by token, behind blanks and line ends, wherever a program is broken off."""
+    drawn = random.Random(0)  # noqa: S311 - reproducible, no secret
+    programs = [(source, mode) for _, source, mode in _accepted() if len(source) <= _SHORT]
+    prefixes = [(source[: drawn.randrange(len(source) + 1)], mode) for source, mode in drawn.sample(programs, 6)]
+    odd = [(text, Mode.SOURCE) for text in ("fn f() {}\n@mcp", "let a = 1 !", "type A {\n    a")]
+    wrong: dict[str, set[str]] = {}
+    for text, mode in (*prefixes, *odd):
+        grown = _Growing(mode, is_strict=is_strict)
+        # Behind a comment nothing follows but a line end.
+        if grown.append(text) is not Viability.DEAD and "//" not in text.rpartition("\n")[2]:
+            pieces = {f"{blank}{word} " for word in _WORDS for blank in (" ", "\n")}
+            alive = {piece for piece in pieces if grown.would_be(piece) is not Viability.DEAD}
+            wrong |= {text: found ^ alive} if (found := set(grown.followed(_WORDS))) != alive else {}
+
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("text", ["fn f() {}\n\n@test\nf", "fn f() { match x { Ok(_) =", "activit", "// a"])
+def test_what_makes_a_longer_token_is_found_without_trying_all_others(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a blank nothing may stand there; that is found once, not for each of some hundred tokens."""
+    parses: list[object] = []
+    begin = Probe.__init__
+
+    def counted(self: Probe, tokens: list[Token], mode: Mode) -> None:
+        parses.append(self)
+        begin(self, tokens, mode)
+
+    monkeypatch.setattr(Probe, "__init__", counted)
+
+    assert complete(text, is_strict=True) is not None
+    assert len(parses) < 150
+
+
+def test_a_deep_text_is_completed() -> None:
+    """Deeper than the recursion limit of Python is at first; a model may write nothing but parentheses."""
+    assert complete("let a = " + "(" * 900, max_length=10) is None
+    assert complete("let a = " + "(" * 90) == " q " + " ) " * 90
 
 
 def test_texts_of_noise_are_completed() -> None:

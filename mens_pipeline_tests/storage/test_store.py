@@ -3,13 +3,14 @@
 import fcntl
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.storage import draft as draft_module
 from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import MANIFEST, ArtifactRef, ArtifactStore, key_of
@@ -323,12 +324,31 @@ def test_drafts_of_killed_processes_are_removed(tmp_path: Path) -> None:
     fcntl.flock(held, fcntl.LOCK_EX)
     with store.writing("corpus", _INPUTS) as draft:
         os.utime(draft.path, (0, 0))
+        draft_module._LOOKED.clear()  # noqa: SLF001 - as if a minute had gone by
         with store.writing("corpus", {"other": 1}):
             assert draft.path.is_dir()
     os.close(held)
 
     assert sorted(path.name for path in folder.glob(".draft-*")) == [*names[1:], ".draft-link-1"]
     assert tmp_path.is_dir()
+
+
+def test_a_kind_is_not_gone_through_for_each_artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drafts of killed processes are looked for once a minute: to list thousands of folders takes its time."""
+    listed: list[Path] = []
+    iterdir = Path.iterdir
+
+    def counted(folder: Path) -> Iterator[Path]:
+        listed.append(folder)
+        return iterdir(folder)
+
+    monkeypatch.setattr(Path, "iterdir", counted)
+    store = ArtifactStore(tmp_path)
+    for number in range(5):
+        store.built("corpus", {"n": number}, lambda _folder: {})
+    store.built("other", {}, lambda _folder: {})
+
+    assert listed == [tmp_path / "corpus", tmp_path / "other"]
 
 
 @pytest.mark.parametrize("outputs", [None, [], {"rows.txt": 1}, {"rows.txt": {}}, {"rows.txt": {"sha256": 1}}])

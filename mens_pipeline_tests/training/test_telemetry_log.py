@@ -2,13 +2,16 @@
 
 import json
 import time
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.telemetry_log import Follower, TelemetryLog, seconds_trained, steps_of, totals_of
+from mens_pipeline.training import telemetry_log
+from mens_pipeline.training.telemetry_log import Follower, TelemetryLog, losses_of, seconds_trained, steps_of, totals_of
 
 
 def _line(number: int, **payload: Any) -> str:
@@ -60,6 +63,7 @@ _NO_EVENTS = (
     *("\0\0\0\n", "[]\n", '{"event": "step"}\n', '"step"\n', '{"event": "step", "payload": []}\n'),
     '{"event": "step", "payload": {"step": 2, "loss": "low"}}\n',
     '{"event": "step", "payload": {"step": "2", "loss": 1.0}}\n',
+    f'{{"event": "step", "payload": {{"step": {2**63}, "loss": 1.0}}}}\n',
     '{"event": "step", "payload": {"step": 2, "loss": 1.0, "seconds": null}}\n',
     '{"event": "train_start", "payload": {"resumed_from": "checkpoint"}}\n',
 )
@@ -187,3 +191,51 @@ def test_a_log_without_steps_has_none(tmp_path: Path) -> None:
     (tmp_path / "log").touch()
 
     assert list(steps_of(tmp_path / "log")) == []
+
+
+def test_steps_that_come_out_of_order_are_put_in_order(tmp_path: Path) -> None:
+    """Where a process did not say from where it goes on, the last figures of a step count all the same."""
+    (tmp_path / "log").write_text("".join(_line(n, loss=float(at)) for at, n in enumerate((1, 4, 3, 2, 3))))
+
+    assert [(step["step"], step["loss"]) for step in steps_of(tmp_path / "log")] == [
+        (1, 0.0),
+        (2, 3.0),
+        (3, 4.0),
+        (4, 1.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    "read", [_log, lambda path: Follower(path, print), lambda path: sum(1 for _ in steps_of(path))]
+)
+def test_a_long_log_is_never_in_memory(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    """Neither its text nor its events; a last line without an end may be long as well."""
+    path = tmp_path / "log"
+    path.write_text("".join([*(_line(n, note="x" * 500) for n in range(10_000)), "half" * 50_000]))
+    size = path.stat().st_size
+    read(path)
+    tracemalloc.start()
+    read(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 1_500_000 < size / 3
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (3, {1: 1.0, 2: 2.0, 3: 3.0}),
+        (4, {2: 1.5, 4: 3.5}),
+        (7, {2: 1.5, 4: 3.5, 6: 5.5, 7: 7.0}),
+        (9, {4: 2.5, 8: 6.5, 9: 9.0}),
+    ],
+)
+def test_a_curve_of_many_steps_is_thinned_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, expected: dict[int, float]
+) -> None:
+    """To means of neighbours, whenever there are too many; what is left at the end is a mean of fewer."""
+    monkeypatch.setattr(telemetry_log, "_MOST_LOSSES", 4)
+    (tmp_path / "log").write_text("".join(_line(step, loss=float(step)) for step in range(1, number + 1)))
+
+    assert losses_of(tmp_path / "log") == expected

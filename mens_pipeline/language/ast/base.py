@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +20,24 @@ class Node:
     end: int
 
 
+@cache
+def field_names(kind: type[Node]) -> tuple[str, ...]:
+    """Return the names of the fields of a kind of node, in order; asked once a kind, since programs have many nodes.
+
+    Args:
+        kind: A class.
+    """
+    return tuple(field.name for field in fields(kind))
+
+
 def children(node: Node) -> Iterator[Node]:
     """Yield the nodes directly below a node, in field order.
 
     Args:
         node: Any syntax node.
     """
-    for field in fields(node):
-        value = getattr(node, field.name)
+    for name in field_names(type(node)):
+        value = getattr(node, name)
         if isinstance(value, Node):
             yield value
         elif isinstance(value, tuple):

@@ -24,7 +24,7 @@ from mens_pipeline.training.scratch.job import MODEL, MODULE, WEIGHTS
 from mens_pipeline.training.scratch.prepare import STAGE, prepare_scratch
 from mens_pipeline.training.scratch.recipe import ScratchRecipe
 from mens_pipeline.training.scratch.scratch_model import build_scratch_model, scratch_folder
-from mens_pipeline.training.telemetry_log import FILE, steps_of
+from mens_pipeline.training.telemetry_log import FILE, losses_of
 
 
 class ScratchTrainConfig(dg.Config):
@@ -102,7 +102,7 @@ def _recipe(config: ScratchTrainConfig, device: Device) -> ScratchRecipe:
 
 def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
     result = manifest["result"]
-    losses = {step["step"]: step["loss"] for step in steps_of(path / FILE)}
+    losses = losses_of(path / FILE)
     first, last = quarters_of(list(losses.values()))
     return {
         "model": dg.MetadataValue.path(path / MODEL),

@@ -36,7 +36,7 @@ from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.qlora_adapter import WEIGHTS, build_qlora_adapter, work_folder
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL
-from mens_pipeline.training.telemetry_log import FILE, steps_of
+from mens_pipeline.training.telemetry_log import FILE, losses_of, steps_of
 from mens_pipeline.training.told import told_kinds
 
 
@@ -233,7 +233,7 @@ def metadata_of(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
         path: Its folder.
     """
     result = manifest["result"]
-    losses = {step["step"]: step["loss"] for step in steps_of(path / FILE)}
+    losses = losses_of(path / FILE)
     first, last = quarters_of(list(losses.values()))
     return {
         "adapter": dg.MetadataValue.path(path / "adapter"),

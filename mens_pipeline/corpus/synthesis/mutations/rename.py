@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from random import Random
 from typing import Final
 
@@ -13,7 +13,7 @@ from mens_pipeline.corpus.synthesis.mutations.task import Change, capitalised, d
 from mens_pipeline.corpus.synthesis.program import Program
 from mens_pipeline.corpus.synthesis.sample import Sample
 from mens_pipeline.language import DeclarationSpan, histogram
-from mens_pipeline.language.ast.base import Node, walk
+from mens_pipeline.language.ast.base import Node, field_names, walk
 from mens_pipeline.language.ast.expressions import Attribute, FieldAccess, Ident, Lambda, SelfClosingView, View
 from mens_pipeline.language.ast.patterns import IdentPattern
 from mens_pipeline.language.ast.ui import ReactiveMember
@@ -56,9 +56,9 @@ def _each_once(root: Node) -> Iterator[Node]:
 
 def _texts(node: Node, own: frozenset[str | None]) -> Iterator[tuple[str, str]]:
     kind = _kind(node)
-    for field in fields(node):
-        for text in _strings(getattr(node, field.name)):
-            yield f"{kind}.{field.name}", text
+    for name in field_names(type(node)):
+        for text in _strings(getattr(node, name)):
+            yield f"{kind}.{name}", text
     if isinstance(node, Lambda):
         yield from (("LambdaParam.name", param.name) for param in node.params)
     if isinstance(node, View | SelfClosingView):

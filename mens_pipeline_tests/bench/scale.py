@@ -1,0 +1,345 @@
+"""How store, telemetry, exam and history of champions grow: at a tenth of a size beyond what is expected, and at all.
+
+`python -m mens_pipeline_tests.bench.scale [PART ...] [--share 1.0]`; seconds are those of the processor, which other
+work on the machine changes little. Each size has a process of its own, whose peak memory is its own. What does not
+depend on the size has a ratio of 1, what is linear one of 10.
+"""
+
+import resource
+import sqlite3
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from hashlib import sha256
+from itertools import islice
+from multiprocessing import get_context
+from os import devnull, environ
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import Any, Final
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
+from mens_pipeline.corpus.schema.records import Source, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.synthesis.tasks.draw import draw_tasks
+from mens_pipeline.corpus.telemetry.table import TelemetryTally, read_telemetry, telemetry_fingerprint, telemetry_pairs
+from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
+from mens_pipeline.evaluation.eval_results import write_documents
+from mens_pipeline.evaluation.evaluate import Answers, evaluate_answers, with_sound_tests
+from mens_pipeline.evaluation.results import JUDGED_ANSWERS, Progress, Subject
+from mens_pipeline.evaluation.tasks import Task, heldout_tasks
+from mens_pipeline.inference.generation import Answer
+from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest
+from mens_pipeline.promotion.benchmark_gate import PAGE
+from mens_pipeline.promotion.history import KIND as PROMOTED
+from mens_pipeline.promotion.history import HistoryEvent, champion_of, changing, record
+from mens_pipeline.promotion.promote import roll_back
+from mens_pipeline.promotion.report.curve import loss_curve
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
+from mens_pipeline.training.telemetry_log import Follower, TelemetryLog, losses_of, seconds_trained
+from mens_pipeline_tests.bench.machine import machine_name
+from mens_pipeline_tests.corpus.telemetry_databases import query_of
+from mens_pipeline_tests.evaluation.runs import (
+    BASE,
+    HELDOUT,
+    NOW,
+    PRESENT,
+    fill_trained,
+    judged,
+    promote,
+    trained,
+    verdict_of,
+)
+
+Measured = dict[str, float]
+"""What was done -> seconds; sizes in MB stand under names that end so."""
+
+_STEP: Final = 10
+_NIGHT: Final = ("qlora_adapter", "generations", "eval_results", "benchmark_gate")
+_NUM_LOOKS: Final = 100
+_EPOCH: Final = 1_700_000_000
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = ArgumentParser(description="Measure how the parts of the pipeline grow.")
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--share", type=float, default=1.0, help="of the sizes that are measured, for a quicker look")
+    options = parser.parse_args()
+    print(machine_name())
+    for name in options.parts or PARTS:
+        measure, most = PARTS[name]
+        sizes = [max(_STEP, round(most * options.share)) // by for by in (_STEP, 1)]
+        small, large = (apart(measure, size) for size in sizes)
+        print()
+        print(f"{name:<60}{sizes[0]:>12,}{sizes[1]:>12,}{'ratio':>8}")
+        for what, value in large.items():
+            print(f"{what:<60}{small[what]:>12.4f}{value:>12.4f}{value / small[what]:>8.1f}")
+
+
+def apart(measure: Callable[[Path, int], Measured], size: int) -> Measured:
+    """Measure in a process of its own, and its peak memory with it.
+
+    Args:
+        measure: One of the parts.
+        size: How large it is.
+    """
+    with get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        return pool.apply(_measured, (measure, size))
+
+
+def _measured(measure: Callable[[Path, int], Measured], size: int) -> Measured:
+    with TemporaryDirectory() as folder:
+        found = measure(Path(folder), size)
+    return {**found, "peak memory, MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+@contextmanager
+def _timed(found: Measured, what: str, times: int = 1) -> Iterator[range]:
+    """Take the mean processor time of what is done so many times in the block, ended processes included."""
+    before = _seconds()
+    yield range(times)
+    found[what] = (_seconds() - before) / times
+
+
+def _seconds() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return process_time() + children.ru_utime + children.ru_stime
+
+
+def _command(store: ArtifactStore, *arguments: str) -> None:
+    """Run a `mens` command on a store, as a user does, but for the start of the interpreter."""
+    environ["MENS_STORE_ROOT"] = str(store.root)
+    with Path(devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+        app(list(arguments), standalone_mode=False)
+
+
+def store_of(folder: Path, size: int) -> Measured:
+    """A store of nights that all rest on one train set and one base.
+
+    Args:
+        folder: An empty one.
+        size: Artifacts, about.
+    """
+    found: Measured = {}
+    store = ArtifactStore(folder / "store")
+    with _timed(found, "write all artifacts"):
+        refs = list(_fill(store, size))
+    _command(store, "lineage", refs[0][1])  # imports what it needs
+    with _timed(found, "open", _NUM_LOOKS) as times:
+        opened = [ArtifactStore(folder / "store") for _ in times].pop()
+    with _timed(found, "get one by its key", _NUM_LOOKS) as times:
+        assert all(opened.get(*refs[-1 - n % len(refs)]) is not None for n in times)
+    with _timed(found, "get the latest of a kind", _NUM_LOOKS) as times:
+        assert all(opened.get(_NIGHT[0], str(opened.pointed(_NIGHT[0], "latest"))) for _ in times)
+    with _timed(found, "write one more"):
+        made = opened.built(_NIGHT[0], {"n": -1}, lambda path: fill_trained(path, "more"))[0]
+    with _timed(found, "mens store prune, nothing removed"):
+        _command(store, "store", "prune")
+    with _timed(found, "mens lineage of one adapter"):
+        _command(store, "lineage", made.key)
+    return found
+
+
+def _fill(store: ArtifactStore, size: int) -> Iterator[tuple[str, str]]:
+    rows = [TrainingPair(prompt=f"Write {n}", response=f"fn f{n}() {{ }}\n") for n in range(100)]
+
+    def mix(path: Path) -> dict[str, Any]:
+        write_jsonl(path / TRAIN, rows)
+        return {"sources": [{"path": "pairs.jsonl", "emitted_lines": len(rows)}]}
+
+    mixed = store.built("mixed_train_set", {}, mix)[0]
+    for night in range(max(1, (size - 1) // len(_NIGHT))):
+        parents: list[Artifact] = [mixed]
+        for kind in _NIGHT:
+            parents = [store.built(kind, {"n": night}, lambda path: fill_trained(path, "weights"), parents)[0]]
+            yield kind, parents[0].key
+
+
+def table_of(folder: Path, size: int) -> Measured:
+    """A telemetry table in SQLite; rows are read as an import reads them.
+
+    Args:
+        folder: An empty one.
+        size: Rows.
+    """
+    found: Measured = {}
+    path = folder / "telemetry.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE AgentTelemetry (id INTEGER PRIMARY KEY, at INT, query, optimal_response)")
+        rows = (
+            (n, n * 7919 % size, f"Write a function `f{n}`.", f"fn f{n}() to int {{\n    return {n}\n}}\n")
+            for n in range(size)
+        )
+        connection.executemany("INSERT INTO AgentTelemetry VALUES (?, ?, ?, ?)", rows)
+    connection.close()
+    by_key, by_time = query_of(path), query_of(path, order_column="at")
+    telemetry_fingerprint(by_key.model_copy(update={"limit": 1}))  # imports what it needs
+    with _timed(found, "newest 5,000 rows by the key, read and hashed"):
+        telemetry_fingerprint(by_key)
+    with _timed(found, "newest 5,000 by a column without an index"):
+        telemetry_fingerprint(by_time)
+    with _timed(found, "a tenth of the rows, at most 1,000,000, read and hashed"):
+        telemetry_fingerprint(by_key.model_copy(update={"limit": min(1_000_000, max(1, size // 10))}))
+    tally = TelemetryTally()
+    with _timed(found, "newest 5,000 rows to pairs"):
+        written = write_jsonl(folder / "pairs.jsonl", telemetry_pairs(read_telemetry(by_key), tally, by_key.table))
+    assert written == min(size, 5000)
+    return found
+
+
+def log_of(folder: Path, size: int) -> Measured:
+    """The log of a training, with a step for each line and one resumption.
+
+    Args:
+        folder: An empty one.
+        size: Lines.
+    """
+    found: Measured = {}
+    path = folder / "telemetry.jsonl"
+    with _timed(found, "write all lines, one by one"):
+        log = TelemetryLog(path, lambda _line: None)
+        log.write("train_start", {"resumed_from": None})
+        for number in range(1, size + 1):
+            if number == size // 2 + 1:
+                log.write("train_start", {"resumed_from": f"checkpoint-{size // 2}"})
+            loss, seconds = 1 + 1 / number, 0.5 * number
+            step = {"step": number, "num_updates": 1, "loss": loss, "num_tokens": 100, "seconds": seconds}
+            log.write("step", step)
+    with _timed(found, "begin to write or to follow it"):
+        TelemetryLog(path, lambda _line: None)
+        Follower(path, lambda _line: None)
+    with _timed(found, "seconds trained"):
+        assert seconds_trained(path) == 0.5 * size
+    found["log, MB"] = path.stat().st_size / 1e6
+    with _timed(found, "the curve of the report"):
+        assert loss_curve(losses_of(path)) is not None
+    return found
+
+
+def exam_of(folder: Path, size: int) -> Measured:
+    """An exam of generated functions with hidden tests; the adapter solves two of three, the base none.
+
+    Args:
+        folder: An empty one.
+        size: Tasks.
+    """
+    found: Measured = {}
+    pairs = list(islice(_pairs(), size))
+    with _timed(found, "tasks of the held-out pairs"):
+        tasks = heldout_tasks(pairs)
+    with _timed(found, "hidden tests run on their references"):
+        tasks, num_dropped = with_sound_tests(tasks)
+    assert (len(tasks), num_dropped) == (size, 0)
+    run, store = trained(folder / "run"), ArtifactStore(folder / "store")
+    subject = Subject(
+        adapter_sha256=adapter_digest(run),
+        base_sha256=BASE,
+        base_model="tiny",
+        heldout_sha256=HELDOUT,
+        benchmark_sha256=None,
+    )
+    free, base = _answers(tasks, 3), _answers(tasks, 1)
+    again = [a.model_copy(update={"constrained": True}) for a in _answers(tasks[::3], 0)]
+    answers = Answers(base, (*free, *again))
+    with _timed(found, "answers judged, run and counted"):
+        evaluation = evaluate_answers(
+            tasks, answers, subject, PRESENT.decoding, Progress(attempt=1, round=1, num_rounds=1, num_reserve=0)
+        )
+
+    def write(path: Path) -> dict[str, Any]:
+        write_documents(path, evaluation, "")
+        return {"name": "eval-gate"}
+
+    with _timed(found, "documents written"):
+        artifact = store.built(EVALUATION, {}, write)[0]
+    with _timed(found, "verdict and report page"):
+        gate = judged(run, store, artifact)
+    found["judged answers, MB"] = (artifact.path / JUDGED_ANSWERS).stat().st_size / 1e6
+    found["report page, MB"] = (gate.path / PAGE).stat().st_size / 1e6
+    return found
+
+
+def _pairs() -> Iterator[TrainingPair]:
+    for number, pair in enumerate(draw_tasks(seed=0, workers=1)):
+        path = f"generated/{number // 5}.vox"
+        place = Source(path=path, blob="0" * 64, span=(0, 1), lines=(1, 1), kind=SourceKind.VOX_FILE)
+        yield pair.model_copy(update={"source": place})
+
+
+def _answers(tasks: Sequence[Task], every: int) -> tuple[Answer, ...]:
+    """Give the references, every so many of them cut off; all with 0."""
+    random = Random(0)  # noqa: S311 - no secret
+
+    def text(place: int, task: Task) -> str:
+        is_cut = every and place % every == 0
+        return task.reference[: random.randrange(1, len(task.reference) - 2)] if is_cut else task.reference
+
+    return tuple(
+        Answer(task=task.id, sample=0, text=text(place, task), num_tokens=60, stopped=True)
+        for place, task in enumerate(tasks)
+    )
+
+
+def champions_of(folder: Path, size: int) -> Measured:
+    """A history of champions, the last one promoted by a verdict, and rolled back again.
+
+    Args:
+        folder: An empty one.
+        size: Champions.
+    """
+    found: Measured = {}
+    store = ArtifactStore(folder / "store")
+    run = trained(folder / "run")
+    verdict_of(trained(folder / "warm", "warm"), ArtifactStore(folder / "other"))  # imports what it needs
+    for number in range(size):
+        _record(store, number)
+    with _timed(found, "record one more change", _NUM_LOOKS // 5) as times:
+        for number in times:
+            _record(store, size + number)
+    with _timed(found, "the champion, found and checked", _NUM_LOOKS) as times:
+        assert all(champion_of(store) is not None for _ in times)
+    _command(store, "promote", "--history")  # imports what it needs
+    with _timed(found, "mens promote --history"):
+        _command(store, "promote", "--history")
+    gate = verdict_of(run, store)
+    with _timed(found, "promote one more"):
+        promote(gate, run, store, PRESENT, now=NOW)
+    with _timed(found, "roll it back"):
+        roll_back(store, now=NOW, reason="measured")
+    return found
+
+
+def _record(store: ArtifactStore, number: int) -> None:
+    weights = f"weights of {number}"
+    digest = key_of({WEIGHTS: sha256(weights.encode()).hexdigest()})
+    made = store.built(PROMOTED, {"adapter_sha256": digest}, lambda path: fill_trained(path, weights))[0]
+    with changing(store) as seen:
+        before = champion_of(store)
+        event = HistoryEvent(
+            timestamp_unix=_EPOCH + number,
+            action="promote",
+            key=made.key,
+            previous=before.key if before is not None else None,
+            adapter_sha256=digest,
+            reason="the gate passed: policy ci, first evaluation on this exam, 89/104 (85.6 %)",
+        )
+        record(store, event, made, seen)
+
+
+PARTS: Final[dict[str, tuple[Callable[[Path, int], Measured], int]]] = {
+    "store": (store_of, 10_000),
+    "table": (table_of, 10_000_000),
+    "log": (log_of, 10_000_000),
+    "exam": (exam_of, 10_000),
+    "champions": (champions_of, 1_000),
+}
+"""Name -> how it is measured, and its full size."""
+
+
+if __name__ == "__main__":
+    main()

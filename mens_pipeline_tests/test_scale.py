@@ -1,0 +1,39 @@
+"""What is measured at its full size by the bench does not get out of hand at small ones."""
+
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline_tests.bench import scale
+
+_SIZES = {"store": 200, "table": 20_000, "log": 20_000, "exam": 40, "champions": 50}
+_SLACK = 3
+_MOMENT = 0.5
+"""Seconds that a first call may take for what it imports."""
+
+
+@pytest.mark.parametrize("part", scale.PARTS)
+def test_ten_times_as_much_takes_not_much_more_than_ten_times_as_long(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of processor time, and whatever is looked up in it is found."""
+    monkeypatch.setenv("MENS_STORE_ROOT", "")  # taken back at the end, whatever the bench sets
+    measure, _ = scale.PARTS[part]
+    found = []
+    for size in (_SIZES[part] // 10, _SIZES[part]):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        found.append(measure(folder, size))
+    small, large = found
+    slow = {what: (small[what], large[what]) for what in small if large[what] > 10 * _SLACK * small[what] + _MOMENT}
+
+    assert small.keys() == large.keys()
+    assert slow == {}
+
+
+def test_each_size_has_its_own_peak_memory() -> None:
+    """The ratio of a part is that of two processes."""
+    found = scale.apart(scale.store_of, 10)
+
+    assert found["peak memory, MB"] > 1
+    assert found["write all artifacts"] > 0
