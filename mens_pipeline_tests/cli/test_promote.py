@@ -6,13 +6,14 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
+from mens_pipeline.configured import open_store
 from mens_pipeline.errors import MensError, RefusedError
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import FILE, remember
@@ -22,6 +23,7 @@ from mens_pipeline.promotion.benchmark_gate import PAGE
 from mens_pipeline.promotion.history import champion_key, champion_of
 from mens_pipeline.promotion.promote import objections
 from mens_pipeline.promotion.receipt import RECEIPT
+from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline_tests.evaluation.runs import HELDOUT, PRESENT, evaluated, trained, training_manifest
@@ -215,15 +217,22 @@ def test_thresholds_of_the_environment_are_told_wherever_the_verdict_is(run: _Ru
 
 
 def test_with_a_key_only_what_it_signed_is_promoted(run: _Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A verdict from before the key is refused; judged again it is promoted, with a signature beside it."""
+    """What is from before the key is refused; made again it is promoted, and so is the history that was signed."""
+    assert _invoke("promote", run).exit_code == 0
     monkeypatch.setenv("MENS_SIGNING_KEY", "5b" * 32)
-    refused = _invoke("promote", run)
+    unsigned = _refusal(_invoke("promote", run, "--history"))
+    signed = _invoke("promote", run, "--sign-history")
+    refused = [_refusal(_invoke(command, run)) for command in ("promote", "gate")]
+    replace(run, store=open_store(load_settings())).evaluate()
     assert _invoke("gate", run).exit_code == 0
     done = _invoke("promote", run)
     champion = champion_of(run.store)
     assert champion is not None
 
-    assert "it is not signed; run the gate again with MENS_SIGNING_KEY" in _refusal(refused)
+    assert "history.jsonl:1: it is not signed. Restore it from a backup" in unsigned
+    assert (signed.exit_code, len(signed.stdout.splitlines())) == (0, 1)
+    assert "it is not signed; run the gate again with MENS_SIGNING_KEY" in refused[0]
+    assert "it is not signed. Evaluate again with MENS_SIGNING_KEY" in refused[1]
     assert done.exit_code == 0, done.exception
     assert (champion.path / "signature.json").is_file()
 
