@@ -16,7 +16,7 @@ from mens_pipeline.training.continued import continued
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.manifest_file import read_manifest
-from mens_pipeline.training.preference.prepare import prepare_preference
+from mens_pipeline.training.preference.job import prepare_preference
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.qlora_adapter import work_folder
