@@ -19,7 +19,6 @@ from mens_pipeline.delivery.merge_job import MODULE, Dtype
 from mens_pipeline.delivery.merge_prompts import prompts_of
 from mens_pipeline.delivery.merge_source import merge_source
 from mens_pipeline.delivery.merged_model import KIND, build_merged_model, manifest_in, prepare_merge, report_in
-from mens_pipeline.delivery.schemas import schema_of
 from mens_pipeline.delivery.serving_handoff import Delivery, build_serving_handoff, refuse_foreign, write_folder
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference import prepare
@@ -30,6 +29,7 @@ from mens_pipeline.training.devices import DeviceChoice, resolve_device
 from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.launch import run_child
 from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run
+from mens_pipeline_tests.schemas import schema_of
 
 pytestmark = pytest.mark.slow
 
