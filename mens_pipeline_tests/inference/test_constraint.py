@@ -13,7 +13,7 @@ from mens_pipeline.inference.generate import generate
 from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, GenerationJob, Request, as_served
 from mens_pipeline.inference.sampling import Sampler, Syntax
 from mens_pipeline.language import Mode, analyze, mode_of
-from mens_pipeline.language.viability import Viability, viable
+from mens_pipeline.language.viability import Viability, ViableText
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline_tests.language.examples import golden_programs
@@ -93,7 +93,7 @@ def test_the_choice_is_that_of_a_full_mask(tokenizer: Any, temperature: float) -
             if token not in stop
             and (piece := tokenizer.decode([*ids, token])).startswith(text)
             and "\ufffd" not in piece
-            and viable(piece, is_strict=True) is not Viability.DEAD
+            and ViableText(is_strict=True).would_be(piece) is not Viability.DEAD
             and not repeats_itself(piece)
         ]
         masked = torch.full_like(scores, -torch.inf)
