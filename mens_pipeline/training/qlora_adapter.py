@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.contract import STAGE
-from mens_pipeline.training.finish import finish_run
 from mens_pipeline.training.job import ADAPTER, CONTRACT, PREFLIGHT
-from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.training.manifest import MANIFEST, finish_run
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.telemetry_log import FILE

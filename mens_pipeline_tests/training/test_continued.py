@@ -13,9 +13,9 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.training import launch
 from mens_pipeline.training.continued import continued, further
 from mens_pipeline.training.environment import training_environment
-from mens_pipeline.training.finish import finish_run
 from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, MODULE, RESULT, Continued, ExitCode
 from mens_pipeline.training.launch import run_child
+from mens_pipeline.training.manifest import finish_run
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.qlora import footprint

@@ -2,10 +2,9 @@
 
 from typing import Any, Final
 
-from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.vox_tokenizer import VOCABULARY
-from mens_pipeline.training.job import RESULT, as_document, result_of
-from mens_pipeline.training.launch import refuse_failure
+from mens_pipeline.training.job import as_document
+from mens_pipeline.training.launch import result_after
 from mens_pipeline.training.manifest import CARD, MANIFEST
 from mens_pipeline.training.scratch.job import MODEL
 from mens_pipeline.training.scratch.prepare import STAGE, PreparedScratch
@@ -27,11 +26,7 @@ def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> dict
         RefusedError: It did not come to its end; the message says why.
     """
     run_dir = run.job.run_dir
-    refuse_failure(run_dir, code, "training")
-    result = result_of(run_dir)
-    if result is None:
-        raise RefusedError(f"{run_dir}: the training process left no {RESULT}. Run the same again.")
-    manifest = scratch_manifest(run, result, vcs_sha)
+    manifest = scratch_manifest(run, result_after(run_dir, code), vcs_sha)
     (run_dir / MANIFEST).write_text(as_document(manifest), encoding="utf-8")
     (run_dir / MODEL / CARD).write_text(card_of(manifest), encoding="utf-8")
     return manifest
