@@ -18,16 +18,6 @@ WEIGHTS: Final = f"{ADAPTER}/adapter_model.safetensors"
 _KEPT: Final = (CONTRACT, PREFLIGHT, MANIFEST, FILE)
 
 
-def work_folder(store: ArtifactStore, digest: str) -> Path:
-    """Return the working folder of a run; the same for the same contract, so that a retry finds its checkpoints.
-
-    Args:
-        store: Where adapters are kept.
-        digest: The contract as a hash.
-    """
-    return store.root / KIND / f".work-{digest}"
-
-
 def build_qlora_adapter(  # noqa: PLR0913, PLR0917 - what an adapter is made of and recorded with
     run: PreparedRun,
     resolved: ResolvedRecipe,
