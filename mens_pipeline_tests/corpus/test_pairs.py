@@ -1,7 +1,5 @@
 """Records to pairs."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from mens_pipeline.corpus.behaviour.observe import passes
@@ -16,13 +14,6 @@ from mens_pipeline.language import analyze
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.corpus.rows import records_of
 from mens_pipeline_tests.language.examples import golden_programs
-
-
-@pytest.fixture(scope="module")
-def workers() -> Iterator[BehaviourWorkers]:
-    """Processes that observe functions, for all tests of this file."""
-    with BehaviourWorkers() as found:
-        yield found
 
 
 def _pairs_of(record: ExtractedRecord, workers: BehaviourWorkers) -> tuple[TrainingPair, ...]:
