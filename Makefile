@@ -15,7 +15,7 @@ TIER ?= not gpu
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 # What `make quick` looks at: the language with its interpreter, and the store; without what needs an engine or a server.
 QUICK := $(addprefix mens_pipeline_tests/,language storage) $(addprefix --ignore=mens_pipeline_tests/, \
-	language/test_grammar_export.py storage/test_remote.py storage/test_remote_documents.py)
+	language/test_grammar_export.py storage/test_remote.py storage/test_remote_documents.py storage/test_signing.py)
 # On a GPU, benches of models are kept in build/gpu-report.md.
 KEPT = $(if $(filter cuda,$(DEVICE)),mens_pipeline_tests.bench.page $(1))
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mens_pipeline.inference.generation import Engine
     from mens_pipeline.promotion.policy import Thresholds
     from mens_pipeline.promotion.promote import Present
-    from mens_pipeline.promotion.signing import Signing
+    from mens_pipeline.storage.signing import Signing
     from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 
@@ -22,18 +22,18 @@ def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
         root: A folder that takes the place of `MENS_STORE_ROOT`; empty for that.
 
     Raises:
-        ConfigurationError: The object storage that is asked for cannot be used.
+        ConfigurationError: The object storage or the keys that are asked for cannot be used.
     """
     from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - most commands open no store
 
-    folder = (Path(root) if root else settings.store_root).resolve()
+    folder, signing = (Path(root) if root else settings.store_root).resolve(), signing_of(settings)
     if settings.store_url is None:
-        return ArtifactStore(folder)
+        return ArtifactStore(folder, signing=signing)
     try:
         from mens_pipeline.storage.remote import Remote  # noqa: PLC0415 - of an extra
     except ModuleNotFoundError as error:
         raise ConfigurationError(f"MENS_STORE_URL: no {error.name} here. Install the extra `cluster`.") from error
-    return ArtifactStore(folder, Remote(settings.store_url))
+    return ArtifactStore(folder, Remote(settings.store_url), signing)
 
 
 def engine_of(settings: Settings) -> "Engine | None":
@@ -127,12 +127,11 @@ def present_of(
         benchmark_sha256=load_benchmark(settings.benchmark_dir).digest if settings.benchmark else None,
         is_benchmark_asked=settings.benchmark,
         decoding=load_model(EVALUATION, EvaluationConfig).decoding,
-        signing=signing_of(settings),
     )
 
 
 def signing_of(settings: Settings) -> "Signing | None":
-    """Return the keys by which verdicts and champions are signed; None where none are set.
+    """Return the keys by which what counts is signed; None where none are set.
 
     Args:
         settings: Of this process.
@@ -140,7 +139,7 @@ def signing_of(settings: Settings) -> "Signing | None":
     Raises:
         ConfigurationError: They do not belong together, or the library is missing.
     """
-    from mens_pipeline.promotion.signing import Signing  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.signing import Signing  # noqa: PLC0415 - likewise
 
     private = settings.signing_key
     return Signing.of(private.get_secret_value() if private is not None else None, settings.verify_key)

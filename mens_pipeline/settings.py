@@ -196,7 +196,7 @@ class Settings(BaseSettings):
     signing_key: SecretStr | None = Field(
         default=None,
         validation_alias="MENS_SIGNING_KEY",
-        description="Signs verdicts and champions, which then must be signed; as `openssl rand -hex 32` prints it.",
+        description="Signs what leads to a champion, which then must be signed; as `openssl rand -hex 32` prints it.",
     )
     verify_key: str | None = Field(
         default=None,

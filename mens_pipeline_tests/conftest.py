@@ -13,6 +13,8 @@ from typing import Final
 
 import pytest
 
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 pytest_plugins = ("mens_pipeline_tests.gpu_page", "mens_pipeline_tests.object_storage")
@@ -36,6 +38,19 @@ def pytest_runtest_setup() -> None:
     """Let each test begin with the signals of the suite: Dagster leaves SIGTERM as SIGINT was, perhaps ignored."""
     for number, handler in _HANDLERS.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArtifactStore:
+    """A store that does not exist yet."""
+    return ArtifactStore(tmp_path / "store")
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[BehaviourWorkers]:
+    """Two processes that observe functions, for all tests of a module."""
+    with BehaviourWorkers() as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

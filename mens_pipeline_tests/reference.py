@@ -1,4 +1,4 @@
-"""Write the reference pages of the documentation from the code: `python -m mens_pipeline_tests.reference`."""
+"""Write the reference pages of the documentation and the schemas: `python -m mens_pipeline_tests.reference`."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -20,6 +20,7 @@ from mens_pipeline.promotion.policy import GatePolicy
 from mens_pipeline.settings import PROJECT_ROOT, Settings
 from mens_pipeline.training.named_recipes import NamedRecipe
 from mens_pipeline.training.recipe import Recipe
+from mens_pipeline_tests.schemas import DOCUMENTS, SCHEMAS, schema_of
 
 FOLDER: Final = PROJECT_ROOT / "docs" / "reference"
 
@@ -164,10 +165,12 @@ PAGES: Final = {"commands.md": commands_page, "settings.md": settings_page}
 
 
 def main() -> None:
-    """Write both pages."""
+    """Write both pages and all schemas."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name, page in PAGES.items():
         (FOLDER / name).write_text(page(), encoding="utf-8")
+    for name in DOCUMENTS:
+        (SCHEMAS / f"{name}.schema.json").write_text(schema_of(name), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def gate(
 
     Exit code 0: passed. 1: failed, or undecided. 2: the command was misused.
     """
-    from mens_pipeline.configured import open_store, policy_label, signing_of, thresholds_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import open_store, policy_label, thresholds_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation import eval_results  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.run_folder import remember, remembered  # noqa: PLC0415 - likewise
@@ -62,7 +62,6 @@ def gate(
         is_benchmark_asked=settings.benchmark,
         strict=settings.eval_strict,
         now=int(time.time()),
-        signing=signing_of(settings),
     )
     (run_dir / FAILED).unlink(missing_ok=True)
     for name in (RECEIPT, FAILED, PAGE):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 RunDir = Annotated[Path, typer.Option(metavar="DIR", help="A run that `mens gate` has judged.")]
 
 
-def promote(
+def promote(  # noqa: PLR0913 - what may be asked for
     *,
     run_dir: RunDir = Path("runs/latest"),
     rollback: Annotated[bool, typer.Option("--rollback", help="Use the adapter before the present one again.")] = False,
@@ -27,6 +27,9 @@ def promote(
         Path | None, typer.Option("--override", metavar="FILE", help="A record that `mens override` signed.")
     ] = None,
     history: Annotated[bool, typer.Option("--history", help="Print all changes, and change nothing.")] = False,
+    sign: Annotated[
+        bool, typer.Option("--sign-history", help="Print all changes, and sign them as they stand with a new key.")
+    ] = False,
 ) -> None:
     """Make the adapter of a run the champion: the one in use.
 
@@ -34,22 +37,22 @@ def promote(
     train set, and not be out of date; all of that is checked again. An adapter that was rolled back is not promoted
     again by itself.
 
-    With MENS_SIGNING_KEY the verdict must be signed by that key, and the champion will be.
+    With MENS_SIGNING_KEY evaluation, verdict and history must be signed by that key, and the champion will be.
 
     Exit code 0: done. 1: refused; the message names every reason. 2: the command was misused.
     """
-    from mens_pipeline.configured import open_store, signing_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.trackers import track_champion  # noqa: PLC0415 - likewise
     from mens_pipeline.orchestration.champion import report_champion  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion import promote as promotion  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion.history import history_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.history import history_of, sign_history  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
     from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
 
     settings = load_settings()
     store = open_store(settings)
-    if history:
-        events = history_of(store)
+    if history or sign:
+        events = sign_history(store) if sign else history_of(store)
         if not events:
             say("no adapter was promoted yet", err=True)
         for event in events:
@@ -57,7 +60,7 @@ def promote(
             say(f"{when}  {event.action:<8}  {event.key[:12]}  {event.reason}")
         return
     if rollback:
-        done = promotion.roll_back(store, now=int(time.time()), reason=reason, signing=signing_of(settings))
+        done = promotion.roll_back(store, now=int(time.time()), reason=reason)
     else:
         refuse_links(run_dir)
         gate = _gate_of(run_dir, store)

@@ -14,7 +14,6 @@ from mens_pipeline.training.devices import DeviceChoice
 
 if TYPE_CHECKING:
     from mens_pipeline.delivery.serving.served_model import ServedModel
-    from mens_pipeline.promotion.signing import Signing
     from mens_pipeline.storage.store import ArtifactStore
     from mens_pipeline.training.devices import Device
 
@@ -87,7 +86,7 @@ def serve(  # noqa: PLR0913 - one parameter an option
         message = f"--best-of {best_of}: more than the {max_concurrent} answers that are written at once."
         raise ConfigurationError(f"{message} Raise --max-concurrent, or choose of fewer.")
 
-    from mens_pipeline.configured import open_store, signing_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.serving import server  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.delivery.serving.asking import Defaults  # noqa: PLC0415 - likewise
     from mens_pipeline.delivery.serving.engine import Limits  # noqa: PLC0415 - likewise
@@ -99,12 +98,11 @@ def serve(  # noqa: PLR0913 - one parameter an option
     address = server.address_of(host, port)
     token = settings.serve_token if token_env == _TOKEN else secret_of(token_env)
     access = server.access_to(address, token, token_env)
-    signing = signing_of(settings)
-    store = open_store(settings)  # with its credentials, which are taken out next
+    store = open_store(settings)  # with its credentials and keys, which are taken out next
     go_offline()
     chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
     tell(f"device {chosen.kind}: {chosen.name}")
-    served = _served(run_dir, model, store, chosen, signing, is_candidate=candidate)
+    served = _served(run_dir, model, store, chosen, is_candidate=candidate)
     tell(f"loading {served.name}, {served.fingerprint}, from {served.judged.adapter_path or served.judged.base_path}")
     limits = Limits(max_concurrent, max_request_bytes, timeout, max_new_tokens)
     with _holding(chosen, settings.cache_root, port):
@@ -120,12 +118,11 @@ def _holding(device: "Device", cache: Path, port: int) -> AbstractContextManager
     return exclusive(cache / f"{device.kind}.lock", 0, f"mens serve, port {port}")
 
 
-def _served(  # noqa: PLR0913 - what may be served, and how
+def _served(
     run_dir: Path | None,
     folder: Path | None,
     store: "ArtifactStore",
     device: "Device",
-    signing: "Signing | None",
     *,
     is_candidate: bool,
 ) -> "ServedModel":
@@ -140,4 +137,4 @@ def _served(  # noqa: PLR0913 - what may be served, and how
         return merged_model(folder, device)
     if run_dir is not None:
         return run_model(run_dir, device)
-    return (candidate_model if is_candidate else champion_model)(store, device, signing)
+    return (candidate_model if is_candidate else champion_model)(store, device)

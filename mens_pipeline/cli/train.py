@@ -263,9 +263,9 @@ def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
     from mens_pipeline.delivery.trackers import Trackers  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
     from mens_pipeline.training.environment import ray_environment, training_environment  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.finish import finish_run  # noqa: PLC0415 - likewise
     from mens_pipeline.training.job import MODULE, RAY_DRIVER, ExitCode  # noqa: PLC0415 - likewise
     from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.manifest import finish_run  # noqa: PLC0415 - likewise
     from mens_pipeline.training.telemetry_log import FILE, Follower  # noqa: PLC0415 - likewise
 
     settings = load_settings()

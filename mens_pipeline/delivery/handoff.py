@@ -14,9 +14,6 @@ from mens_pipeline.delivery.merge_job import Dtype, GgufType
 from mens_pipeline.storage.store import digest_of
 
 HANDOFF: Final = "external_serving_handoff_v1.json"
-PROMPT_FORMAT: Final = "qwen_chatml_im_start"
-"""Upstream's word for ChatML with `<|im_start|>`."""
-
 _SHA256: Final = "^[0-9a-f]{64}$"
 
 

@@ -45,6 +45,7 @@ from mens_pipeline.inference.prepare import (
 )
 from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.storage.jsonl import read_models, write_jsonl
+from mens_pipeline.storage.signing import signed
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
@@ -246,7 +247,7 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
 
     Raises:
         RefusedError: A model could not answer.
-        ConfigurationError: The store cannot be written.
+        ConfigurationError: The store cannot be written, or there is no key to sign with although one checks.
     """
     adapter, champion = generations[0].adapter, generations[0].champion
     answered: defaultdict[str, list[Artifact]] = defaultdict(list)
@@ -293,7 +294,7 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
 
     run = adapter.job.adapter_path
     parents = [*itertools.chain(*answered.values()), *(store.holding(run) if run is not None else ())]
-    return STAGE.build(store, parents, params, write)
+    return STAGE.build(store, parents, *signed(store, KIND, params, write))
 
 
 def _by_name(generations: Generations) -> dict[str, PreparedGeneration]:

@@ -16,11 +16,12 @@ from mens_pipeline.training.continued import continued
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.manifest_file import read_manifest
-from mens_pipeline.training.preference.prepare import prepare_preference
+from mens_pipeline.training.preference.job import prepare_preference
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
-from mens_pipeline.training.qlora_adapter import work_folder
+from mens_pipeline.training.qlora_adapter import KIND
 from mens_pipeline.training.recipe import Recipe
+from mens_pipeline.training.run_dir import work_folder
 
 _ORIGIN: Final = "feedback"
 _OF_PAIRS: Final = {Method.RAFT: "num_accepted", Method.DPO: "num_pairs", Method.GRPO: "num_band"}
@@ -72,7 +73,7 @@ def prepare_feedback(
     resolved = _recipe(manifest, learning)
     # Other rows than those it was trained on: their order begins anew.
     before = continued(learning.run).model_copy(update={"num_batches": 0})
-    folder = partial(work_folder, store)
+    folder = partial(work_folder, store, KIND)
     run = _prepare(learning)(resolved, _rows(learning), folder, device, cache=cache, say=say, continues=before)
     if run.base.sha256 != manifest["base_model"]["sha256"]:
         found = f"{run.base.name} is {run.base.sha256[:12]}, it was trained on {manifest['base_model']['sha256'][:12]}"

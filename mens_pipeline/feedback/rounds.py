@@ -63,11 +63,6 @@ class Round(BaseModel):
     arms: tuple[Arm, ...] = Field(min_length=1, description="The method first, the control behind it, if there is one.")
     worse: str | None = Field(description="Why what the method made is not taken; null where it is.")
 
-    @property
-    def next_start(self) -> str:
-        """The key of the adapter that the next round begins with."""
-        return self.start if self.worse is not None else self.arms[0].adapter
-
 
 def figures_of(evaluation: Path) -> dict[str, str]:
     """Return the figures of an adapter that a round is looked at by.

@@ -1,30 +1,14 @@
 """The generation process: `python -m mens_pipeline.inference.child JOB PARENT`."""
 
-import sys
-from pathlib import Path
-
 from mens_pipeline.inference.generation import GenerationJob
-from mens_pipeline.training.child_process import Listener, leave, run_job
-from mens_pipeline.training.job import ExitCode
+from mens_pipeline.training.child_process import Listener, run_as_child
 
 
-def main(job_path: Path, parent: int) -> ExitCode:
-    """Run a job.
+def _work(job: GenerationJob, listen: Listener) -> None:
+    from mens_pipeline.inference.generate import generate  # noqa: PLC0415 - the deep learning stack
 
-    Args:
-        job_path: The job as JSON.
-        parent: The process that started this one.
-    """
-    job = GenerationJob.model_validate_json(job_path.read_text(encoding="utf-8"))
-
-    def work(listen: Listener) -> bool:
-        from mens_pipeline.inference.generate import generate  # noqa: PLC0415 - likewise the deep learning stack
-
-        generate(job, listen)
-        return True
-
-    return run_job(job, parent, work)
+    generate(job, listen)
 
 
 if __name__ == "__main__":
-    leave(main(Path(sys.argv[1]), int(sys.argv[2])))
+    run_as_child(GenerationJob.model_validate_json, _work)

@@ -5,7 +5,7 @@ cannot be known is not spoken of, so a finding is a mistake, but a program witho
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from mens_pipeline.language.ast.declarations import Module
 from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity
@@ -15,17 +15,6 @@ from mens_pipeline.language.names.references import resolve
 from mens_pipeline.language.parser.modules import Mode
 from mens_pipeline.language.types.declarations import check
 from mens_pipeline.language.verdict import diagnostic_records
-
-SEMANTIC_CODES: Final = frozenset(
-    (
-        *(Code.UNKNOWN_NAME, Code.UNKNOWN_TYPE, Code.UNKNOWN_VARIANT, Code.DUPLICATE_DECLARATION),
-        *(Code.DUPLICATE_FIELD, Code.DUPLICATE_VARIANT, Code.NOT_MUTABLE, Code.OUTSIDE_LOOP),
-        *(Code.UNKNOWN_FIELD, Code.MISSING_FIELD, Code.UNKNOWN_METHOD, Code.WRONG_ARGUMENT_COUNT),
-        *(Code.WRONG_ARGUMENT_NAME, Code.TYPE_MISMATCH, Code.NOT_CALLABLE, Code.MISSING_VARIANT),
-        *(Code.UNREACHABLE_ARM, Code.TRY_OUTSIDE_RESULT, Code.MISSING_RETURN),
-    )
-)
-"""The kinds of findings about names and types; besides them there is `nesting-limit`."""
 
 
 def semantic_diagnostics(module: Module, source: str, assumed: frozenset[str] = frozenset()) -> tuple[Diagnostic, ...]:

@@ -117,7 +117,7 @@ class _Mark:
 def _parts(node: Node) -> list[object]:
     """Return the parts of a node, its kind first."""
     parts: list[object] = [_Mark(type(node).__name__)]
-    for name in field_names(type(node)):
+    for name in field_names(node):
         if name in {"start", "end"}:
             continue
         value = getattr(node, name)
@@ -137,7 +137,7 @@ def _declared(root: Node) -> frozenset[str]:
     for node in walk(root):
         if isinstance(node, _USES):
             continue
-        for field in _DECLARING.intersection(field_names(type(node))):
+        for field in _DECLARING.intersection(field_names(node)):
             value = getattr(node, field)
             values = value if isinstance(value, tuple) else (value,)
             names.update(name for name in values if isinstance(name, str))

@@ -20,8 +20,8 @@ from mens_pipeline.promotion.receipt import (
     write_receipt,
 )
 from mens_pipeline.promotion.report import report_page
-from mens_pipeline.promotion.signing import Signing
 from mens_pipeline.storage.jsonl import read_models
+from mens_pipeline.storage.signing import PRIVATE, signed, unsigned
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.storage.validation import errors_in
@@ -44,7 +44,6 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
     is_benchmark_asked: bool,
     strict: bool,
     now: int,
-    signing: Signing | None = None,
 ) -> tuple[Artifact, bool]:
     """Judge an evaluation, unless the very same was judged before.
 
@@ -58,20 +57,23 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
         is_benchmark_asked: Whether the benchmark has a say.
         strict: Whether a failure fails the run.
         now: Seconds since 1970.
-        signing: Signs it, unless nothing is signed here.
 
     Returns:
         The verdict, and whether it was reused. The folder holds `gate_receipt.json`, the documents that it rests on,
         `report.html`, and exactly when the gate fails `eval_gate_failed.json`.
 
     Raises:
-        RefusedError: The evaluation is not as it was written.
+        RefusedError: The evaluation is not as it was written, or not signed.
         ConfigurationError: The store cannot be written, or there is no key to sign with although one checks.
     """
     changed = evaluation.changed()
     if changed:
         advice = "Evaluate again; a changed evaluation is not used a second time."
         raise RefusedError(f"{evaluation.path}: changed since it was written: {', '.join(changed)}. {advice}")
+    if problem := unsigned(evaluation, store):
+        raise RefusedError(
+            f"{evaluation.path}: {problem}. Evaluate again with {PRIVATE}; a verdict on it counts nothing."
+        )
     judged = Judged(evaluation.path / RESULTS, adapter / MANIFEST)
     params = {
         "eval_results": digest_of(judged.results_path),
@@ -81,8 +83,6 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
         "champion": champion_key,
         "benchmark": is_benchmark_asked,
         "strict": strict,
-        # Without a key there is no such input, so that verdicts keep the keys that they have.
-        **({"signed_by": signing.public_key} if signing is not None else {}),
     }
 
     rival = store.get(PROMOTED, champion_key) if champion_key is not None else None
@@ -104,11 +104,9 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
         for path in (judged.results_path, judged.manifest_path):
             shutil.copy2(path, folder / path.name)
         write_page(folder / PAGE, evaluation.path, adapter, receipt)
-        if signing is not None:
-            signing.sign(folder, KIND)
         return {"passed": receipt.overall_passed, "name": evaluation.manifest["name"]}
 
-    return STAGE.build(store, parents, params, write)
+    return STAGE.build(store, parents, *signed(store, KIND, params, write))
 
 
 def write_page(path: Path, evaluation: Path, adapter: Path, receipt: Receipt | None) -> None:

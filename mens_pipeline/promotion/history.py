@@ -2,6 +2,9 @@
 
 Each line of the log holds the SHA-256 of the line before it, and the pointer that of the line that it was set with. So
 a line that is lost or changed is noticed, whether or not others follow it.
+
+With a key every line is signed, and so is the pointer, which then has to name the last one. Older copies of both
+together still fit: who kept them and may write to the store can lay them back.
 """
 
 import hashlib
@@ -13,8 +16,9 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.storage.draft import locked
+from mens_pipeline.storage.signing import PRIVATE, Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.storage.validation import errors_in
 
@@ -23,6 +27,10 @@ CHAMPION: Final = "champion"
 HISTORY: Final = "history.jsonl"
 _LOCK: Final = ".lock"
 _ADVICE: Final = "It alone says what was promoted and withdrawn: restore it from a backup."
+_SIGNED: Final = (
+    "Restore it from a backup. Where the key is new, or a promotion was cut off, `mens promote --sign-history` prints "
+    "the history and signs it as it stands."
+)
 
 
 class HistoryEvent(BaseModel):
@@ -42,6 +50,7 @@ class HistoryEvent(BaseModel):
         default=None,
         description="Of the line before this one, of nothing for the first; null in lines of earlier versions.",
     )
+    signature: str | None = Field(default=None, description="Of all else in the line, where a key is set.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +73,8 @@ def champion_key(store: ArtifactStore) -> str | None:
         store: Where promoted adapters are kept.
 
     Raises:
-        RefusedError: The pointer is missing although there is a history, or the history lost what the pointer rests on.
+        RefusedError: The pointer is missing although there is a history, the history lost what the pointer rests on, or
+            one of them is not signed.
     """
     pointer, log = store.documents.place(KIND, CHAMPION), store.documents.place(KIND, HISTORY)
     words = store.documents.read(KIND, CHAMPION).decode(errors="replace").split()
@@ -86,6 +96,13 @@ def champion_key(store: ArtifactStore) -> str | None:
     if of_event and told.get(of_event[0]) != key:
         advice = f"{_ADVICE} Without one, write {key} alone into {pointer}: what the lost lines withdrew is forgotten."
         raise RefusedError(f"{log}: the line by which {key[:12]} came into use is missing. {advice}")
+    if store.signing is not None:
+        last, signature = [*told][-1], words[2] if len(words) > 2 else None  # noqa: PLR2004 - key, line, signature
+        problem = store.signing.problem_of(signature, CHAMPION, key=key, line=last)
+        if of_event and of_event[0] != last:
+            problem = f"it names {key[:12]}, and the last line of {HISTORY} is about {told[last][:12]}"
+        if problem is not None:
+            raise RefusedError(f"{pointer}: {problem}. {_SIGNED}")
     return key
 
 
@@ -170,7 +187,7 @@ def history_of(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
         store: Where promoted adapters are kept.
 
     Raises:
-        RefusedError: A line is no event, or does not follow the one before it.
+        RefusedError: A line is no event, does not follow the one before it, or is not signed.
     """
     return tuple(event for event, _ in _lines(store))
 
@@ -222,15 +239,58 @@ def record(store: ArtifactStore, event: HistoryEvent, champion: Artifact, seen: 
         ConfigurationError: The store cannot be written.
     """
     before = _lines(store)
-    chained = event.model_copy(update={"after_sha256": before[-1][1] if before else _sha256(b"")})
-    line = json.dumps(chained.model_dump(), ensure_ascii=False).encode()
+    line = _line(event, before[-1][1] if before else _sha256(b""), store.signing)
     kept = seen.history[: _complete(seen.history)]
     end = b"\n" if kept and not kept.endswith(b"\n") else b""
     store.documents.replace(KIND, HISTORY, seen.history, kept + end + line + b"\n")
-    store.documents.replace(KIND, CHAMPION, seen.pointer, f"{champion.key}\n{_sha256(line)}\n".encode())
+    store.documents.replace(KIND, CHAMPION, seen.pointer, _pointer(champion.key, line, store.signing))
 
 
-def _lines(store: ArtifactStore) -> list[tuple[HistoryEvent, str]]:
+def sign_history(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
+    """Sign a history as it stands, and let the pointer name the champion of its last line.
+
+    For a key that is new, and for what an interrupted promotion left; whoever calls it vouches for every line.
+
+    Args:
+        store: Where promoted adapters are kept.
+
+    Returns:
+        What was signed.
+
+    Raises:
+        RefusedError: The history does not hold together even without signatures, or changed meanwhile.
+        ConfigurationError: There is no key to sign with, or the store cannot be written.
+    """
+    if store.signing is None:
+        raise ConfigurationError(
+            f"{PRIVATE}: not set. Set the key that evaluations, verdicts and champions are signed with."
+        )
+    with changing(store) as seen:
+        lines: list[bytes] = []
+        events = tuple(event for event, _ in _lines(store, is_signed=False))
+        for event in events:
+            lines.append(_line(event, _sha256(lines[-1] if lines else b""), store.signing))
+        if lines:
+            store.documents.replace(KIND, HISTORY, seen.history, b"\n".join(lines) + b"\n")
+            store.documents.replace(KIND, CHAMPION, seen.pointer, _pointer(events[-1].key, lines[-1], store.signing))
+    return events
+
+
+def _line(event: HistoryEvent, after_sha256: str, signing: Signing | None) -> bytes:
+    """Return the line of an event, chained to the one before it and signed."""
+    content = event.model_copy(update={"after_sha256": after_sha256}).model_dump(exclude={"signature"})
+    signature = {"signature": signing.signature_of(HISTORY, event=content)} if signing is not None else {}
+    return json.dumps({**content, **signature}, ensure_ascii=False).encode()
+
+
+def _pointer(key: str, line: bytes, signing: Signing | None) -> bytes:
+    """Return what names a champion, and the line by which it came into use."""
+    sha256 = _sha256(line)
+    signature = [signing.signature_of(CHAMPION, key=key, line=sha256)] if signing is not None else []
+    return "".join(f"{word}\n" for word in (key, sha256, *signature)).encode()
+
+
+def _lines(store: ArtifactStore, *, is_signed: bool = True) -> list[tuple[HistoryEvent, str]]:
     """Return the events of a history, each with the SHA-256 of its line."""
     log, content = store.documents.place(KIND, HISTORY), store.documents.read(KIND, HISTORY)
     lines = content[: _complete(content)].splitlines()
@@ -243,6 +303,11 @@ def _lines(store: ArtifactStore) -> list[tuple[HistoryEvent, str]]:
         is_of_earlier_version = event.after_sha256 is None and (not told or told[-1][0].after_sha256 is None)
         if not is_of_earlier_version and event.after_sha256 != (told[-1][1] if told else _sha256(b"")):
             raise RefusedError(f"{log}:{number}: a line before this one was changed or is missing. {_ADVICE}")
+        if store.signing is not None and is_signed:
+            content = json.loads(line)
+            signature = content.pop("signature", None)
+            if problem := store.signing.problem_of(signature, HISTORY, event=content):
+                raise RefusedError(f"{log}:{number}: {problem}. {_SIGNED}")
         told.append((event, _sha256(line)))
     return told
 

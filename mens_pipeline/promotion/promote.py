@@ -35,7 +35,7 @@ from mens_pipeline.promotion.receipt import (
     read_results,
     verdict_on,
 )
-from mens_pipeline.promotion.signing import Signing, unsigned
+from mens_pipeline.storage.signing import PRIVATE, signed, unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of, key_of
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
@@ -69,7 +69,6 @@ class Present:
         benchmark_sha256: Of the benchmark; None when it has no say.
         is_benchmark_asked: Whether it has a say.
         decoding: How answers are drawn that count.
-        signing: The keys by which verdicts and champions must be signed; None: nothing is signed.
     """
 
     thresholds: Thresholds
@@ -79,7 +78,6 @@ class Present:
     benchmark_sha256: str | None
     is_benchmark_asked: bool
     decoding: Decoding
-    signing: Signing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +128,9 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
         adapter_sha256 = _judged_adapter(receipt)
         before = champion_of(store)
         is_same = before is not None and before.manifest["inputs"]["adapter_sha256"] == adapter_sha256
-        if before is not None and is_same and unsigned(before, present.signing) is None:
+        if before is not None and is_same and unsigned(before, store) is None:
             return Promotion(before, before.key, changed=False)
-        champion = _stored(gate, receipt, run, store, override, present.signing)
+        champion = _stored(gate, receipt, run, store, override)
         _refuse_changed(champion)
         event = HistoryEvent(
             timestamp_unix=now,
@@ -157,7 +155,7 @@ def _evidence(receipt: Receipt) -> str:
     return f"policy {receipt.policy}, {receipt.tried}, {gate_of(receipt, GateName.PARSE_RATE).message}"
 
 
-def roll_back(store: ArtifactStore, *, now: int, reason: str, signing: Signing | None = None) -> Promotion:
+def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
     """Make an adapter that was in use before the champion again; the present one is not promoted again by itself.
 
     The one before is passed over when it has the weights of the present one, or was taken out of use itself.
@@ -166,7 +164,6 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str, signing: Signing |
         store: Where promoted adapters are kept.
         now: Seconds since 1970.
         reason: Why.
-        signing: The keys by which the one before must be signed; None: nothing is signed.
 
     Raises:
         RefusedError: There is no champion, none before it that may be used, or that one is gone, was changed or is not
@@ -182,7 +179,7 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str, signing: Signing |
             detail = f"the one before, {previous[:12]}, is gone" if previous else "no other one before it may be used"
             raise RefusedError(f"champion {present.key[:12]}: {detail}. Promote another adapter instead.")
         _refuse_changed(found)
-        if problem := unsigned(found, signing):
+        if problem := unsigned(found, store):
             raise RefusedError(f"champion {found.key[:12]}: {problem}. Judge and promote its run again with the key.")
         event = HistoryEvent(
             timestamp_unix=now,
@@ -213,8 +210,8 @@ def objections(
     if changed:
         yield f"Tampered with since it was written: {', '.join(changed)}; run the gate again."
         return
-    if problem := unsigned(gate, present.signing):
-        yield f"The verdict does not count: {problem}; run the gate again with MENS_SIGNING_KEY."
+    if problem := unsigned(gate, store):
+        yield f"The verdict does not count: {problem}; run the gate again with {PRIVATE}."
         return
     try:
         receipt = receipt_in(gate.path)
@@ -347,14 +344,7 @@ def _refuse_changed(champion: Artifact) -> None:
         raise RefusedError(f"champion {champion.key[:12]}: changed since it was promoted: {what}. {advice}")
 
 
-def _stored(  # noqa: PLR0913, PLR0917 - all that it holds
-    gate: Artifact,
-    receipt: Receipt,
-    run: Path,
-    store: ArtifactStore,
-    override: Override | None,
-    signing: Signing | None,
-) -> Artifact:
+def _stored(gate: Artifact, receipt: Receipt, run: Path, store: ArtifactStore, override: Override | None) -> Artifact:
     """Store the adapter with the documents that it was judged by, complete in one folder.
 
     What was looked at in the folder of the run may be another thing by now, so it is the copies that are hashed.
@@ -365,8 +355,6 @@ def _stored(  # noqa: PLR0913, PLR0917 - all that it holds
     }
     if override is not None:
         inputs["override_sha256"] = key_of(override.model_dump())
-    if signing is not None:
-        inputs["signed_by"] = signing.public_key
 
     def write(folder: Path) -> dict[str, Any]:
         shutil.copytree(run / ADAPTER, folder / ADAPTER, symlinks=True)
@@ -379,11 +367,9 @@ def _stored(  # noqa: PLR0913, PLR0917 - all that it holds
             _copy(gate.path / name, folder, gate.manifest["outputs"][name]["sha256"])
         if override is not None:
             (folder / OVERRIDE).write_text(override.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        if signing is not None:
-            signing.sign(folder, KIND)
         return {}
 
-    return store.built(KIND, inputs, write, (gate, *store.holding(run)))[0]
+    return store.built(KIND, *signed(store, KIND, inputs, write), (gate, *store.holding(run)))[0]
 
 
 def _copy(source: Path, folder: Path, sha256: str | None) -> None:

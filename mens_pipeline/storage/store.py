@@ -23,6 +23,7 @@ from mens_pipeline.storage.files import is_full
 
 if TYPE_CHECKING:
     from mens_pipeline.storage.remote import Remote, Version
+    from mens_pipeline.storage.signing import Signing
 
 MANIFEST: Final = "manifest.json"
 _KIND: Final = re.compile(r"\w+")
@@ -129,16 +130,17 @@ class Artifact:
 class ArtifactStore:
     """The store below one folder, and behind it perhaps object storage."""
 
-    def __init__(self, root: Path, remote: "Remote | None" = None) -> None:
+    def __init__(self, root: Path, remote: "Remote | None" = None, signing: "Signing | None" = None) -> None:
         """Use a folder; it is made on first writing.
 
         Args:
             root: The folder.
             remote: What machines share; the folder is then the cache of one of them.
+            signing: The keys by which what counts is signed; None: nothing is.
         """
         self.root = root
         self.documents = Documents(root, remote)
-        self.remote = remote
+        self.remote, self.signing = remote, signing
 
     def find(self, kind: str, inputs: Mapping[str, Any]) -> Artifact | None:
         """Return the artifact that was made from these inputs, if it is complete.

@@ -3,29 +3,15 @@
 It writes a checkpoint when it is asked to stop.
 """
 
-import sys
-from pathlib import Path
-
-from mens_pipeline.training.child_process import Listener, leave, run_job
-from mens_pipeline.training.job import ExitCode, TrainingJob
+from mens_pipeline.training.child_process import Listener, run_as_child
+from mens_pipeline.training.job import TrainingJob
 
 
-def main(job_path: Path, parent: int) -> ExitCode:
-    """Run a job.
+def _work(job: TrainingJob, listen: Listener) -> bool:
+    from mens_pipeline.training.train import train  # noqa: PLC0415 - the deep learning stack, once all is clear
 
-    Args:
-        job_path: The job as JSON.
-        parent: The process that started this one.
-    """
-    job = TrainingJob.model_validate_json(job_path.read_text(encoding="utf-8"))
-
-    def work(listen: Listener) -> bool:
-        from mens_pipeline.training.train import train  # noqa: PLC0415 - the deep learning stack, once all is clear
-
-        return train(job, listen)
-
-    return run_job(job, parent, work)
+    return train(job, listen)
 
 
 if __name__ == "__main__":
-    leave(main(Path(sys.argv[1]), int(sys.argv[2])))
+    run_as_child(TrainingJob.model_validate_json, _work)

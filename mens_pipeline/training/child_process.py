@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from dagster_pipes import PipesEnvVarParamsLoader, open_dagster_pipes
 
@@ -47,14 +47,22 @@ class Job(Protocol):
         ...
 
 
-def run_job(job: Job, parent: int, work: Callable[[Listener], bool]) -> ExitCode:
-    """Run a job.
+J = TypeVar("J", bound=Job)
+
+
+def run_as_child(read: Callable[[str], J], work: Callable[[J, Listener], bool | None]) -> None:
+    """Run the job that `python -m MODULE JOB PARENT` names, and end this process.
 
     Args:
-        job: Where it works, and which lock it holds.
-        parent: The process that started this one.
-        work: Does it, and returns whether it came to its end; it loads the deep learning stack once all is clear.
+        read: Reads the job, which is JSON.
+        work: Does it, and returns False where it was asked to stop before its end. It loads the deep learning stack,
+            once all is clear.
     """
+    job, parent = read(Path(sys.argv[1]).read_text(encoding="utf-8")), int(sys.argv[2])
+    leave(_run(job, parent, work))
+
+
+def _run(job: J, parent: int, work: Callable[[J, Listener], bool | None]) -> ExitCode:
     die_with_parent(parent)
     # Who started this process may ignore it, as Dagster does after a run in the background, and a child inherits that.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -63,7 +71,7 @@ def run_job(job: Job, parent: int, work: Callable[[Listener], bool]) -> ExitCode
     held = nullcontext() if team.size > 1 else holding(job)
     try:
         with listening(team) as listen, held:
-            return ExitCode.DONE if work(listen) else ExitCode.INTERRUPTED
+            return ExitCode.INTERRUPTED if work(job, listen) is False else ExitCode.DONE
     except MensError as error:
         return fail(job, str(error))
     except Exception as error:

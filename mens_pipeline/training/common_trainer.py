@@ -1,4 +1,4 @@
-"""Common parts of both trainers: they follow a planned schedule and check every gradient."""
+"""Common parts of all trainers: they follow a planned schedule, count tokens and check every gradient."""
 
 import math
 from typing import Any
@@ -7,6 +7,9 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.training.job import Continued
+from mens_pipeline.training.progress import Progress
+from mens_pipeline.training.qlora import keep_adapter_in_float32, take_over
 from mens_pipeline.training.step_plan import StepPlan
 
 
@@ -15,9 +18,42 @@ class CommonTrainer:
 
     state: Any
     optimizer: Any
+    model: Any
     steps: StepPlan
+    num_tokens = 0
+    num_supervised = 0
+    attended: tuple[str, ...] = ("attention_mask",)
+    """Masks of a batch that together say which tokens are no padding."""
+
     may_stand_still = False
     """Whether a step may have nothing to learn from."""
+
+    def begin(self, progress: Progress, continues: Continued | None) -> None:
+        """Take up a step plan, with an adapter in float32, which perhaps goes on from another one.
+
+        Args:
+            progress: It knows the plan, and follows this trainer.
+            continues: Where that run stands, if it goes on from one.
+        """
+        progress.trainer, self.steps = self, progress.steps
+        keep_adapter_in_float32(self.model)
+        if continues is not None:
+            take_over(self.model, continues)
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """Compute the loss as the library does, and count tokens.
+
+        Args:
+            model: The model with its adapter.
+            inputs: What the library's collator gave.
+            return_outputs: Never asked for here.
+            num_items_in_batch: As the library counts.
+        """
+        self.num_tokens += sum(int(inputs[mask].sum()) for mask in self.attended)
+        self.num_supervised += int(inputs["completion_mask"].sum())
+        return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)  # type: ignore[misc]
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LambdaLR:
         """Follow the schedule of the step plan, which may change on the way.

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.job import AGENT, FAILURE, ExitCode
+from mens_pipeline.training.job import AGENT, FAILURE, RESULT, ExitCode, result_of
 
 _POLL_SECONDS: Final = 0.2
 _LAST_WORDS: Final = 1_500
@@ -104,3 +104,20 @@ def refuse_failure(run_dir: Path, code: int, what: str) -> None:
     log = run_dir / "child.log"
     words = log.read_text(encoding="utf-8", errors="replace")[-_LAST_WORDS:] if log.is_file() else ""
     raise RefusedError(f"{run_dir}: the {what} process ended with {code}. Its last words ({log}):\n{words}")
+
+
+def result_after(run_dir: Path, code: int) -> dict[str, Any]:
+    """Return what a training process left.
+
+    Args:
+        run_dir: Where it worked.
+        code: Its exit code.
+
+    Raises:
+        RefusedError: It did not come to its end; the message says why.
+    """
+    refuse_failure(run_dir, code, "training")
+    result = result_of(run_dir)
+    if result is None:
+        raise RefusedError(f"{run_dir}: the training process left no {RESULT}. Run the same again.")
+    return result

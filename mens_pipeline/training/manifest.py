@@ -10,6 +10,7 @@ from mens_pipeline.storage.store import digest_of
 from mens_pipeline.training.chat import opening_of, template_behind
 from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.job import ADAPTER, as_document
+from mens_pipeline.training.launch import result_after
 from mens_pipeline.training.model_card import DataSource, model_card
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.presets import ResolvedRecipe
@@ -61,16 +62,27 @@ def training_manifest(
     }
 
 
-def write_manifest(run_dir: Path, manifest: dict[str, Any]) -> None:
-    """Write the manifest of a run, and the card of its adapter.
+def finish_run(
+    run: PreparedRun, resolved: ResolvedRecipe, vcs_sha: str | None, code: int, backend: str | None = None
+) -> dict[str, Any]:
+    """Write manifest and card of a complete run beside its adapter, and return the manifest.
 
     Args:
-        run_dir: The folder of the run.
-        manifest: What `training_manifest` gave.
+        run: What was prepared.
+        resolved: Its recipe.
+        vcs_sha: What the adapter is named after.
+        code: How the training process ended.
+        backend: What VOX_BACKEND says; None when it says nothing.
+
+    Raises:
+        RefusedError: It did not come to its end; the message says why.
     """
+    run_dir = run.job.run_dir
+    manifest = training_manifest(run, resolved, result_after(run_dir, code), vcs_sha, backend)
     (run_dir / MANIFEST).write_text(as_document(manifest), encoding="utf-8")
     card = model_card(manifest, sources=data_sources(manifest))
     (run_dir / ADAPTER / CARD).write_text(card, encoding="utf-8")
+    return manifest
 
 
 def data_sources(manifest: dict[str, Any]) -> tuple[DataSource, ...]:

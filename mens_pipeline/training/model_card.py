@@ -17,7 +17,6 @@ from mens_pipeline.training.told import told_kinds
 if TYPE_CHECKING:
     from huggingface_hub import ModelCardData
 
-TITLE: Final = "Vox"
 _TASK: Final = "text-generation"
 _UNKNOWN: Final = "not stated"
 _FOLDER: Final = Path(__file__).parent

@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.contract import STAGE
-from mens_pipeline.training.finish import finish_run
 from mens_pipeline.training.job import ADAPTER, CONTRACT, PREFLIGHT
-from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.training.manifest import MANIFEST, finish_run
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.telemetry_log import FILE
@@ -17,16 +16,6 @@ from mens_pipeline.training.telemetry_log import FILE
 KIND: Final = STAGE.kind
 WEIGHTS: Final = f"{ADAPTER}/adapter_model.safetensors"
 _KEPT: Final = (CONTRACT, PREFLIGHT, MANIFEST, FILE)
-
-
-def work_folder(store: ArtifactStore, digest: str) -> Path:
-    """Return the working folder of a run; the same for the same contract, so that a retry finds its checkpoints.
-
-    Args:
-        store: Where adapters are kept.
-        digest: The contract as a hash.
-    """
-    return store.root / KIND / f".work-{digest}"
 
 
 def build_qlora_adapter(  # noqa: PLR0913, PLR0917 - what an adapter is made of and recorded with

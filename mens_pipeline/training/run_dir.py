@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from mens_pipeline.corpus.extract.sources import is_out_of_place
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.storage.jsonl import write_text
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.job import CONTRACT, JOB, PREFLIGHT, as_document
 
 _ADVICE = "Name another --output-dir, or begin anew with --force-restart."
@@ -26,6 +27,17 @@ def by_id(digest: str) -> Path:
         digest: The contract as a hash.
     """
     return Path("runs") / digest[:_SHOWN]
+
+
+def work_folder(store: ArtifactStore, kind: str, digest: str) -> Path:
+    """Return the folder that a run of the graph works in: the same for the same contract, so that a retry goes on.
+
+    Args:
+        store: Where what is trained is kept.
+        kind: What is trained.
+        digest: The contract as a hash.
+    """
+    return store.root / kind / f".work-{digest}"
 
 
 def point_latest(run_dir: Path) -> None:

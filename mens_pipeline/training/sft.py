@@ -119,8 +119,6 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         self._batches = [list(batch or ()) for batch in share_of(batches, accumulated, team)]
         self._team = team
         self._examples = examples
-        self.num_tokens = 0
-        self.num_supervised = 0
         self.lora_plus_ratio = 1.0
         self.scores_labels_alone = self.args.device.type == "cpu"
         self.num_parts = 0 if self.args.device.type == "cuda" else 1

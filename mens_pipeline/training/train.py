@@ -30,14 +30,7 @@ from mens_pipeline.training.job import (
 )
 from mens_pipeline.training.plan import Plan, plan_run, step_tokens
 from mens_pipeline.training.progress import Progress, StopRequest
-from mens_pipeline.training.qlora import (
-    Footprint,
-    footprint,
-    keep_adapter_in_float32,
-    load_base,
-    lora_config,
-    take_over,
-)
+from mens_pipeline.training.qlora import Footprint, footprint, load_base, lora_config
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.schedule import Schedule
 from mens_pipeline.training.sft import PlannedTrainer, collate
@@ -235,12 +228,8 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
         accumulated=recipe.gradient_accumulation_steps,
         team=team,
     )
-    progress.trainer = trainer
-    trainer.steps = progress.steps
+    trainer.begin(progress, job.continues)
     trainer.lora_plus_ratio = recipe.lora_plus_ratio
-    keep_adapter_in_float32(trainer.model)
-    if job.continues is not None:
-        take_over(trainer.model, job.continues)
     if job.device == "cpu":
         if recipe.lora_dropout == 0:
             fuse_adapters(trainer.model, dtype)

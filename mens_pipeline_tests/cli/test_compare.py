@@ -7,27 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from mens_pipeline.cli.main import app
 from mens_pipeline.evaluation.benchmark import Benchmark, load_benchmark
 from mens_pipeline.evaluation.tasks import Task, benchmark_tasks
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.openai_server import completion, serving
 
 _BENCH = PROJECT_ROOT / "data" / "heldout_bench"
 _TASKS = benchmark_tasks(load_benchmark(_BENCH))
 
 
-def _invoke(*words: str) -> Result:
-    return CliRunner().invoke(app, list(words))
-
-
 def _try(name: str, writes: Callable[[int, Task], str], folder: Path = _BENCH) -> None:
     """A model behind a real server is tried, as anybody would."""
     known = {task.prompt: writes(number, task) for number, task in enumerate(_TASKS)}
     with serving(lambda content, _number: completion(known[content["messages"][-1]["content"]])) as server:
-        tried = _invoke("eval-local", "--endpoint", server.url, "--model", name, "--bench", str(folder), "--json")
+        tried = invoke("eval-local", "--endpoint", server.url, "--model", name, "--bench", str(folder), "--json")
     assert tried.exit_code == 0, tried.exception
 
 
@@ -59,7 +55,7 @@ def _smaller(folder: Path, benchmark: Benchmark) -> Path:
 
 def _board(tried: Path, *names: str) -> tuple[dict[str, Any], Result]:
     page = tried / "page.html"
-    result = _invoke("compare", *(str(tried / name) for name in names), "-o", str(page), "--json")
+    result = invoke("compare", *(str(tried / name) for name in names), "-o", str(page), "--json")
     assert result.exit_code == 0, result.exception
     return json.loads(result.stdout), result
 
@@ -93,7 +89,7 @@ def test_only_tasks_that_all_were_asked_count(tried: Path) -> None:
 
 def test_people_read_a_table(tried: Path) -> None:
     """A column for each model, and what the differences of pass@1 are worth."""
-    result = _invoke("compare", str(tried / "half"), str(tried / "all"), "-o", str(tried / "page.html"))
+    result = invoke("compare", str(tried / "half"), str(tried / "all"), "-o", str(tried / "page.html"))
     lines = [line.split("  ") for line in result.stdout.splitlines()]
 
     assert [cell.strip() for cell in lines[0] if cell] == [f"{len(_TASKS)} tasks", "all", "half"]
@@ -111,14 +107,14 @@ def test_what_cannot_be_compared_is_refused(tried: Path, tmp_path: Path) -> None
         (both / name).write_text("")
     one = str(tried / "all")
 
-    assert "Name at least two" in _invoke("compare", one).output
+    assert "Name at least two" in invoke("compare", one).output
     for second, said in (
         (one, "found two models called all"),
         (str(other), "found no task that all were asked (tasks: all 86, other 86)"),
         (str(tmp_path / "wrong.jsonl"), "wrong.jsonl:1: no judged answer"),
         (str(both), "Name one"),
     ):
-        result = _invoke("compare", one, second, "-o", str(tmp_path / "page.html"))
+        result = invoke("compare", one, second, "-o", str(tmp_path / "page.html"))
         assert result.exit_code != 0
         assert said in str(result.exception)
     assert not (tmp_path / "page.html").exists()

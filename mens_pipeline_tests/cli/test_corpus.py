@@ -6,11 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from mens_pipeline.cli.main import app, main
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.cli.invoking import invoke
 
 
 @pytest.fixture
@@ -60,10 +61,6 @@ def test_extract_reports_for_machines(workspace: Path, tmp_path: Path) -> None:
     ]
 
 
-def _invoke(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["corpus", *map(str, arguments)])
-
-
 @pytest.mark.slow
 def test_the_commands_chain_as_the_seeds_show(tmp_path: Path) -> None:
     """extract, validate, pairs with docs, validate: rows that repeat others go, and nothing else is lost."""
@@ -71,20 +68,22 @@ def test_the_commands_chain_as_the_seeds_show(tmp_path: Path) -> None:
     names = ("extracted.jsonl", "checked.jsonl", "pairs.jsonl", "train.jsonl", "again.jsonl")
     extracted, checked, made, train, again = (tmp_path / name for name in names)
 
-    assert _invoke("extract", data, "-o", extracted).exit_code == 0
-    counts = json.loads(_invoke("validate", extracted, "--no-recheck", "-o", checked, "--json").stdout)
+    assert invoke("corpus", "extract", data, "-o", extracted).exit_code == 0
+    counts = json.loads(invoke("corpus", "validate", extracted, "--no-recheck", "-o", checked, "--json").stdout)
     assert counts["seen"] == len(extracted.read_text().splitlines())
     assert {reason for reason, count in counts["rejected"].items() if count} == {"near_duplicate"}
-    paired = _invoke("pairs", checked, "-o", made, "--docs", data / "docs", "--docs", data / "docs" / "tutorials")
+    paired = invoke(
+        "corpus", "pairs", checked, "-o", made, "--docs", data / "docs", "--docs", data / "docs" / "tutorials"
+    )
     num_pairs = len(made.read_text().splitlines())
     said, observed, *reasons = paired.stdout.splitlines()
     assert said == f"{num_pairs} pairs in {made}, from {counts['kept']} records"
     num_observed, num_functions = map(int, re.findall(r"(\d+)/(\d+)", observed)[0])
     assert num_functions == num_observed + sum(int(line.split()[0]) for line in reasons)
     assert num_observed > 300
-    assert _invoke("validate", made, "-o", train).stdout.startswith("kept ")
+    assert invoke("corpus", "validate", made, "-o", train).stdout.startswith("kept ")
     assert num_pairs >= len(train.read_text().splitlines()) > 1500
-    assert _invoke("validate", train, "-o", again).exit_code == 0
+    assert invoke("corpus", "validate", train, "-o", again).exit_code == 0
     assert again.read_bytes() == train.read_bytes()
 
 
@@ -93,8 +92,8 @@ def test_validate_prints_and_writes_its_account(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"prompt": "p", "response": "fn f() { }"}\n{"prompt": "p", "response": "fn ("}\n')
     outputs: list[str | Path] = ["--quarantine", tmp_path / "q.jsonl", "--report", tmp_path / "r.json"]
-    text = _invoke("validate", rows, "-o", tmp_path / "o.jsonl", *outputs)
-    document = json.loads(_invoke("validate", rows, "-o", tmp_path / "o.jsonl", "--json").stdout)
+    text = invoke("corpus", "validate", rows, "-o", tmp_path / "o.jsonl", *outputs)
+    document = json.loads(invoke("corpus", "validate", rows, "-o", tmp_path / "o.jsonl", "--json").stdout)
 
     told = f"1 rows with their reasons in {tmp_path / 'q.jsonl'}"
     assert text.stdout == f"kept 1/2 (50.0 %), recheck on\n     1  compiler_rejected\n{told}\n"
@@ -109,10 +108,10 @@ def test_what_is_not_kept_lies_beside_what_is(tmp_path: Path) -> None:
     rows, output = tmp_path / "rows.jsonl", tmp_path / "o.jsonl"
     good, bad = '{"prompt": "p", "response": "fn f() { }"}\n', '{"prompt": "p", "response": "fn ("}\n'
     rows.write_text(good + bad)
-    first = json.loads(_invoke("validate", rows, "-o", output, "--json").stdout)
+    first = json.loads(invoke("corpus", "validate", rows, "-o", output, "--json").stdout)
     quarantined = (tmp_path / "o.quarantine.jsonl").read_text()
     rows.write_text(good)
-    second = _invoke("validate", rows, "-o", output)
+    second = invoke("corpus", "validate", rows, "-o", output)
 
     assert json.loads(quarantined)["reason"] == "compiler_rejected"
     assert first["quarantine"] == str(tmp_path / "o.quarantine.jsonl")
@@ -126,8 +125,8 @@ def test_what_is_not_kept_lies_beside_what_is(tmp_path: Path) -> None:
 def test_records_have_a_digest_beside_them_and_in_the_report(workspace: Path, tmp_path: Path) -> None:
     """What a rebuild from the same sources gives again."""
     output = tmp_path / "validated.jsonl"
-    counts = json.loads(_invoke("extract", workspace, "-o", output, "--json").stdout)
-    again = json.loads(_invoke("extract", workspace, "-o", tmp_path / "again.jsonl", "--json").stdout)
+    counts = json.loads(invoke("corpus", "extract", workspace, "-o", output, "--json").stdout)
+    again = json.loads(invoke("corpus", "extract", workspace, "-o", tmp_path / "again.jsonl", "--json").stdout)
 
     assert counts["output_sha256"] == again["output_sha256"] == hashlib.sha256(output.read_bytes()).hexdigest()
     assert (tmp_path / "validated.jsonl.sha256").read_text().startswith(counts["output_sha256"])
@@ -138,7 +137,7 @@ def test_strict_mode_stops_at_the_first_bad_row(tmp_path: Path, monkeypatch: pyt
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"prompt": "p", "response": "fn ("}\n')
     monkeypatch.setenv("VOX_MENS_TRAIN_JSONL_STRICT", "1")
-    result = _invoke("validate", rows, "-o", tmp_path / "o.jsonl")
+    result = invoke("corpus", "validate", rows, "-o", tmp_path / "o.jsonl")
 
     assert isinstance(result.exception, RefusedError)
     assert f"{rows}:1: compiler_rejected: line 1" in str(result.exception)
@@ -150,7 +149,7 @@ def test_pairs_refuse_rows_that_are_no_records(tmp_path: Path) -> None:
     """The message says which row and what to run; blank lines are passed over."""
     rows = tmp_path / "rows.jsonl"
     rows.write_text('\n{"prompt": "p"}\n')
-    result = _invoke("pairs", rows, "-o", tmp_path / "o.jsonl")
+    result = invoke("corpus", "pairs", rows, "-o", tmp_path / "o.jsonl")
 
     assert isinstance(result.exception, RefusedError)
     assert f"{rows}:2: no extracted record (" in str(result.exception)
@@ -160,7 +159,7 @@ def test_pairs_refuse_rows_that_are_no_records(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["validate", "pairs"])
 def test_a_missing_input_is_misuse(tmp_path: Path, command: str) -> None:
     """Exit code 2 through the entry point."""
-    result = _invoke(command, tmp_path / "missing.jsonl", "-o", tmp_path / "o.jsonl")
+    result = invoke("corpus", command, tmp_path / "missing.jsonl", "-o", tmp_path / "o.jsonl")
 
     assert isinstance(result.exception, SourceNotFoundError)
     assert "Name a readable file of JSON lines" in str(result.exception)
@@ -187,8 +186,8 @@ def test_eval_writes_and_prints_the_figures(tmp_path: Path) -> None:
     """Numerators and denominators, and that data was measured."""
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"prompt": "p", "response": "fn f() { }"}\n{"prompt": "p", "response": "fn ("}\n')
-    silent = _invoke("eval", rows, "-o", tmp_path / "eval_results.json")
-    loud = _invoke("eval", rows, "-o", tmp_path / "eval_results.json", "--print-summary")
+    silent = invoke("corpus", "eval", rows, "-o", tmp_path / "eval_results.json")
+    loud = invoke("corpus", "eval", rows, "-o", tmp_path / "eval_results.json", "--print-summary")
     figures = json.loads((tmp_path / "eval_results.json").read_text())
 
     assert silent.stdout == ""

@@ -5,15 +5,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from mens_pipeline.cli.main import app, main
+from mens_pipeline.cli.main import main
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.curate.split import is_held_out
 from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.corpus.schema.records import Lane
 from mens_pipeline.settings import PIPELINE_CONFIG
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.corpus.rows import pair_at
 
 _POLICY = load_pipeline_config(PIPELINE_CONFIG).split
@@ -31,10 +32,6 @@ sources:
 include_lanes: [vox_codegen]
 output: out/train.jsonl
 """
-
-
-def _invoke(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["corpus", *map(str, arguments)])
 
 
 def _main(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> object:
@@ -56,7 +53,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _mix(folder: Path, *options: str) -> Result:
-    return _invoke("mix", "--config", folder / "mix.yaml", "--data-dir", folder, *options)
+    return invoke("corpus", "mix", "--config", folder / "mix.yaml", "--data-dir", folder, *options)
 
 
 def test_mix_writes_the_train_set_and_says_how_it_came_about(folder: Path) -> None:
@@ -121,7 +118,7 @@ def test_a_source_of_weight_zero_hides_nothing(folder: Path) -> None:
 
 def test_the_mix_of_the_project_is_used_when_none_is_named(folder: Path) -> None:
     """Its paths begin where they are told to."""
-    result = _invoke("mix", "--data-dir", folder)
+    result = invoke("corpus", "mix", "--data-dir", folder)
 
     assert result.exit_code == 0
     assert result.stdout.endswith("of them distinct\n")
@@ -172,7 +169,7 @@ def test_stats_print_what_is_in_a_file(folder: Path) -> None:
     """Counts, lengths, and each value with its number."""
     with (folder / "pairs.jsonl").open("a") as rows:
         rows.write("nope\n")
-    lines = _invoke("stats", folder / "pairs.jsonl").stdout.splitlines()
+    lines = invoke("corpus", "stats", folder / "pairs.jsonl").stdout.splitlines()
 
     assert lines[:2] == ["rows 62, distinct 61/62 (98.4 %)", "source files 61, unreadable rows 1"]
     assert lines[2].startswith("prompt characters: median 10, 95 % 10, longest 11")
@@ -182,7 +179,7 @@ def test_stats_print_what_is_in_a_file(folder: Path) -> None:
 
 def test_stats_print_one_document_for_machines(folder: Path) -> None:
     """The same figures."""
-    figures = json.loads(_invoke("stats", folder / "pairs.jsonl", "--json").stdout)
+    figures = json.loads(invoke("corpus", "stats", folder / "pairs.jsonl", "--json").stdout)
 
     assert (figures["num_rows"], figures["num_distinct"], figures["num_sources"]) == (62, 61, 61)
     assert figures["counts"]["lane"] == {"vox_codegen": 61, "vox_docs_qa": 1}
@@ -191,7 +188,7 @@ def test_stats_print_one_document_for_machines(folder: Path) -> None:
 def test_stats_of_an_empty_file_are_no_error(tmp_path: Path) -> None:
     """There is nothing to divide by."""
     (tmp_path / "rows.jsonl").touch()
-    result = _invoke("stats", tmp_path / "rows.jsonl")
+    result = invoke("corpus", "stats", tmp_path / "rows.jsonl")
 
     assert result.exit_code == 0
     assert result.stdout.splitlines()[0] == "rows 0, distinct 0/0"

@@ -5,22 +5,17 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
-
-
-def _invoke(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+from mens_pipeline_tests.cli.invoking import invoke
 
 
 def test_it_writes_exactly_as_many_and_prints_the_shares(tmp_path: Path) -> None:
     """Kinds and constructs, what there was before, and where the pairs are."""
     records, output = tmp_path / "records.jsonl", tmp_path / "synthetic.jsonl"
-    assert _invoke("corpus", "extract", PROJECT_ROOT / "data" / "golden" / "core", "-o", records).exit_code == 0
-    result = _invoke("generate-data", "--limit", "100", "-o", output, "--corpus", records)
+    assert invoke("corpus", "extract", PROJECT_ROOT / "data" / "golden" / "core", "-o", records).exit_code == 0
+    result = invoke("generate-data", "--limit", "100", "-o", output, "--corpus", records)
 
     assert result.exit_code == 0
     assert len(output.read_text().splitlines()) == 100
@@ -33,7 +28,7 @@ def test_it_writes_exactly_as_many_and_prints_the_shares(tmp_path: Path) -> None
 def test_long_runs_say_how_far_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On stderr, so that what is piped stays as it is."""
     monkeypatch.setattr("mens_pipeline.cli.generate_data._EVERY_SECONDS", 0)
-    result = _invoke("generate-data", "--limit", "11", "-o", tmp_path / "s")
+    result = invoke("generate-data", "--limit", "11", "-o", tmp_path / "s")
 
     assert len(result.stderr.splitlines()) == 11
     assert re.fullmatch(r"11 of 11 pairs, \d+ a second, 0\.0 min to go", result.stderr.splitlines()[-1])
@@ -41,7 +36,7 @@ def test_long_runs_say_how_far_they_are(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_the_report_is_the_account(tmp_path: Path) -> None:
     """The same on stdout and in the file."""
-    result = _invoke("generate-data", "--limit", "10", "-o", tmp_path / "s", "--json", "--report", tmp_path / "r")
+    result = invoke("generate-data", "--limit", "10", "-o", tmp_path / "s", "--json", "--report", tmp_path / "r")
 
     assert json.loads(result.stdout) == json.loads((tmp_path / "r").read_text())
     assert json.loads(result.stdout)["num_pairs"] == 10

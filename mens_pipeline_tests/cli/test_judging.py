@@ -6,29 +6,20 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from mens_pipeline import configured, settings
-from mens_pipeline.cli.main import app
-from mens_pipeline.errors import MensError, RefusedError
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.promotion.history import champion_key, history_of
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline_tests.cli.invoking import invoke, refusal
 from mens_pipeline_tests.training.runs import pairs
 
 _SHORT = ("--no-bench", "--device", "cpu")
 _NUM_TOKENS = 32
 """Of an answer: random weights are held to the language sign by sign, and what they write need not be long."""
-
-
-def _invoke(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def _message(result: Result) -> str:
-    assert isinstance(result.exception, MensError)
-    return str(result.exception)
 
 
 def _set_up(folder: Path, patch: pytest.MonkeyPatch) -> None:
@@ -62,7 +53,7 @@ def first(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     shutil.copytree(trained, folder / "run")
     with pytest.MonkeyPatch.context() as patch:
         _set_up(folder, patch)
-        result = _invoke("eval-local", "--run-dir", folder / "run", *_SHORT)
+        result = invoke("eval-local", "--run-dir", folder / "run", *_SHORT)
     assert result.exit_code == 0, result.stderr
     return folder, result
 
@@ -81,15 +72,15 @@ def test_a_run_is_judged_refused_overridden_and_rolled_back(
 ) -> None:
     """Random weights write no Vox: the gate says so, and only a signed record gets them in."""
     said = first[1]
-    again = _invoke("eval-local", "--run-dir", judged, *_SHORT, "--json")
-    gate = _invoke("gate", "--run-dir", judged)
-    refused = _invoke("promote", "--run-dir", judged)
-    unsigned = _invoke("override", "--run-dir", judged, "--by", "me", "--reason", "only to see that it can")
+    again = invoke("eval-local", "--run-dir", judged, *_SHORT, "--json")
+    gate = invoke("gate", "--run-dir", judged)
+    refused = invoke("promote", "--run-dir", judged)
+    unsigned = invoke("override", "--run-dir", judged, "--by", "me", "--reason", "only to see that it can")
     monkeypatch.setenv("MENS_OVERRIDE_KEY", "a secret of maintainers")
-    signed = _invoke("override", "--run-dir", judged, "--by", "me", "--reason", "only to see that it can")
-    promoted = _invoke("promote", "--run-dir", judged, "--override", judged / "gate_override.json")
-    history = _invoke("promote", "--history")
-    rollback = _invoke("promote", "--rollback")
+    signed = invoke("override", "--run-dir", judged, "--by", "me", "--reason", "only to see that it can")
+    promoted = invoke("promote", "--run-dir", judged, "--override", judged / "gate_override.json")
+    history = invoke("promote", "--history")
+    rollback = invoke("promote", "--rollback")
 
     assert again.exit_code == signed.exit_code == promoted.exit_code == 0, again.stderr
     assert re.search(r"heldout +parse rate( +0/4 \(0.0 %\) 0.0 to 44.5){3} +4/4 ", said.stdout), said.stdout
@@ -103,12 +94,12 @@ def test_a_run_is_judged_refused_overridden_and_rolled_back(
     assert "FAILED     parse_rate: parse rate on held-out requests 0/4 (0.0 %" in gate.stdout
     assert (judged / "eval_gate_failed.json").is_file()
     assert "<html" in (judged / "report.html").read_text()
-    assert "The gate failed: parse_rate" in _message(refused)
-    assert "MENS_OVERRIDE_KEY: not set" in _message(unsigned)
+    assert "The gate failed: parse_rate" in refusal(refused)
+    assert "MENS_OVERRIDE_KEY: not set" in refusal(unsigned)
     assert promoted.stdout.startswith(f"champion: {champion_key(store)}"[:20])
     assert "override" in history.stdout
     assert len(history_of(store)) == 1
-    assert "no other one before it may be used" in _message(rollback)
+    assert "no other one before it may be used" in refusal(rollback)
 
 
 @pytest.mark.slow
@@ -116,14 +107,14 @@ def test_a_run_judged_by_other_rows_is_refused(trained: Path, run: Path, store: 
     """Whatever file a person names, the one beside the train set is what counts; judging anew forgets the verdict."""
     other, train = run.parent / "other.jsonl", trained.parent / "train.jsonl"
     write_jsonl(other, pairs(16)[12:])
-    seen = _message(_invoke("eval-local", "--run-dir", run, *_SHORT, "--heldout", train))
-    judged = _invoke("eval-local", "--run-dir", run, *_SHORT, "--heldout", other, "--seed-base", "7")
-    _invoke("gate", "--run-dir", run)
-    refused = _message(_invoke("promote", "--run-dir", run))
-    own = _invoke("eval-local", "--run-dir", run, *_SHORT)
-    forgotten = _message(_invoke("promote", "--run-dir", run))
+    seen = refusal(invoke("eval-local", "--run-dir", run, *_SHORT, "--heldout", train))
+    judged = invoke("eval-local", "--run-dir", run, *_SHORT, "--heldout", other, "--seed-base", "7")
+    invoke("gate", "--run-dir", run)
+    refused = refusal(invoke("promote", "--run-dir", run))
+    own = invoke("eval-local", "--run-dir", run, *_SHORT)
+    forgotten = refusal(invoke("promote", "--run-dir", run))
     left = {path.name for path in run.iterdir()}
-    _invoke("gate", "--run-dir", run)
+    invoke("gate", "--run-dir", run)
 
     assert judged.exit_code == own.exit_code == 0, judged.stderr
     assert "8 requests and 8 answers of 8 held-out pairs stand in 8 rows" in seen
@@ -131,7 +122,7 @@ def test_a_run_judged_by_other_rows_is_refused(trained: Path, run: Path, store: 
     assert "seed (--seed-base) was 7, it is 1337" in refused
     assert left.isdisjoint({"gate_receipt.json", "eval_gate_failed.json"})
     assert "Run `mens gate --run-dir" in forgotten
-    assert "held-out set" not in _message(_invoke("promote", "--run-dir", run))
+    assert "held-out set" not in refusal(invoke("promote", "--run-dir", run))
     assert champion_key(store) is None
 
 
@@ -143,25 +134,25 @@ def test_what_was_changed_in_the_store_is_not_used_again(judged: Path, store: Ar
     before = [path.read_text() for path in (results, *answers)]
     for path in (results, *answers):
         path.write_text(path.read_text().replace('"stopped":false', '"stopped":true') + " ")
-    gate = _invoke("gate", "--run-dir", judged)
-    again = _invoke("eval-local", "--run-dir", judged, *_SHORT)
+    gate = invoke("gate", "--run-dir", judged)
+    again = invoke("eval-local", "--run-dir", judged, *_SHORT)
 
     assert len(answers) == 3
-    assert "eval_results.json. Evaluate again" in _message(gate)
+    assert "eval_results.json. Evaluate again" in refusal(gate)
     assert "base: 4/4 answers" in again.stderr
     assert "adapter: 4/4 answers" in again.stderr
     assert [path.read_text() for path in (results, *answers)] == before
-    assert "FAILED     parse_rate" in _invoke("gate", "--run-dir", judged).stdout
+    assert "FAILED     parse_rate" in invoke("gate", "--run-dir", judged).stdout
 
 
 @pytest.mark.slow
 def test_a_trial_leaves_no_exam_behind(run: Path, store: ArtifactStore) -> None:
     """The adapter alone is asked; there is nothing that a verdict could rest on."""
     bench = PROJECT_ROOT / "data" / "heldout_bench"
-    tried = _invoke(
+    tried = invoke(
         "eval-local", "--run-dir", run, "--max-tokens", str(_NUM_TOKENS), "--device", "cpu", "--trial", "--bench", bench
     )
-    without = _invoke("eval-local", "--run-dir", run, *_SHORT, "--trial")
+    without = invoke("eval-local", "--run-dir", run, *_SHORT, "--trial")
 
     assert tried.exit_code == 0, tried.stderr
     assert "adapter: " in tried.stderr
@@ -171,21 +162,21 @@ def test_a_trial_leaves_no_exam_behind(run: Path, store: ArtifactStore) -> None:
     assert (run / "trial_answers.jsonl").is_file()
     assert not (run / "eval_results.json").exists()
     assert not (store.root / "eval_results").exists()
-    assert "--no-bench leaves it out" in _message(without)
+    assert "--no-bench leaves it out" in refusal(without)
 
 
 def test_a_run_that_was_not_judged_gets_no_verdict(tmp_path: Path, store: ArtifactStore) -> None:
     """The message names the command that comes first."""
-    result = _invoke("gate", "--run-dir", tmp_path)
+    result = invoke("gate", "--run-dir", tmp_path)
 
     assert store.root.exists() is False
-    assert "Run `mens eval-local --run-dir" in _message(result)
-    assert "Run `mens gate --run-dir" in _message(_invoke("promote", "--run-dir", tmp_path))
+    assert "Run `mens eval-local --run-dir" in refusal(result)
+    assert "Run `mens gate --run-dir" in refusal(invoke("promote", "--run-dir", tmp_path))
 
 
 def test_a_folder_without_a_run_is_not_judged(tmp_path: Path) -> None:
     """There is no manifest."""
-    result = _invoke("eval-local", "--run-dir", tmp_path)
+    result = invoke("eval-local", "--run-dir", tmp_path)
 
     assert isinstance(result.exception, RefusedError)
-    assert "Name the folder of a complete run of `mens train`" in _message(result)
+    assert "Name the folder of a complete run of `mens train`" in refusal(result)

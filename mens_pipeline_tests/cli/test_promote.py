@@ -6,14 +6,15 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.errors import MensError, RefusedError
+from mens_pipeline.configured import open_store
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import FILE, remember
 from mens_pipeline.orchestration.instance import open_instance
@@ -22,8 +23,10 @@ from mens_pipeline.promotion.benchmark_gate import PAGE
 from mens_pipeline.promotion.history import champion_key, champion_of
 from mens_pipeline.promotion.promote import objections
 from mens_pipeline.promotion.receipt import RECEIPT
+from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline_tests.cli.invoking import refusal
 from mens_pipeline_tests.evaluation.runs import HELDOUT, PRESENT, evaluated, trained, training_manifest
 
 
@@ -81,11 +84,6 @@ def _invoke(command: str, run: _Run, *more: object) -> Result:
     return CliRunner().invoke(app, [command, "--run-dir", str(run.folder), *map(str, more)])
 
 
-def _refusal(result: Result) -> str:
-    assert isinstance(result.exception, MensError)
-    return str(result.exception)
-
-
 def test_a_run_judged_by_what_was_held_out_of_it_is_promoted(run: _Run) -> None:
     """All that is looked at holds."""
     result = _invoke("promote", run)
@@ -122,7 +120,7 @@ def _lose_heldout(run: _Run) -> None:
 def test_a_held_out_set_that_cannot_be_told_is_a_reason(run: _Run, spoil: Callable[[_Run], None], message: str) -> None:
     """By name; a signed record takes its place, as that of a gate that failed."""
     spoil(run)
-    refused = _refusal(_invoke("promote", run))
+    refused = refusal(_invoke("promote", run))
     assert champion_key(run.store) is None
     _invoke("override", run, "--by", "me", "--reason", "The disk with the rows broke.")
     overridden = _invoke("promote", run, "--override", run.folder / "gate_override.json")
@@ -139,7 +137,7 @@ def test_another_held_out_set_is_a_reason_that_no_record_mends(run: _Run) -> Non
     _invoke("override", run, "--by", "me", "--reason", "I would like to.")
 
     for more in ((), ("--override", run.folder / "gate_override.json")):
-        assert "The held-out set is not the one it was judged by" in _refusal(_invoke("promote", run, *more))
+        assert "The held-out set is not the one it was judged by" in refusal(_invoke("promote", run, *more))
     assert champion_key(run.store) is None
 
 
@@ -149,14 +147,14 @@ def test_a_manifest_without_a_train_set_is_said(run: _Run) -> None:
     del manifest["train_sha256"]
     (run.folder / MANIFEST).write_text(json.dumps(manifest))
 
-    assert "training_manifest.json: train_sha256: Field required" in _refusal(_invoke("promote", run))
+    assert "training_manifest.json: train_sha256: Field required" in refusal(_invoke("promote", run))
 
 
 def test_a_reason_that_says_nothing_is_refused_with_advice(run: _Run) -> None:
     """Which option, and what to write there."""
     result = _invoke("override", run, "--by", "me", "--reason", "")
 
-    assert re.search(r"options: reason: .* Say who answers for it, and why\.", _refusal(result))
+    assert re.search(r"options: reason: .* Say who answers for it, and why\.", refusal(result))
 
 
 def test_a_number_that_cannot_be_is_refused_with_advice(run: _Run) -> None:
@@ -164,7 +162,7 @@ def test_a_number_that_cannot_be_is_refused_with_advice(run: _Run) -> None:
     result = _invoke("eval-local", run, "--samples", "0", "--device", "cpu", "--no-bench")
 
     assert re.search(
-        r"evaluation\.yaml with the options of this command: num_samples: .* Correct the option\.", _refusal(result)
+        r"evaluation\.yaml with the options of this command: num_samples: .* Correct the option\.", refusal(result)
     )
 
 
@@ -176,7 +174,7 @@ def test_an_older_verdict_does_not_outlive_a_newer_evaluation(run: _Run) -> None
     (run.folder / RECEIPT).write_text(receipt)
     (run.folder / FILE).write_text(json.dumps({**newer, GATE: note[GATE]}))
 
-    assert "It was evaluated again since the verdict; run the gate again" in _refusal(_invoke("promote", run))
+    assert "It was evaluated again since the verdict; run the gate again" in refusal(_invoke("promote", run))
     assert champion_key(run.store) is None
 
 
@@ -215,15 +213,22 @@ def test_thresholds_of_the_environment_are_told_wherever_the_verdict_is(run: _Ru
 
 
 def test_with_a_key_only_what_it_signed_is_promoted(run: _Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A verdict from before the key is refused; judged again it is promoted, with a signature beside it."""
+    """What is from before the key is refused; made again it is promoted, and so is the history that was signed."""
+    assert _invoke("promote", run).exit_code == 0
     monkeypatch.setenv("MENS_SIGNING_KEY", "5b" * 32)
-    refused = _invoke("promote", run)
+    unsigned = refusal(_invoke("promote", run, "--history"))
+    signed = _invoke("promote", run, "--sign-history")
+    refused = [refusal(_invoke(command, run)) for command in ("promote", "gate")]
+    replace(run, store=open_store(load_settings())).evaluate()
     assert _invoke("gate", run).exit_code == 0
     done = _invoke("promote", run)
     champion = champion_of(run.store)
     assert champion is not None
 
-    assert "it is not signed; run the gate again with MENS_SIGNING_KEY" in _refusal(refused)
+    assert "history.jsonl:1: it is not signed. Restore it from a backup" in unsigned
+    assert (signed.exit_code, len(signed.stdout.splitlines())) == (0, 1)
+    assert "it is not signed; run the gate again with MENS_SIGNING_KEY" in refused[0]
+    assert "it is not signed. Evaluate again with MENS_SIGNING_KEY" in refused[1]
     assert done.exit_code == 0, done.exception
     assert (champion.path / "signature.json").is_file()
 

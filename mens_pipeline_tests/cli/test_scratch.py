@@ -4,23 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from mens_pipeline.cli.main import app
-from mens_pipeline.errors import ConfigurationError, MensError, RefusedError, SourceNotFoundError
+from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline_tests.cli.invoking import invoke, refusal
 from mens_pipeline_tests.training.runs import pairs
 
 _SMALL = ("--config", "small", "--max-steps", "3", "--checkpoint-every", "1", "--device", "cpu")
-
-
-def _invoke(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def _message(result: Result) -> str:
-    assert isinstance(result.exception, MensError)
-    return str(result.exception)
 
 
 @pytest.fixture
@@ -40,10 +30,10 @@ def test_a_train_set_becomes_a_model(
     """Under both names; VOX_BACKEND is obeyed and recorded; a second run trains nothing; checkpoints have a mean."""
     monkeypatch.setenv("VOX_BACKEND", "cpu")
     options = ("--data-dir", data, "--output-dir", tmp_path / "run", *_SMALL[:-2])
-    first = _invoke(*command, *options)
-    again = _invoke(*command, *options, "--json")
+    first = invoke(*command, *options)
+    again = invoke(*command, *options, "--json")
     manifest = json.loads((tmp_path / "run" / "training_manifest.json").read_text())
-    merged = _invoke("merge-weights", tmp_path / "run", "--output-dir", tmp_path / "mean", "--last", "2")
+    merged = invoke("merge-weights", tmp_path / "run", "--output-dir", tmp_path / "mean", "--last", "2")
 
     assert (first.exit_code, again.exit_code, merged.exit_code) == (0, 0, 0), first.stderr
     assert first.stderr.startswith("device cpu: ")
@@ -62,7 +52,7 @@ def test_a_dry_run_looks_and_trains_nothing(data: Path, tmp_path: Path) -> None:
     """Rows, steps and values; what is skipped is said with its reason."""
     rows = [pair.model_copy(update={"response": "x" * 900}) for pair in pairs(3)]
     write_jsonl(data / "train.jsonl", [*pairs(60), *rows])
-    result = _invoke("scratch", "train", "--data-dir", data, "--output-dir", tmp_path / "run", *_SMALL, "--dry-run")
+    result = invoke("scratch", "train", "--data-dir", data, "--output-dir", tmp_path / "run", *_SMALL, "--dry-run")
     document = json.loads(result.stdout)
 
     assert result.exit_code == 0
@@ -75,7 +65,7 @@ def test_a_dry_run_looks_and_trains_nothing(data: Path, tmp_path: Path) -> None:
 
 def test_the_full_model_is_the_default(data: Path, tmp_path: Path) -> None:
     """As upstream's plan has it."""
-    result = _invoke("scratch", "train", "--data-dir", data, "--output-dir", tmp_path / "run", "--dry-run")
+    result = invoke("scratch", "train", "--data-dir", data, "--output-dir", tmp_path / "run", "--dry-run")
 
     assert json.loads(result.stdout)["num_parameters"] == 38_227_968
 
@@ -83,25 +73,25 @@ def test_the_full_model_is_the_default(data: Path, tmp_path: Path) -> None:
 def test_the_environment_may_allow_the_processor_alone(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another device is refused, not replaced."""
     monkeypatch.setenv("VOX_BACKEND", "cpu")
-    result = _invoke("scratch", "train", "--data-dir", data, "--device", "cuda")
+    result = invoke("scratch", "train", "--data-dir", data, "--device", "cuda")
 
     assert isinstance(result.exception, RefusedError)
-    assert "VOX_BACKEND=cpu allows the CPU alone. Unset it, or ask for cpu" in _message(result)
+    assert "VOX_BACKEND=cpu allows the CPU alone. Unset it, or ask for cpu" in refusal(result)
 
 
 def test_mistakes_are_named(data: Path, tmp_path: Path) -> None:
     """A recipe that does not hold together, a missing train set, too few rows."""
     output = ("--output-dir", tmp_path / "run", *_SMALL)
-    wrong = _invoke("scratch", "train", "--data-dir", data, *output, "--seq-len", "513")
-    missing = _invoke("scratch", "train", "--data-dir", tmp_path, *output)
+    wrong = invoke("scratch", "train", "--data-dir", data, *output, "--seq-len", "513")
+    missing = invoke("scratch", "train", "--data-dir", tmp_path, *output)
     write_jsonl(data / "train.jsonl", pairs(49))
-    few = _invoke("scratch", "train", "--data-dir", data, *output)
+    few = invoke("scratch", "train", "--data-dir", data, *output)
 
     assert isinstance(wrong.exception, ConfigurationError)
-    assert "max_length is 513, and the model has 512 positions" in _message(wrong)
+    assert "max_length is 513, and the model has 512 positions" in refusal(wrong)
     assert isinstance(missing.exception, SourceNotFoundError)
     assert isinstance(few.exception, RefusedError)
-    assert "46 rows train, 50 are needed (left out: 3 for measuring). Extract more data" in _message(few)
+    assert "46 rows train, 50 are needed (left out: 3 for measuring). Extract more data" in refusal(few)
 
 
 def test_a_bad_line_is_skipped_or_ends_a_strict_run(
@@ -111,18 +101,18 @@ def test_a_bad_line_is_skipped_or_ends_a_strict_run(
     train = data / "train.jsonl"
     train.write_text(train.read_text() + "no row\n")
     command = ("scratch", "train", "--data-dir", data, "--output-dir", tmp_path / "run", *_SMALL, "--dry-run")
-    lenient = _invoke(*command)
+    lenient = invoke(*command)
     monkeypatch.setenv("VOX_MENS_TRAIN_JSONL_STRICT", "1")
 
     assert "60/61 rows are shown, skipped 1 not_a_pair" in lenient.stderr
-    assert "train.jsonl:61: no pair" in _message(_invoke(*command))
+    assert "train.jsonl:61: no pair" in refusal(invoke(*command))
 
 
 @pytest.mark.seed_row(22)
 def test_an_adapter_is_merged_by_another_command(tmp_path: Path) -> None:
     """The refusal names it."""
     (tmp_path / "adapter").mkdir()
-    result = _invoke("merge-weights", tmp_path, "--output-dir", tmp_path / "out")
+    result = invoke("merge-weights", tmp_path, "--output-dir", tmp_path / "out")
 
     assert isinstance(result.exception, RefusedError)
-    assert f"Run: mens merge --run-dir {tmp_path}" in _message(result)
+    assert f"Run: mens merge --run-dir {tmp_path}" in refusal(result)

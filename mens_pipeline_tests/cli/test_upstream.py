@@ -6,20 +6,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from mens_pipeline.cli.main import app
 from mens_pipeline.cli.upstream import COMMANDS, CORPUS_COMMANDS, TRAIN_OPTIONS
 from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
 from mens_pipeline.settings import PROJECT_ROOT
-
-
-def _invoke(*words: str) -> Result:
-    return CliRunner().invoke(app, list(words))
+from mens_pipeline_tests.cli.invoking import invoke
 
 
 def _refusal(*words: str) -> str:
-    result = _invoke(*words)
+    result = invoke(*words)
     assert isinstance(result.exception, RefusedError), result.output
     return str(result.exception)
 
@@ -27,7 +22,7 @@ def _refusal(*words: str) -> str:
 @pytest.mark.parametrize("words", [*((name,) for name in COMMANDS), *(("corpus", name) for name in CORPUS_COMMANDS)])
 def test_a_command_of_theirs_says_which_is_ours(words: tuple[str, ...]) -> None:
     """Whatever stands behind it."""
-    result = _invoke(*words, "--whatever", "x")
+    result = invoke(*words, "--whatever", "x")
 
     assert isinstance(result.exception, ConfigurationError)
     assert f"{words[-1]}: no such command." in str(result.exception)
@@ -36,15 +31,15 @@ def test_a_command_of_theirs_says_which_is_ours(words: tuple[str, ...]) -> None:
 @pytest.mark.seed_row(10)
 def test_merge_is_not_offered_and_mix_is_named() -> None:
     """Nor is it in the list of commands."""
-    result = _invoke("corpus", "merge", "a.jsonl", "b.jsonl")
+    result = invoke("corpus", "merge", "a.jsonl", "b.jsonl")
 
     assert "write `mens corpus mix`" in str(result.exception)
-    assert re.search(r"^ +merge\b", _invoke("corpus", "--help").stdout, re.MULTILINE) is None
+    assert re.search(r"^ +merge\b", invoke("corpus", "--help").stdout, re.MULTILINE) is None
 
 
 def test_a_word_of_nobody_is_no_command() -> None:
     """The usual message."""
-    result = _invoke("corpus", "nonsense")
+    result = invoke("corpus", "nonsense")
 
     assert result.exit_code == 2
     assert "No such command 'nonsense'" in result.stderr
@@ -55,7 +50,7 @@ def test_advice_names_commands_that_are_there() -> None:
     for text in (*COMMANDS.values(), *CORPUS_COMMANDS.values(), *TRAIN_OPTIONS.values()):
         for command in re.findall(r"`mens ([a-z-]+(?: [a-z]+)?)", text):
             words = command.split() if command.split()[0] in {"corpus", "store", "telemetry"} else command.split()[:1]
-            assert _invoke(*words, "--help").exit_code == 0, text
+            assert invoke(*words, "--help").exit_code == 0, text
 
 
 @pytest.mark.seed_row(26)
@@ -101,18 +96,18 @@ def test_every_source_of_a_mix_may_be_taken_as_optional(tmp_path: Path) -> None:
     (tmp_path / "mix.yaml").write_text("sources: [{path: a.jsonl}, {path: missing.jsonl}]\n")
     (tmp_path / "a.jsonl").write_text(pair)
     words = ("corpus", "mix", "--config", str(tmp_path / "mix.yaml"), "--data-dir", str(tmp_path))
-    strict, lenient = _invoke(*words), _invoke(*words, "--allow-missing-sources")
+    strict, lenient = invoke(*words), invoke(*words, "--allow-missing-sources")
     (tmp_path / "a.jsonl").unlink()
 
     assert isinstance(strict.exception, RefusedError)
     assert lenient.exit_code == 0
     assert "missing_file_optional" in lenient.stdout
-    assert "no source gives any row" in str(_invoke(*words, "--allow-missing-sources").exception)
+    assert "no source gives any row" in str(invoke(*words, "--allow-missing-sources").exception)
 
 
 def test_the_model_of_a_judgement_may_be_called_so(tmp_path: Path) -> None:
     """`--model` is `--run-dir`."""
-    result = _invoke("eval-local", "--model", str(tmp_path))
+    result = invoke("eval-local", "--model", str(tmp_path))
 
     assert isinstance(result.exception, MensError)
     assert f"{tmp_path / 'training_manifest.json'}: No such file" in str(result.exception)

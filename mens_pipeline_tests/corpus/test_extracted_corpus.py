@@ -45,12 +45,6 @@ def workspace(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> ArtifactStore:
-    """An empty store."""
-    return ArtifactStore(tmp_path / "store")
-
-
 def _contents(corpus: Artifact) -> dict[str, bytes]:
     return {name: (corpus.path / name).read_bytes() for name in (RECORDS, FILES, REPORT)}
 

@@ -1,15 +1,14 @@
 """Records to pairs."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from mens_pipeline.corpus.behaviour.observe import passes
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.curate.pairs import SEVERAL, BehaviourCounts, make_pairs, pairs_of
+from mens_pipeline.corpus.curate.pairs import SEVERAL, BehaviourCounts, make_pairs
 from mens_pipeline.corpus.extract.docs import PageExtraction, extract_docs
 from mens_pipeline.corpus.extract.source_file import SourceFile
-from mens_pipeline.corpus.schema.records import MAX_TEXT, SourceKind
+from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import analyze
 from mens_pipeline.settings import PROJECT_ROOT
@@ -17,11 +16,8 @@ from mens_pipeline_tests.corpus.rows import records_of
 from mens_pipeline_tests.language.examples import golden_programs
 
 
-@pytest.fixture(scope="module")
-def workers() -> Iterator[BehaviourWorkers]:
-    """Processes that observe functions, for all tests of this file."""
-    with BehaviourWorkers() as found:
-        yield found
+def _pairs_of(record: ExtractedRecord, workers: BehaviourWorkers) -> tuple[TrainingPair, ...]:
+    return tuple(make_pairs((record,), workers))
 
 
 _FETCH = "type T { a: int }\n\n// Fetches it.\n@endpoint(kind: query) fn fetch(n: int) to T { }\n\nlet x = 1\n"
@@ -30,7 +26,7 @@ _FETCH = "type T { a: int }\n\n// Fetches it.\n@endpoint(kind: query) fn fetch(n
 def test_a_stated_prompt_is_taken_as_it_stands(workers: BehaviourWorkers) -> None:
     """`@training_prompt` is the request, the program without it the answer."""
     (record,) = records_of("// @training_prompt: Double a number.\nfn f(n: int) to int { return n * 2 }\n")
-    (pair,) = pairs_of(record, workers)
+    (pair,) = _pairs_of(record, workers)
 
     assert pair.prompt.startswith("Double a number. For example, `f(")
     assert pair.response == "fn f(n: int) to int { return n * 2 }\n"
@@ -42,7 +38,7 @@ def test_an_answer_holds_declarations_without_the_comments_above_them(workers: B
     """What they say stands in the request; comments inside a body belong to it."""
     function = "fn double(n: int) to int {\n    // Twice.\n    return n * 2\n}\n"
     (record,) = records_of(f"// A file.\n\n// Returns `n` times two.\n{function}\n// The end.\n")
-    (pair,) = pairs_of(record, workers)
+    (pair,) = _pairs_of(record, workers)
 
     assert "Returns `n` times two." in pair.prompt
     assert pair.response == function
@@ -52,7 +48,7 @@ def test_an_answer_holds_declarations_without_the_comments_above_them(workers: B
 def test_a_request_names_what_the_answer_declares(workers: BehaviourWorkers) -> None:
     """Construct, name, shape and doc comment of the very declaration."""
     fetch = records_of(_FETCH)[2]
-    prompt = pairs_of(fetch, workers)[0].prompt
+    prompt = _pairs_of(fetch, workers)[0].prompt
 
     assert "a query endpoint `fetch` with the signature `(n: int) to T`" in prompt
     assert prompt.endswith("Fetches it.")
@@ -62,13 +58,13 @@ def test_a_request_names_what_the_answer_declares(workers: BehaviourWorkers) -> 
 def test_a_declaration_that_needs_others_is_asked_for_once_more_with_these_given(workers: BehaviourWorkers) -> None:
     """The second request shows them; both answers are the declaration alone."""
     _, alone, fetch, _ = records_of(_FETCH)
-    whole, given = pairs_of(fetch, workers)
+    whole, given = _pairs_of(fetch, workers)
 
     assert whole.response == given.response == "@endpoint(kind: query) fn fetch(n: int) to T { }\n"
     assert given.prompt.startswith(whole.prompt)
     assert given.prompt.endswith("\n\ntype T { a: int }")
     assert (given.source, given.lane, given.rating) == (whole.source, whole.lane, whole.rating)
-    assert len(pairs_of(alone, workers)) == 1
+    assert len(_pairs_of(alone, workers)) == 1
 
 
 def test_what_does_not_fit_into_a_request_is_not_given(workers: BehaviourWorkers) -> None:
@@ -78,19 +74,19 @@ def test_what_does_not_fit_into_a_request_is_not_given(workers: BehaviourWorkers
     cut = next(record for record in records_of(source) if record.name == "f")
     record = cut.model_copy(update={"context": "x" * (MAX_TEXT - 16_000)})
 
-    assert [pair.response for pair in pairs_of(record, workers)] == ["fn f() to str { return long() }\n"]
+    assert [pair.response for pair in _pairs_of(record, workers)] == ["fn f() to str { return long() }\n"]
 
 
 def test_a_file_without_words_is_asked_for_by_all_it_declares(workers: BehaviourWorkers) -> None:
     """Nothing else says what the answer is."""
-    (pair,) = pairs_of(records_of("let x: int = 1\n\nroutes { }\n")[0], workers)
+    (pair,) = _pairs_of(records_of("let x: int = 1\n\nroutes { }\n")[0], workers)
 
     assert "a module-level constant `x` of the type `int` and a routes block" in pair.prompt
 
 
 def test_a_file_with_many_declarations_is_not_asked_for_by_all_of_them(workers: BehaviourWorkers) -> None:
     """A dozen are named, the others counted."""
-    prompt = pairs_of(records_of("".join(f"let x{n} = {n}\n\n" for n in range(15)))[0], workers)[0].prompt
+    prompt = _pairs_of(records_of("".join(f"let x{n} = {n}\n\n" for n in range(15)))[0], workers)[0].prompt
 
     assert prompt.count("`x") == 12
     assert "and 3 more declarations" in prompt
@@ -107,7 +103,7 @@ def test_a_file_with_many_declarations_is_not_asked_for_by_all_of_them(workers: 
 )
 def test_a_request_is_never_too_long(source: str, workers: BehaviourWorkers) -> None:
     """Long names and lists are left out of it."""
-    assert all(len(pair.prompt) < 16_000 for record in records_of(source) for pair in pairs_of(record, workers))
+    assert all(len(pair.prompt) < 16_000 for record in records_of(source) for pair in _pairs_of(record, workers))
 
 
 def test_prose_is_asked_for_as_prose(workers: BehaviourWorkers) -> None:
@@ -143,7 +139,7 @@ def test_seed_programs_give_enough_distinct_pairs(workers: BehaviourWorkers) -> 
 @pytest.mark.parametrize("source", ["fn f() { }\n", "fn g(n: int) to int { return n }\n"])
 def test_the_wording_depends_on_the_text_alone(source: str, workers: BehaviourWorkers) -> None:
     """The same record gives the same pair, today and tomorrow."""
-    assert pairs_of(records_of(source)[0], workers) == pairs_of(records_of(source)[0], workers)
+    assert _pairs_of(records_of(source)[0], workers) == _pairs_of(records_of(source)[0], workers)
 
 
 def test_a_record_that_the_front_end_rejects_is_refused(workers: BehaviourWorkers) -> None:
@@ -151,7 +147,7 @@ def test_a_record_that_the_front_end_rejects_is_refused(workers: BehaviourWorker
     record = records_of("fn f() { }\n")[0].model_copy(update={"text": "fn ("})
 
     with pytest.raises(RefusedError, match=r"a\.vox: the text of a record is rejected\. Run `mens corpus validate`"):
-        pairs_of(record, workers)
+        _pairs_of(record, workers)
 
 
 def test_a_record_of_another_kind_gets_the_usual_rating(workers: BehaviourWorkers) -> None:
@@ -159,7 +155,7 @@ def test_a_record_of_another_kind_gets_the_usual_rating(workers: BehaviourWorker
     record = records_of("fn f() { }\n")[0]
     source = record.source.model_copy(update={"kind": SourceKind.TELEMETRY})
 
-    assert pairs_of(record.model_copy(update={"source": source}), workers)[0].rating == 3
+    assert _pairs_of(record.model_copy(update={"source": source}), workers)[0].rating == 3
 
 
 _SHAPES = """type Shape = | Circle(r: int) | Rect(w: int, h: int)
@@ -181,7 +177,7 @@ fn now(n: int) to int { return std.time.now_ms() + n }
 def test_a_function_is_asked_for_with_examples_and_tested_without(workers: BehaviourWorkers) -> None:
     """The comment above it and what it was seen to give are in the request, other calls are hidden tests."""
     records = {record.name: record for record in records_of(_SHAPES)}
-    (pair,) = pairs_of(records["square"], workers)
+    (pair,) = _pairs_of(records["square"], workers)
 
     assert "`square` with the signature `(n: int) to int`" in pair.prompt
     assert "For example, `square(" in pair.prompt
@@ -196,7 +192,7 @@ def test_a_function_is_asked_for_with_examples_and_tested_without(workers: Behav
 def test_hidden_tests_bring_what_an_answer_need_not_repeat(workers: BehaviourWorkers) -> None:
     """Types and helpers that the record shows beside the function: an answer is judged as it was asked for."""
     area = next(record for record in records_of(_SHAPES) if record.name == "area")
-    alone, given = pairs_of(area, workers)
+    alone, given = _pairs_of(area, workers)
 
     assert "The area of a shape, circles roughly. For example, `area(" in alone.prompt
     assert given.prompt.startswith(alone.prompt)

@@ -18,12 +18,6 @@ _POLICY = ValidatePolicy(near_duplicate_threshold=0.9, max_per_source=9, max_per
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> ArtifactStore:
-    """An empty store."""
-    return ArtifactStore(tmp_path / "store")
-
-
-@pytest.fixture
 def corpus(tmp_path: Path, store: ArtifactStore) -> Artifact:
     """Three records of a program, one of which needs another, and a page of prose."""
     root = tmp_path / "workspace"

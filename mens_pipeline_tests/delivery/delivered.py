@@ -7,9 +7,9 @@ from pathlib import Path
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore, digest_of
 from mens_pipeline.training.environment import training_environment
-from mens_pipeline.training.finish import finish_run
 from mens_pipeline.training.job import MODULE
 from mens_pipeline.training.launch import run_child
+from mens_pipeline.training.manifest import finish_run
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote
 from mens_pipeline_tests.training.runs import pairs, prepared, resolved
 from mens_pipeline_tests.training.small_folder import Encoder

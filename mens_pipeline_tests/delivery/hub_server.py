@@ -4,14 +4,19 @@ import base64
 import hashlib
 import json
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import yaml
+
+from mens_pipeline.training.environment import training_environment
 
 TOKEN = "hf_" + "s" * 34
 _LARGE = 10_000
@@ -46,6 +51,32 @@ class Hub:
         """A branch with one commit."""
         self.branches[repo, branch] = [head]
         self.files[repo, branch] = {}
+
+
+def push(
+    hub: Hub, root: Path, repo: str, *arguments: str, token: str = TOKEN, **variables: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run `mens push` in a process of its own: the library reads its environment once.
+
+    Args:
+        hub: Where to.
+        root: The store.
+        repo: The repository.
+        arguments: Of the command.
+        token: Of the Hub.
+        variables: More of the environment.
+    """
+    environment = {
+        **training_environment(),
+        "HF_HUB_OFFLINE": "0",
+        "HF_ENDPOINT": hub.url,
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_TOKEN": token,
+        "MENS_STORE_ROOT": str(root),
+        **variables,
+    }
+    command = [sys.executable, "-m", "mens_pipeline.cli", "push", "--repo", repo, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
 @contextmanager

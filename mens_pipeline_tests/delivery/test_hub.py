@@ -2,9 +2,6 @@
 
 import hashlib
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,46 +14,18 @@ from mens_pipeline.delivery.merge_source import merge_source
 from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
 from mens_pipeline.inference.prepare import adapter_digest
 from mens_pipeline.storage.store import ArtifactStore, digest_of
-from mens_pipeline.training.environment import training_environment
 from mens_pipeline_tests.delivery.delivered import promoted_run
-from mens_pipeline_tests.delivery.hub_server import TOKEN, Hub, serving
+from mens_pipeline_tests.delivery.hub_server import TOKEN, Hub, push
 
 pytestmark = pytest.mark.slow
 
 _REPO = "vox/coder"
 
 
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    """A Hub of our own."""
-    with serving() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def promoted(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ArtifactStore]:
-    """A champion, and the run that it came from."""
-    return promoted_run(trained, tmp_path_factory.mktemp("promoted"))
-
-
-def _push(hub: Hub, store: ArtifactStore, *arguments: str, token: str = TOKEN) -> "subprocess.CompletedProcess[str]":
-    """The command in a process of its own: the library reads its environment once."""
-    environment = {
-        **training_environment(),
-        "HF_HUB_OFFLINE": "0",
-        "HF_ENDPOINT": hub.url,
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_TOKEN": token,
-        "MENS_STORE_ROOT": str(store.root),
-    }
-    command = [sys.executable, "-m", "mens_pipeline.cli", "push", "--repo", _REPO, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-
-
 def test_a_dry_run_sends_nothing(hub: Hub, promoted: tuple[Path, ArtifactStore]) -> None:
     """It lists what would go, with sizes and hashes."""
     run, store = promoted
-    done = _push(hub, store)
+    done = push(hub, store.root, _REPO)
     weights = run / "adapter" / "adapter_model.safetensors"
 
     assert done.returncode == 0, done.stderr
@@ -71,7 +40,7 @@ def test_a_dry_run_sends_nothing(hub: Hub, promoted: tuple[Path, ArtifactStore])
 def test_with_yes_the_adapter_is_there(hub: Hub, promoted: tuple[Path, ArtifactStore]) -> None:
     """In a private repository, byte for byte; the commit to pin is printed, the token nowhere."""
     run, store = promoted
-    done = _push(hub, store, "--yes")
+    done = push(hub, store.root, _REPO, "--yes")
     files = hub.files[_REPO, "main"]
     commit = hub.branches[_REPO, "main"][-1]
 
@@ -91,7 +60,7 @@ def test_with_yes_the_adapter_is_there(hub: Hub, promoted: tuple[Path, ArtifactS
 def test_the_card_that_is_sent_has_the_figures(hub: Hub, promoted: tuple[Path, ArtifactStore]) -> None:
     """Not the one that training left, before anybody judged."""
     run, store = promoted
-    assert _push(hub, store, "--yes").returncode == 0
+    assert push(hub, store.root, _REPO, "--yes").returncode == 0
     card = hub.files[_REPO, "main"]["README.md"].decode()
 
     assert "It is not judged yet." in (run / "adapter" / "README.md").read_text()
@@ -106,7 +75,7 @@ def test_the_card_that_is_sent_has_the_figures(hub: Hub, promoted: tuple[Path, A
 def test_nothing_that_is_sent_names_this_machine(hub: Hub, promoted: tuple[Path, ArtifactStore], trained: Path) -> None:
     """The base is called by its name, not by the folder that it lay in."""
     run, store = promoted
-    assert _push(hub, store, "--yes").returncode == 0
+    assert push(hub, store.root, _REPO, "--yes").returncode == 0
     files = hub.files[_REPO, "main"]
     config = json.loads(files["adapter_config.json"])
     assert config["target_modules"] == sorted(config["target_modules"])  # equal runs write equal bytes
@@ -120,7 +89,7 @@ def test_nothing_that_is_sent_names_this_machine(hub: Hub, promoted: tuple[Path,
 def test_a_branch_is_made_and_added_to(hub: Hub, promoted: tuple[Path, ArtifactStore]) -> None:
     """Night after night, one commit on the other; the main one stays as it is."""
     store = promoted[1]
-    first, second = (_push(hub, store, "--yes", "--revision", "nightly") for _ in range(2))
+    first, second = (push(hub, store.root, _REPO, "--yes", "--revision", "nightly") for _ in range(2))
 
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     assert (len(hub.branches[_REPO, "main"]), len(hub.branches[_REPO, "nightly"])) == (1, 3)
@@ -131,7 +100,7 @@ def test_a_branch_is_made_and_added_to(hub: Hub, promoted: tuple[Path, ArtifactS
 def test_what_the_hub_refuses_is_told(hub: Hub, promoted: tuple[Path, ArtifactStore], refuse: str) -> None:
     """With its words and without the token; nothing is there."""
     hub.refuse = refuse
-    done = _push(hub, promoted[1], "--yes")
+    done = push(hub, promoted[1].root, _REPO, "--yes")
 
     assert done.returncode == 1
     assert f"mens: {_REPO}: not sent." in done.stderr
@@ -143,7 +112,7 @@ def test_what_the_hub_refuses_is_told(hub: Hub, promoted: tuple[Path, ArtifactSt
 
 def test_without_a_token_nothing_is_tried(hub: Hub, promoted: tuple[Path, ArtifactStore]) -> None:
     """An empty one is none."""
-    done = _push(hub, promoted[1], "--yes", token="")
+    done = push(hub, promoted[1].root, _REPO, "--yes", token="")
 
     assert done.returncode == 2
     assert "HF_TOKEN: not set." in done.stderr

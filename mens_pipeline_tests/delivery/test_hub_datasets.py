@@ -1,9 +1,6 @@
 """Train set and benchmark are sent to the Hub as datasets, which `datasets` loads."""
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,40 +15,11 @@ from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline.training.environment import training_environment
 from mens_pipeline_tests.delivery.delivered import promoted_run
-from mens_pipeline_tests.delivery.hub_server import TOKEN, Hub, serving
+from mens_pipeline_tests.delivery.hub_server import Hub, push
 
 _REPO = "vox/data"
 _BENCH = PROJECT_ROOT / "data" / "heldout_bench"
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    """A Hub of our own."""
-    with serving() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def promoted(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ArtifactStore]:
-    """A champion, and the run that it came from."""
-    return promoted_run(trained, tmp_path_factory.mktemp("promoted"))
-
-
-def _push(hub: Hub, root: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """The command in a process of its own: the library reads its environment once."""
-    environment = {
-        **training_environment(),
-        "HF_HUB_OFFLINE": "0",
-        "HF_ENDPOINT": hub.url,
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_TOKEN": TOKEN,
-        "MENS_STORE_ROOT": str(root),
-        "MENS_DATA_LICENCE": "apache-2.0",
-    }
-    command = [sys.executable, "-m", "mens_pipeline.cli", "push", "--repo", _REPO, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
 def _taken(hub: Hub, folder: Path) -> Path:
@@ -72,7 +40,7 @@ def _loaded(folder: Path, cache: Path, name: str | None = None) -> Any:
 def test_the_train_set_of_a_champion_is_sent(hub: Hub, promoted: tuple[Path, ArtifactStore], tmp_path: Path) -> None:
     """Row by row what trained, with licence and origin, in a private repository for datasets."""
     run, store = promoted
-    done = _push(hub, store.root, "--what", "train-set", "--yes")
+    done = push(hub, store.root, _REPO, "--what", "train-set", "--yes", MENS_DATA_LICENCE="apache-2.0")
     assert done.returncode == 0, done.stderr
     manifest = json.loads((run / "training_manifest.json").read_text())
     rows = list(read_pairs(Path(manifest["train_file"])))
@@ -92,7 +60,9 @@ def test_the_train_set_of_a_champion_is_sent(hub: Hub, promoted: tuple[Path, Art
 def test_the_benchmark_is_loaded_by_datasets(hub: Hub, tmp_path: Path) -> None:
     """HumanEval-Vox with its hidden tests as texts; also from a folder, before anything is sent."""
     kept = tmp_path / "kept"
-    done = _push(hub, tmp_path, "--what", "benchmark", "--into", str(kept), "--yes")
+    done = push(
+        hub, tmp_path, _REPO, "--what", "benchmark", "--into", str(kept), "--yes", MENS_DATA_LICENCE="apache-2.0"
+    )
     assert done.returncode == 0, done.stderr
     tasks = load_benchmark(_BENCH / "humaneval_vox").tasks
 

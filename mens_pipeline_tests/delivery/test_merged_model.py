@@ -10,16 +10,14 @@ from pathlib import Path
 import jsonschema
 import pytest
 from huggingface_hub import ModelCard
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from mens_pipeline.cli.main import app
 from mens_pipeline.delivery.agreement import ROUNDED, STRICT
 from mens_pipeline.delivery.handoff import HANDOFF, ServingHandoff, changed_files
 from mens_pipeline.delivery.merge_job import MODULE, Dtype
 from mens_pipeline.delivery.merge_prompts import prompts_of
 from mens_pipeline.delivery.merge_source import merge_source
 from mens_pipeline.delivery.merged_model import KIND, build_merged_model, manifest_in, prepare_merge, report_in
-from mens_pipeline.delivery.schemas import schema_of
 from mens_pipeline.delivery.serving_handoff import Delivery, build_serving_handoff, refuse_foreign, write_folder
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference import prepare
@@ -29,7 +27,9 @@ from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.training.devices import DeviceChoice, resolve_device
 from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.launch import run_child
+from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run
+from mens_pipeline_tests.schemas import schema_of
 
 pytestmark = pytest.mark.slow
 
@@ -55,10 +55,6 @@ _UPSTREAM = {
 _OPTIONAL = {"adapter_path", "openai_base_url", "notes"}
 
 
-def _invoke(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
 @pytest.fixture(scope="module")
 def delivered(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ArtifactStore, Result]:
     """What `mens merge` makes of a champion: the folder, the store, what it said."""
@@ -68,7 +64,7 @@ def delivered(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
         patch.setenv("MENS_STORE_ROOT", str(store.root))
         patch.setenv("MENS_CACHE_ROOT", str(folder / "cache"))
         patch.setenv("MENS_DATA_LICENCE", "cc-by-4.0")
-        result = _invoke("merge", "-o", folder / "out", "--gguf", "f32", "--device", "cpu")
+        result = invoke("merge", "-o", folder / "out", "--gguf", "f32", "--device", "cpu")
     assert result.exit_code == 0, (result.stderr, result.exception)
     return folder / "out", store, result
 
@@ -251,7 +247,7 @@ def test_the_same_is_not_merged_again(
     folder, store, _ = delivered
     monkeypatch.setenv("MENS_STORE_ROOT", str(store.root))
     monkeypatch.setenv("MENS_DATA_LICENCE", "cc-by-4.0")
-    again = _invoke("merge", "-o", folder, "--gguf", "f32", "--device", "cpu", "--json")
+    again = invoke("merge", "-o", folder, "--gguf", "f32", "--device", "cpu", "--json")
 
     assert again.exit_code == 0, again.exception
     assert "nothing has changed since this was merged before" in again.stderr
@@ -285,7 +281,7 @@ def test_a_folder_of_others_is_left_alone(
     """Told before anything is merged."""
     monkeypatch.setenv("MENS_STORE_ROOT", str(delivered[1].root))
     (tmp_path / "letters.txt").write_text("dear")
-    result = _invoke("merge", "-o", tmp_path)
+    result = invoke("merge", "-o", tmp_path)
 
     assert isinstance(result.exception, RefusedError)
     assert "holds what no hand-off wrote (letters.txt). Name an empty folder" in str(result.exception)

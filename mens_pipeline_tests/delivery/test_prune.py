@@ -22,12 +22,6 @@ _LATER = 400 * 86_400
 _POLICY = load_retention(RETENTION).model_copy(update={"newest": 1})
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> ArtifactStore:
-    """An empty store."""
-    return ArtifactStore(tmp_path / "store")
-
-
 def _adapter(store: ArtifactStore, weights: str) -> Artifact:
     """A trained adapter, as training leaves it in the store."""
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from mens_pipeline.delivery.schemas import schema_of
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS
 from mens_pipeline.promotion.override import Override, signed
 from mens_pipeline.promotion.receipt import FAILED, RECEIPT
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import NOW, evaluated, judged, trained
+from mens_pipeline_tests.schemas import schema_of
 
 
 @pytest.mark.seed_row(39)

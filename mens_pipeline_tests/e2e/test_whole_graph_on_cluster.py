@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -28,8 +27,6 @@ _WARNS = {"warn_only": [str(gate) for gate in GateName], "first_heldout_tasks": 
 @pytest.fixture
 def head() -> Iterator[RayHead]:
     """A cluster of this machine."""
-    if find_spec("ray") is None:  # imported, it would look for its token too early
-        pytest.skip("Ray is not installed; it comes with the extra `cluster`")
     yield from ray_head()
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import trained
 from mens_pipeline_tests.evaluation.trainable import rows_that_may_train
 
@@ -14,12 +13,6 @@ from mens_pipeline_tests.evaluation.trainable import rows_that_may_train
 def trainable_rows(tmp_path_factory: pytest.TempPathFactory) -> list[TrainingPair]:
     """All that may train."""
     return rows_that_may_train(tmp_path_factory.mktemp("trainable"))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> ArtifactStore:
-    """An empty store."""
-    return ArtifactStore(tmp_path / "store")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from mens_pipeline.promotion.history import rival_of
 from mens_pipeline.promotion.override import Override
 from mens_pipeline.promotion.policy import Thresholds
 from mens_pipeline.promotion.promote import Present, Promotion
-from mens_pipeline.promotion.signing import Signing
+from mens_pipeline.storage.signing import signed
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import CARD, MANIFEST
@@ -177,17 +177,16 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
 
     inputs = {"adapter": sha256, "good": num_good, "champion": rival.key if rival is not None else None}
     inputs["decoding"] = decoding.model_dump()
-    return store.built(KIND, inputs, write)[0]
+    return store.built(KIND, *signed(store, KIND, inputs, write))[0]
 
 
-def judged(  # noqa: PLR0913 - as what it calls
+def judged(
     run: Path,
     store: ArtifactStore,
     evaluation: Artifact,
     thresholds: Thresholds = THRESHOLDS,
     *,
     strict: bool = False,
-    signing: Signing | None = None,
 ) -> Artifact:
     """The verdict on a run.
 
@@ -197,7 +196,6 @@ def judged(  # noqa: PLR0913 - as what it calls
         evaluation: What it rests on.
         thresholds: What is demanded.
         strict: Whether a failure fails the run.
-        signing: Signs it.
     """
     rival = rival_of(store, adapter_digest(run))
     return build_benchmark_gate(
@@ -210,7 +208,6 @@ def judged(  # noqa: PLR0913 - as what it calls
         is_benchmark_asked=False,
         strict=strict,
         now=NOW,
-        signing=signing,
     )[0]
 
 

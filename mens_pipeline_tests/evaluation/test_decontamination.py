@@ -1,7 +1,6 @@
 """Nothing that solves a task of a benchmark trains, whatever it looks like."""
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
 import pytest
@@ -27,13 +26,6 @@ _WITHOUT_FUNCTIONS: Final = {
 def protected() -> tuple[TrainingPair, ...]:
     """All tasks of the project."""
     return protected_pairs(_FOLDER)
-
-
-@pytest.fixture(scope="module")
-def workers() -> Iterator[BehaviourWorkers]:
-    """Two processes for all tests of this file."""
-    with BehaviourWorkers() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,9 @@ from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training import launch
 from mens_pipeline.training.devices import DeviceChoice, resolve_device
 from mens_pipeline.training.environment import training_environment
-from mens_pipeline.training.finish import finish_run
 from mens_pipeline.training.job import ADAPTER, RESULT, ExitCode
 from mens_pipeline.training.launch import run_child
+from mens_pipeline.training.manifest import finish_run
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.telemetry_log import FILE, steps_of

@@ -1,5 +1,5 @@
-"""A store and a trained run, as tests of evaluation have them."""
+"""A trained run, as tests of evaluation have it."""
 
-from mens_pipeline_tests.evaluation.conftest import run, store
+from mens_pipeline_tests.evaluation.conftest import run
 
-__all__ = ["run", "store"]
+__all__ = ["run"]

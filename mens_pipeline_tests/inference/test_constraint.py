@@ -13,10 +13,9 @@ from mens_pipeline.inference.generate import generate
 from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, GenerationJob, Request, as_served
 from mens_pipeline.inference.sampling import Sampler, Syntax
 from mens_pipeline.language import Mode, analyze, mode_of
-from mens_pipeline.language.viability import Viability, viable
-from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.language.viability import Viability, ViableText
 from mens_pipeline.storage.jsonl import read_models
-from mens_pipeline_tests.language.examples import golden_programs
+from mens_pipeline_tests.language.examples import golden_programs, right_programs
 
 _PROMPTS = tuple(f"Write program {number}." for number in range(5))
 
@@ -93,7 +92,7 @@ def test_the_choice_is_that_of_a_full_mask(tokenizer: Any, temperature: float) -
             if token not in stop
             and (piece := tokenizer.decode([*ids, token])).startswith(text)
             and "\ufffd" not in piece
-            and viable(piece, is_strict=True) is not Viability.DEAD
+            and ViableText(is_strict=True).would_be(piece) is not Viability.DEAD
             and not repeats_itself(piece)
         ]
         masked = torch.full_like(scores, -torch.inf)
@@ -340,12 +339,6 @@ def test_names_give_way_where_a_model_wants_none_of_them(tokenizer: Any, monkeyp
     assert not constraint.is_forced
 
 
-def _right_programs() -> dict[str, str]:
-    paths = (PROJECT_ROOT / "data" / "heldout_bench").rglob("*.vox*")
-    references = {path.name: path.read_text("utf-8") for path in sorted(paths) if path.parent.name == "solutions"}
-    return {**golden_programs(), **references}
-
-
 def _not_written(tokenizer: Any, programs: dict[str, str]) -> list[str]:
     stop = frozenset({tokenizer.eos_token_id})
     return [
@@ -357,7 +350,7 @@ def _not_written(tokenizer: Any, programs: dict[str, str]) -> list[str]:
 
 def test_short_right_programs_are_written_token_by_token(tokenizer: Any) -> None:
     """With names held to; the slow test takes all."""
-    programs = {name: source for name, source in _right_programs().items() if len(source) < 500}
+    programs = {name: source for name, source in right_programs().items() if len(source) < 500}
 
     assert _not_written(tokenizer, dict(sorted(programs.items())[::8])) == []
 
@@ -365,4 +358,4 @@ def test_short_right_programs_are_written_token_by_token(tokenizer: Any) -> None
 @pytest.mark.slow
 def test_all_right_programs_are_written_token_by_token(tokenizer: Any) -> None:
     """Golden programs and references, but for the one that repeats itself."""
-    assert _not_written(tokenizer, _right_programs()) == ["app/loading_reef_gallery.vox"]
+    assert _not_written(tokenizer, right_programs()) == ["app/loading_reef_gallery.vox"]

@@ -56,3 +56,10 @@ def golden_programs() -> dict[str, str]:
     return {
         path.relative_to(GOLDEN).as_posix(): path.read_text(encoding="utf-8") for path in sorted(GOLDEN.rglob("*.vox*"))
     }
+
+
+def right_programs() -> dict[str, str]:
+    """Name -> text of the golden programs and of the references of the benchmark."""
+    paths = (PROJECT_ROOT / "data" / "heldout_bench").rglob("*.vox*")
+    references = {path.name: path.read_text("utf-8") for path in sorted(paths) if path.parent.name == "solutions"}
+    return {**golden_programs(), **references}

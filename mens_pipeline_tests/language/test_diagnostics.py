@@ -8,7 +8,7 @@ from mens_pipeline.language import Code, Diagnostic, Mode, Severity, analyze, an
 from mens_pipeline.language.front_end import MAX_WARNINGS
 from mens_pipeline.language.parser.cursor import MAX_NESTING
 from mens_pipeline.language.parser.modules import MAX_FAILURES
-from mens_pipeline.language.semantics import SEMANTIC_CODES
+from mens_pipeline_tests.language.semantics.tables import SEMANTIC_CODES
 
 
 class Expected(NamedTuple):

@@ -7,8 +7,7 @@ import pytest
 from mens_pipeline.language import Mode, analyze, mode_of, tokenize
 from mens_pipeline.language.members import members_after
 from mens_pipeline.language.semantics import members_at
-from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline_tests.language.examples import golden_programs
+from mens_pipeline_tests.language.examples import right_programs
 
 _POINT = "type P { x: int, near: Option[P] }\n"
 
@@ -88,15 +87,9 @@ def _refused(programs: dict[str, str]) -> tuple[int, list[str]]:
     return num_known, refused
 
 
-def _right_programs() -> dict[str, str]:
-    paths = (PROJECT_ROOT / "data" / "heldout_bench").rglob("*.vox*")
-    references = {path.name: path.read_text("utf-8") for path in sorted(paths) if path.parent.name == "solutions"}
-    return {**golden_programs(), **references}
-
-
 def test_right_programs_can_be_written_member_by_member() -> None:
     """Every tenth of them; the slow test takes all."""
-    programs = _right_programs()
+    programs = right_programs()
     num_known, refused = _refused({name: programs[name] for name in sorted(programs)[::10]})
 
     assert (num_known > 50, refused) == (True, [])
@@ -105,7 +98,7 @@ def test_right_programs_can_be_written_member_by_member() -> None:
 @pytest.mark.slow
 def test_all_right_programs_can_be_written_member_by_member() -> None:
     """Golden programs and references."""
-    num_known, refused = _refused(_right_programs())
+    num_known, refused = _refused(right_programs())
 
     assert (num_known > 1_500, refused) == (True, [])
 

@@ -1,6 +1,7 @@
 """Stores with made-up artifacts in them, to see a check judge them and assets take them up."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import dagster as dg
 from mens_pipeline.orchestration.handover import reference
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
+from mens_pipeline.training.telemetry_log import FILE
 
 
 def store_with(
@@ -58,3 +60,14 @@ def hand_over(instance: dg.DagsterInstance, ref: ArtifactRef) -> None:
         ref: The artifact, and what it rests on.
     """
     instance.report_runless_asset_event(dg.AssetMaterialization(ref.kind, metadata=reference(ref)))
+
+
+def write_losses(folder: Path, losses: Sequence[float]) -> None:
+    """Write the telemetry of a run.
+
+    Args:
+        folder: Of the run.
+        losses: Of its steps.
+    """
+    steps = [{"ts_ms": 0, "event": "step", "payload": {"step": n, "loss": loss}} for n, loss in enumerate(losses)]
+    (folder / FILE).write_text("".join(f"{json.dumps(step)}\n" for step in steps))

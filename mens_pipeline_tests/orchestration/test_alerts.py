@@ -15,9 +15,9 @@ from pydantic import SecretStr
 from mens_pipeline.definitions import defs
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.orchestration.defs import alerts
+from mens_pipeline.orchestration.defs.alerts import tell_webhook
 from mens_pipeline.orchestration.defs.promotion import NOT_PROMOTED, PromotionConfig
 from mens_pipeline.orchestration.failures import reason_of
-from mens_pipeline.orchestration.webhook import tell_webhook
 from mens_pipeline.settings import load_settings
 
 

@@ -1,6 +1,6 @@
 """The model from scratch and its checks as Dagster sees them."""
 
-import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,7 @@ from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline.training.scratch.finish import KIND
-from mens_pipeline.training.telemetry_log import FILE
-from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in, store_with
+from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in, store_with, write_losses
 from mens_pipeline_tests.training.runs import pairs
 from mens_pipeline_tests.training.scratch.runs import FAST
 
@@ -98,14 +97,7 @@ def test_it_stands_beside_the_graph() -> None:
 
 
 def _trained(root: Path, losses: list[float], **training: Any) -> tuple[ArtifactRef, ArtifactStoreResource]:
-    def write(folder: Path) -> None:
-        lines = [
-            json.dumps({"ts_ms": 0, "event": "step", "payload": {"step": number, "loss": loss}})
-            for number, loss in enumerate(losses)
-        ]
-        (folder / FILE).write_text("".join(f"{line}\n" for line in lines))
-
-    return store_with(root, KIND, {"training": training}, write)
+    return store_with(root, KIND, {"training": training}, partial(write_losses, losses=losses))
 
 
 @pytest.mark.parametrize(("losses", "passed"), [([4, 3, 2, 1], True), ([1, 2, 3, 4], False), ([1.0], False)])

@@ -222,12 +222,6 @@ def test_a_missing_workspace_is_a_failed_tick(root: Path, ticks: Ticks) -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> ArtifactStore:
-    """An empty store."""
-    return ArtifactStore(tmp_path / "store")
-
-
-@pytest.fixture
 def grammar(store: ArtifactStore) -> Ticks:
     """The sensor of the grammar."""
     return Ticks("grammar_changed", store=ArtifactStoreResource(root=str(store.root)))

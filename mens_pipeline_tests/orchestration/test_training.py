@@ -1,6 +1,6 @@
 """The adapter and its checks as Dagster sees them."""
 
-import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,7 @@ from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline.training.qlora_adapter import KIND
-from mens_pipeline.training.telemetry_log import FILE
-from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in, store_with
+from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in, store_with, write_losses
 from mens_pipeline_tests.training.runs import FAST, pairs
 from mens_pipeline_tests.training.small_folder import write_folder
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
@@ -229,14 +228,7 @@ def test_a_base_is_not_stale_with_every_train_set() -> None:
 
 
 def _trained(root: Path, losses: list[float], **result: Any) -> tuple[ArtifactRef, ArtifactStoreResource]:
-    def write(folder: Path) -> None:
-        lines = [
-            json.dumps({"ts_ms": 0, "event": "step", "payload": {"step": number, "loss": loss}})
-            for number, loss in enumerate(losses)
-        ]
-        (folder / FILE).write_text("".join(f"{line}\n" for line in lines))
-
-    return store_with(root, KIND, {"training": {"result": result}}, write)
+    return store_with(root, KIND, {"training": {"result": result}}, partial(write_losses, losses=losses))
 
 
 @pytest.mark.parametrize(("changed", "matrices", "passed"), [(28, 28, True), (27, 28, False), (0, 0, False)])

@@ -1,9 +1,8 @@
-"""Verdicts and champions that count only with a signature, and what somebody who may write to the store tries."""
+"""What counts only with a signature, and what somebody who may write to the store tries."""
 
+import hashlib
 import json
-import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,16 +10,18 @@ import pytest
 from mens_pipeline.configured import signing_of
 from mens_pipeline.delivery.serving.served_model import candidate_model, champion_model
 from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS
 from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest
-from mens_pipeline.promotion.history import champion_key, champion_of, history_of
+from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, champion_of, history_of, sign_history
+from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.receipt import RECEIPT
-from mens_pipeline.promotion.signing import SIGNATURE, Signing
 from mens_pipeline.settings import load_settings
+from mens_pipeline.storage.signing import SIGNATURE, Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline_tests.delivery.serving.running import CPU
-from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote, promoted, trained
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote, promoted, trained, verdict_of
 
 _PRIVATE = "5b" * 32
 _OTHER = "6c" * 32
@@ -33,12 +34,17 @@ def _keys(private: str | None = _PRIVATE, public: str | None = None) -> Signing:
 
 
 _SIGNING = _keys()
-_SIGNED = replace(PRESENT, signing=_SIGNING)
 _CHECKING = _keys(None, _SIGNING.public_key)
 
 
-def _verdict(run: Path, store: ArtifactStore, num_good: int = 40, signing: Signing | None = _SIGNING) -> Artifact:
-    return judged(run, store, evaluated(run, store, num_good), signing=signing)
+@pytest.fixture
+def store(store: ArtifactStore) -> ArtifactStore:
+    """An empty store where everything must be signed."""
+    return _with(store, _SIGNING)
+
+
+def _with(store: ArtifactStore, signing: Signing | None) -> ArtifactStore:
+    return ArtifactStore(store.root, signing=signing)
 
 
 def _written_over(artifact: Artifact, name: str, text: str) -> None:
@@ -96,31 +102,187 @@ def test_a_verdict_counts_as_it_was_signed(
     run: Path, store: ArtifactStore, spoil: Callable[[Artifact], None], message: str
 ) -> None:
     """With the digests of the manifest changed along, which alone would be believed."""
-    gate = _verdict(run, store, num_good=20)
+    gate = verdict_of(run, store, num_good=20)
     spoil(gate)
 
     with pytest.raises(RefusedError, match=f"The verdict does not count: .*({message}).*run the gate again with MENS_"):
-        promote(gate, run, store, _SIGNED, now=NOW)
+        promote(gate, run, store, PRESENT, now=NOW)
+    assert champion_key(store) is None
+
+
+def _without_signature_of(name: str, text: str) -> Callable[[Artifact], None]:
+    def spoil(evaluation: Artifact) -> None:
+        _without_signature(evaluation)
+        _written_over(evaluation, name, text)
+
+    return spoil
+
+
+@pytest.mark.threat("M23")
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda evaluation: _written_over(evaluation, JUDGED_ANSWERS, ""), "its signature is not of the key"),
+        (lambda evaluation: (evaluation.path / RESULTS).write_text("{}"), f"changed since it was written: {RESULTS}"),
+        (_without_signature_of(JUDGED_ANSWERS, ""), "it is not signed"),
+    ],
+    ids=["with its digest", "alone", "without the signature"],
+)
+def test_an_evaluation_is_judged_as_it_was_signed(
+    run: Path, store: ArtifactStore, spoil: Callable[[Artifact], None], message: str
+) -> None:
+    """A better result is not written by hand; the refusal names the folder and what helps."""
+    evaluation = evaluated(run, store, 20)
+    spoil(evaluation)
+
+    with pytest.raises(RefusedError, match=f"^{evaluation.path}: {message}.*Evaluate again"):
+        judged(run, store, evaluation)
+
+
+def _lines(store: ArtifactStore) -> list[dict[str, object]]:
+    text = (store.root / PROMOTED / HISTORY).read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def _lay(store: ArtifactStore, events: list[dict[str, object]]) -> None:
+    """A history that holds together by its hashes, and the pointer to its last line, both with old signatures."""
+    folder, lines = store.root / PROMOTED, [b""]
+    for event in events:
+        event["after_sha256"] = hashlib.sha256(lines[-1]).hexdigest()
+        lines.append(json.dumps(event).encode())
+    (folder / HISTORY).write_bytes(b"".join(line + b"\n" for line in lines[1:]))
+    signature = (folder / CHAMPION).read_text().split()[-1]
+    (folder / CHAMPION).write_text(f"{events[-1]['key']}\n{hashlib.sha256(lines[-1]).hexdigest()}\n{signature}\n")
+
+
+def _change_an_entry(store: ArtifactStore) -> None:
+    _lay(store, [{**event, "reason": "all is well"} for event in _lines(store)])
+
+
+def _remove_the_rollback(store: ArtifactStore) -> None:
+    _lay(store, _lines(store)[:-1])
+
+
+def _remove_an_entry(store: ArtifactStore) -> None:
+    _lay(store, [_lines(store)[0], _lines(store)[2]])
+
+
+def _forge_an_entry(store: ArtifactStore) -> None:
+    events = _lines(store)
+    _lay(store, [*events, {**events[1], "signature": None}])
+
+
+def _forge_without_a_pointer(store: ArtifactStore) -> None:
+    pointer = (store.root / PROMOTED / CHAMPION).read_bytes()
+    _forge_an_entry(store)
+    (store.root / PROMOTED / CHAMPION).write_bytes(pointer)
+
+
+def _name_the_withdrawn(store: ArtifactStore) -> None:
+    folder, lines = store.root / PROMOTED, (store.root / PROMOTED / HISTORY).read_bytes().splitlines()
+    signature = (folder / CHAMPION).read_text().split()[-1]
+    key, line = _lines(store)[1]["key"], hashlib.sha256(lines[1]).hexdigest()
+    (folder / CHAMPION).write_text(f"{key}\n{line}\n{signature}\n")
+
+
+def _write_the_key_alone(store: ArtifactStore) -> None:
+    (store.root / PROMOTED / CHAMPION).write_text(f"{_lines(store)[-1]['key']}\n")
+
+
+def _rolled_back(folder: Path, store: ArtifactStore) -> Path:
+    """The run whose adapter was withdrawn."""
+    for name in ("first", "second"):
+        promoted(trained(folder / name, name), store)
+    roll_back(store, now=NOW, reason="it writes nonsense")
+    return folder / "second"
+
+
+@pytest.mark.threat("M23")
+@pytest.mark.parametrize(
+    ("forge", "message"),
+    [
+        (_change_an_entry, "history.jsonl:1: its signature is not of the key"),
+        (_remove_the_rollback, "champion: its signature is not of the key"),
+        (_remove_an_entry, "history.jsonl:2: its signature is not of the key"),
+        (_forge_an_entry, "history.jsonl:4: it is not signed"),
+        (_forge_without_a_pointer, "history.jsonl:4: it is not signed"),
+        (_name_the_withdrawn, "champion: it names [0-9a-f]{12}, and the last line of history.jsonl is about"),
+        (_write_the_key_alone, "champion: it is not signed"),
+    ],
+)
+def test_a_history_counts_as_it_was_signed(
+    tmp_path: Path, store: ArtifactStore, forge: Callable[[ArtifactStore], None], message: str
+) -> None:
+    """With its hashes made anew; neither is a withdrawn adapter promoted again nor anything judged or served."""
+    run = _rolled_back(tmp_path, store)
+    gate = verdict_of(run, store)
+    forge(store)
+
+    for attempt in (
+        lambda: promote(gate, run, store, PRESENT, now=NOW),
+        lambda: roll_back(store, now=NOW, reason="again"),
+        lambda: verdict_of(run, store),
+        lambda: champion_model(_with(store, _CHECKING), CPU),
+    ):
+        with pytest.raises(RefusedError, match=f"{message}.*Restore it from a backup.*--sign-history"):
+            attempt()
+    assert champion_key(_with(store, None)), "without a key nobody would have noticed"
+
+
+def test_a_history_of_before_the_key_is_signed_as_it_stands(tmp_path: Path, store: ArtifactStore) -> None:
+    """Whoever has the key vouches for it; what it withdrew stays withdrawn."""
+    run = _rolled_back(tmp_path, _with(store, None))
+    before = champion_key(_with(store, None))
+    with pytest.raises(RefusedError, match=r"history\.jsonl:1: it is not signed"):
+        champion_key(store)
+    with pytest.raises(ConfigurationError, match="MENS_SIGNING_KEY: not set"):
+        sign_history(_with(store, None))
+    with pytest.raises(ConfigurationError, match="Set MENS_SIGNING_KEY where"):
+        sign_history(_with(store, _CHECKING))
+
+    assert [event.action for event in sign_history(store)] == ["promote", "promote", "rollback"]
+    assert champion_key(_with(store, _CHECKING)) == before
+    with pytest.raises(RefusedError, match="taken out of use by a rollback"):
+        promote(verdict_of(run, store), run, store, PRESENT, now=NOW)
+
+
+def test_where_nothing_was_promoted_there_is_nothing_to_sign(store: ArtifactStore) -> None:
+    """And no champion afterwards."""
+    assert sign_history(store) == ()
     assert champion_key(store) is None
 
 
 @pytest.mark.parametrize("signing", [_SIGNING, _CHECKING], ids=["signs", "checks"])
 def test_what_was_signed_is_promoted_with_a_signature(run: Path, store: ArtifactStore, signing: Signing) -> None:
     """By the key, and where only its public half is known."""
-    champion = promote(_verdict(run, store), run, store, _SIGNED, now=NOW).champion
+    champion = promote(verdict_of(run, store), run, store, PRESENT, now=NOW).champion
 
     assert signing.objection(champion) is None
+    assert champion_of(_with(store, signing)) == champion
     assert json.loads((champion.path / SIGNATURE).read_text())["public_key"] == signing.public_key
-    assert not promote(_verdict(run, store), run, store, _SIGNED, now=NOW + 1).changed
+    assert not promote(verdict_of(run, store), run, store, PRESENT, now=NOW + 1).changed
+
+
+def test_without_a_key_nothing_is_signed(run: Path, store: ArtifactStore) -> None:
+    """Keys, lines and pointer are those of a store that never had one."""
+    plain = _with(store, None)
+    champion = promote(verdict_of(run, plain), run, plain, PRESENT, now=NOW).champion
+
+    assert "signed_by" not in champion.manifest["inputs"]
+    assert not list(store.root.rglob(SIGNATURE))
+    assert "signature" not in _lines(store)[0]
+    assert len((store.root / PROMOTED / CHAMPION).read_text().split()) == 2
 
 
 def test_an_unsigned_verdict_is_judged_again(run: Path, store: ArtifactStore) -> None:
     """A key that is set later asks for new verdicts, and the champion is promoted once more with a signature."""
-    unsigned = _verdict(run, store, signing=None)
-    before = promote(unsigned, run, store, PRESENT, now=NOW).champion
+    plain = _with(store, None)
+    unsigned = verdict_of(run, plain)
+    before = promote(unsigned, run, plain, PRESENT, now=NOW).champion
+    sign_history(store)
     with pytest.raises(RefusedError, match="The verdict does not count: it is not signed"):
-        promote(unsigned, run, store, _SIGNED, now=NOW)
-    again = promote(_verdict(run, store), run, store, _SIGNED, now=NOW + 1)
+        promote(unsigned, run, store, PRESENT, now=NOW)
+    again = promote(verdict_of(run, store), run, store, PRESENT, now=NOW + 1)
 
     assert again.changed
     assert again.champion.key != before.key
@@ -130,10 +292,12 @@ def test_an_unsigned_verdict_is_judged_again(run: Path, store: ArtifactStore) ->
 @pytest.mark.threat("M23")
 def test_only_a_signed_champion_is_served(run: Path, store: ArtifactStore) -> None:
     """One that was promoted without the key, or written over since with all its digests, is refused before it loads."""
-    promoted(run, store)
+    checking = _with(store, _CHECKING)
+    promoted(run, _with(store, None))
+    sign_history(store)
     with pytest.raises(RefusedError, match=r"it is not signed. Judge and promote it again with MENS_SIGNING_KEY"):
-        champion_model(store, CPU, _CHECKING)
-    promote(_verdict(run, store), run, store, _SIGNED, now=NOW + 1)
+        champion_model(checking, CPU)
+    promote(verdict_of(run, store), run, store, PRESENT, now=NOW + 1)
     champion = champion_of(store)
     assert champion is not None
     _written_over(champion, f"{ADAPTER}/{WEIGHTS}", "other weights")
@@ -149,25 +313,25 @@ def test_only_a_signed_verdict_lets_a_candidate_be_served(store: ArtifactStore) 
     store.built("benchmark_gate", {}, lambda _folder: {}, [parent])
 
     with pytest.raises(RefusedError, match="it is not signed"):
-        candidate_model(store, CPU, _CHECKING)
+        candidate_model(_with(store, _CHECKING), CPU)
 
 
 def test_a_rollback_leads_to_no_unsigned_champion(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
     """It would not be served."""
-    promoted(run, store)
-    second = trained(tmp_path / "second")
-    (second / ADAPTER / WEIGHTS).write_text("other weights")
-    promote(_verdict(second, store), second, store, _SIGNED, now=NOW)
+    promoted(run, _with(store, None))
+    sign_history(store)
+    second = trained(tmp_path / "second", "other weights")
+    promote(verdict_of(second, store), second, store, PRESENT, now=NOW)
 
     with pytest.raises(RefusedError, match=r"it is not signed. Judge and promote its run again with the key"):
-        roll_back(store, now=NOW, reason="a test", signing=_SIGNING)
-    assert roll_back(store, now=NOW, reason="a test").changed
+        roll_back(store, now=NOW, reason="a test")
+    assert roll_back(_with(store, None), now=NOW, reason="a test").changed
 
 
 def test_who_can_only_check_makes_nothing(run: Path, store: ArtifactStore) -> None:
-    """Neither a verdict nor a champion; the message says what is missing."""
+    """No evaluation, no verdict and no champion; the message says what is missing."""
     with pytest.raises(ConfigurationError, match=r"nothing is set to make one with. Set MENS_SIGNING_KEY"):
-        _verdict(run, store, signing=_CHECKING)
+        verdict_of(run, _with(store, _CHECKING))
 
 
 def test_keys_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,16 +352,3 @@ def test_keys_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
     assert _PRIVATE not in str(wrong.value)
     assert "ZZZ" not in str(none.value)
-
-
-def test_without_the_library_it_says_what_to_install(
-    run: Path, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It comes with an extra."""
-    gate = _verdict(run, store)
-    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
-
-    with pytest.raises(ConfigurationError, match="Install the extra `sign`"):
-        Signing.of(_PRIVATE, None)
-    with pytest.raises(ConfigurationError, match="Install the extra `sign`"):
-        _CHECKING.objection(gate)

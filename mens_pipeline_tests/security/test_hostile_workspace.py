@@ -371,7 +371,11 @@ def test_files_are_listed_as_before(workspace: Path, name: str) -> None:
 
 @pytest.mark.threat("W10")
 @pytest.mark.parametrize(
-    "module", ["mens_pipeline.training.child", "mens_pipeline.training.scratch.child", "mens_pipeline.inference.child"]
+    "module",
+    [
+        *("training.child", "training.scratch.child", "training.preference.child", "feedback.grpo.child"),
+        *("inference.child", "delivery.merge_child"),
+    ],
 )
 def test_no_child_runs_the_python_files_of_a_workspace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
@@ -384,6 +388,6 @@ def test_no_child_runs_the_python_files_of_a_workspace(
     job = tmp_path / "job.json"
     job.write_text("{}")
 
-    run_child(module, job, training_environment(), lambda: None, 5, tmp_path / "child.log")
+    run_child(f"mens_pipeline.{module}", job, training_environment(), lambda: None, 5, tmp_path / "child.log")
     assert not executed.exists()
     assert "ValidationError" in (tmp_path / "child.log").read_text()

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.curate.mix_config import load_mix_config
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.results import RESULTS
@@ -23,6 +21,7 @@ from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote, trained
 
 
@@ -44,10 +43,6 @@ def run(tmp_path: Path) -> Path:
 
 def _verdict(run: Path, store: ArtifactStore) -> Artifact:
     return judged(run, store, evaluated(run, store))
-
-
-def _invoke(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def _raise_scale(run: Path) -> None:
@@ -136,7 +131,7 @@ def test_a_verdict_outside_the_store_is_none(run: Path, store: ArtifactStore, tm
 
     with pytest.raises(RefusedError, match="not there, or not in"):
         remembered(run, GATE, RECEIPT, store, "Judge it.")
-    assert _invoke("promote", "--run-dir", run).exit_code == 1
+    assert invoke("promote", "--run-dir", run).exit_code == 1
     assert champion_key(store) is None
 
 
@@ -210,7 +205,7 @@ def test_a_run_with_links_is_refused_before_anything_is_read_or_written(
     secret.write_text("hunter2\n")
     lay(run, secret)
     signer = ("--by", "me", "--reason", "for a reason") if command == "override" else ()
-    result = _invoke(command, "--run-dir", run, *signer)
+    result = invoke(command, "--run-dir", run, *signer)
 
     assert isinstance(result.exception, RefusedError)
     assert "a link, a pipe or a device" in str(result.exception)

@@ -19,12 +19,6 @@ from mens_pipeline_tests.corpus.full_disk import full_after
 _INPUTS = {"b": [1, 2], "a": "ä"}
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> ArtifactStore:
-    """A store that does not exist yet."""
-    return ArtifactStore(tmp_path / "store")
-
-
 def _fill(store: ArtifactStore, text: str = "hello\n") -> None:
     with store.writing("corpus", _INPUTS) as draft:
         (draft.path / "rows.txt").write_text(text)

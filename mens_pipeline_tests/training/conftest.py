@@ -5,6 +5,23 @@ from collections.abc import Iterator
 
 import pytest
 
+from mens_pipeline.training import launch
+
+
+@pytest.fixture
+def watched_closely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small models take many steps a second; a signal must not come too late."""
+    monkeypatch.setattr(launch, "_POLL_SECONDS", 0.01)
+
+
+@pytest.fixture
+def cuda() -> None:
+    """Leave a test out where there is no GPU."""
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("this machine has no CUDA device")
+
 
 @pytest.fixture
 def own_signals() -> Iterator[None]:

@@ -7,6 +7,7 @@ from mens_pipeline.corpus.schema.records import Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.training.devices import DeviceChoice, resolve_device
+from mens_pipeline.training.job import ADAPTER, result_of
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe, resolve_recipe
 
@@ -89,3 +90,35 @@ def prepared(  # noqa: PLR0913 - what tests vary
         is_new=is_new,
         is_trial=is_trial,
     )
+
+
+def train_here(run: PreparedRun) -> dict[str, Any]:
+    """Train in this process.
+
+    Args:
+        run: What was prepared.
+
+    Returns:
+        What it left.
+    """
+    from mens_pipeline.training.train import train  # noqa: PLC0415 - loads the deep learning stack
+
+    assert train(run.job, lambda _line: None)
+    return left_by(run)
+
+
+def left_by(run: PreparedRun) -> dict[str, Any]:
+    """What a run that is complete left."""
+    result = result_of(run.job.run_dir)
+    assert result is not None
+    return result
+
+
+def weights_of(run: PreparedRun) -> bytes:
+    """The adapter of a run."""
+    return (run.job.run_dir / ADAPTER / "adapter_model.safetensors").read_bytes()
+
+
+def words_of(run: PreparedRun) -> str:
+    """The last words of the process of a run."""
+    return (run.job.run_dir / "child.log").read_text()[-3000:]

@@ -15,7 +15,7 @@ from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.schedule import Decision
 from mens_pipeline.training.step_plan import StepPlan
 from mens_pipeline.training.telemetry_log import FILE, steps_of
-from mens_pipeline_tests.training.runs import prepared
+from mens_pipeline_tests.training.runs import left_by, prepared, weights_of
 
 pytestmark = [
     pytest.mark.usefixtures("own_signals"),
@@ -80,15 +80,6 @@ def _killed() -> None:
     raise _KilledError
 
 
-def _result(run: PreparedRun) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads((run.job.run_dir / RESULT).read_text())
-    return result
-
-
-def _weights(run: PreparedRun) -> bytes:
-    return (run.job.run_dir / ADAPTER / "adapter_model.safetensors").read_bytes()
-
-
 def _rates(run: PreparedRun) -> list[float]:
     return [step["learning_rate"] for step in steps_of(run.job.run_dir / FILE)]
 
@@ -99,9 +90,9 @@ def test_a_fast_machine_gives_what_no_budget_gives(tiny_base: Path, tmp_path: Pa
     for run in (free, fast):
         assert _train(run, machine)
 
-    assert _weights(free) == _weights(fast)
-    assert _result(fast)["plan"] == {"target_steps": 24, "budget_seconds": 36, "decisions": []}
-    assert _result(fast)["num_steps"] == _TARGET
+    assert weights_of(free) == weights_of(fast)
+    assert left_by(fast)["plan"] == {"target_steps": 24, "budget_seconds": 36, "decisions": []}
+    assert left_by(fast)["num_steps"] == _TARGET
 
 
 @pytest.mark.parametrize(
@@ -116,7 +107,7 @@ def test_the_rate_comes_down_to_zero_where_the_budget_ends(
     machine.seconds_of = seconds_of
     run = prepared(tiny_base, tmp_path, max_minutes=_MINUTES, **_RECIPE)
     assert _train(run, machine)
-    result, rates = _result(run), _rates(run)
+    result, rates = left_by(run), _rates(run)
     lines = [json.loads(line) for line in (run.job.run_dir / FILE).read_text().splitlines()]
     decisions = result["plan"]["decisions"]
     last = decisions[-1]
@@ -147,7 +138,7 @@ def test_an_interrupted_run_ends_as_if_it_had_never_stopped(  # noqa: PLR0913, P
     else:
         assert not _train(run, machine, at - 1, lambda: os.kill(os.getpid(), signal.SIGTERM))
     assert _train(run, machine)
-    decisions = {decision["step"]: Decision(**decision) for decision in _result(run)["plan"]["decisions"]}
+    decisions = {decision["step"]: Decision(**decision) for decision in left_by(run)["plan"]["decisions"]}
     assert len(decisions) >= 2
 
     monkeypatch.setattr(StepPlan, "_is_measured", lambda _plan, _seconds: True)
@@ -155,7 +146,7 @@ def test_an_interrupted_run_ends_as_if_it_had_never_stopped(  # noqa: PLR0913, P
     whole = prepared(tiny_base, tmp_path / "whole", max_minutes=_MINUTES, **_RECIPE)
     assert _train(whole, machine)
     assert _rates(whole) == _rates(run)
-    assert _weights(whole) == _weights(run)
+    assert weights_of(whole) == weights_of(run)
 
 
 def test_a_run_that_was_killed_after_its_last_step_trains_no_other(
@@ -165,14 +156,14 @@ def test_a_run_that_was_killed_after_its_last_step_trains_no_other(
     machine.seconds_of = lambda _step: 3.0
     run = prepared(tiny_base, tmp_path, max_minutes=_MINUTES, **_RECIPE)
     assert _train(run, machine)
-    weights, result = _weights(run), _result(run)
+    weights, result = weights_of(run), left_by(run)
     (run.job.run_dir / RESULT).unlink()
     (run.job.run_dir / ADAPTER / "adapter_model.safetensors").unlink()
     assert _train(run, machine)
 
-    assert _weights(run) == weights
-    assert _result(run)["num_steps"] == result["num_steps"] == 12
-    assert _result(run)["train_loss"] == result["train_loss"]
+    assert weights_of(run) == weights
+    assert left_by(run)["num_steps"] == result["num_steps"] == 12
+    assert left_by(run)["train_loss"] == result["train_loss"]
 
 
 def test_next_to_no_time_still_gives_an_adapter(tiny_base: Path, tmp_path: Path, machine: _Machine) -> None:
@@ -180,7 +171,7 @@ def test_next_to_no_time_still_gives_an_adapter(tiny_base: Path, tmp_path: Path,
     run = prepared(tiny_base, tmp_path, max_minutes=1e-6, logging_steps=100, save_steps=100, num_train_epochs=5)
     assert _train(run, machine)
 
-    assert _result(run)["num_steps"] == 2
+    assert left_by(run)["num_steps"] == 2
     assert [(step["step"], step["num_updates"]) for step in steps_of(run.job.run_dir / FILE)] == [(2, 2)]
 
 
@@ -190,4 +181,4 @@ def test_one_step_trains(tiny_base: Path, tmp_path: Path, machine: _Machine) -> 
     assert _train(run, machine)
 
     assert _rates(run) == [pytest.approx(1e-2)]
-    assert _result(run)["num_changed_matrices"] > 0
+    assert left_by(run)["num_changed_matrices"] > 0

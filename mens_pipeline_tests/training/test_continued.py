@@ -13,15 +13,15 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.training import launch
 from mens_pipeline.training.continued import continued, further
 from mens_pipeline.training.environment import training_environment
-from mens_pipeline.training.finish import finish_run
-from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, MODULE, RESULT, Continued, ExitCode
+from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, MODULE, Continued, ExitCode
 from mens_pipeline.training.launch import run_child
+from mens_pipeline.training.manifest import finish_run
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.qlora import footprint
 from mens_pipeline.training.telemetry_log import FILE, steps_of
 from mens_pipeline_tests.training.processes import training_children
-from mens_pipeline_tests.training.runs import prepared, resolved
+from mens_pipeline_tests.training.runs import prepared, resolved, train_here
 
 pytestmark = [pytest.mark.usefixtures("own_signals"), pytest.mark.filterwarnings("ignore")]
 _WEIGHTS = "adapter_model.safetensors"
@@ -29,18 +29,10 @@ _FIELDS: dict[str, Any] = {"max_steps": 2, "warmup_steps": 2, "lr_scheduler_type
 _MINUTES = 60.0
 
 
-def _train(run: PreparedRun) -> dict[str, Any]:
-    from mens_pipeline.training.train import train  # noqa: PLC0415 - loads the deep learning stack
-
-    assert train(run.job, lambda _line: None)
-    result: dict[str, Any] = json.loads((run.job.run_dir / RESULT).read_text())
-    return result
-
-
 def _first(base: Path, folder: Path) -> tuple[ResolvedRecipe, PreparedRun]:
     """A run of two of four steps that came to its end."""
     run, recipe = prepared(base, folder, **_FIELDS), resolved(base, **_FIELDS)
-    _train(run)
+    train_here(run)
     finish_run(run, recipe, None, ExitCode.DONE)
     return recipe, run
 
@@ -86,7 +78,7 @@ def test_the_next_step_begins_where_the_last_one_ended(tiny_base: Path, tmp_path
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "footprint", look)
-        result = _train(second)
+        result = train_here(second)
     kept = _values(first.job.run_dir / ADAPTER)
     begun = {name.replace(".default", ""): value for name, value in seen["before"].items()}
 
@@ -102,7 +94,7 @@ def test_the_rate_comes_up_and_down_again(tiny_base: Path, tmp_path: Path) -> No
     """From its warmup to the highest rate, and in the last step nearly to nothing."""
     recipe, first = _first(tiny_base, tmp_path)
     _, second = _next(recipe, first, tmp_path / "second")
-    _train(second)
+    train_here(second)
     rates = [step["learning_rate"] for step in steps_of(second.job.run_dir / FILE)]
     last = [step["learning_rate"] for step in steps_of(first.job.run_dir / FILE)][-1]
 
@@ -117,11 +109,11 @@ def test_a_run_that_goes_on_twice_counts_all_of_it(tiny_base: Path, tmp_path: Pa
     """Rows, steps and seconds of every part; each part is a run of its own, and the same again gives the same."""
     recipe, first = _first(tiny_base, tmp_path)
     longer, second = _next(recipe, first, tmp_path / "second")
-    result = _train(second)
+    result = train_here(second)
     manifest = finish_run(second, longer, None, ExitCode.DONE)
     stands = continued(second.job.run_dir)
     again = _next(recipe, first, tmp_path / "again")[1]
-    _train(again)
+    train_here(again)
 
     assert manifest["continues"]["num_steps"] == 2
     assert stands.num_steps == 2 + result["num_steps"]
@@ -141,7 +133,7 @@ def test_what_goes_on_can_be_interrupted_as_well(
     monkeypatch.setattr(launch, "_POLL_SECONDS", 0.01)
     recipe, first = _first(tiny_base, tmp_path)
     runs = [_next(recipe, first, tmp_path / name)[1] for name in ("whole", "stopped")]
-    _train(runs[0])
+    train_here(runs[0])
     run = runs[1]
     sent: list[int] = []
 

@@ -1,6 +1,5 @@
 """Training on a GPU; skipped where there is none."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -9,27 +8,19 @@ import pytest
 
 from mens_pipeline.training.devices import DeviceChoice
 from mens_pipeline.training.environment import training_environment
-from mens_pipeline.training.job import ADAPTER, MODULE, RESULT, ExitCode, newest_checkpoint
+from mens_pipeline.training.job import ADAPTER, MODULE, ExitCode, newest_checkpoint
 from mens_pipeline.training.launch import run_child
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import FILE, steps_of
-from mens_pipeline_tests.training.runs import prepared
+from mens_pipeline_tests.training.runs import left_by, prepared
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda")]
 
 _HIDDEN: Final = 2048
 """So wide that matrices of rank 32 have more than the 100,000 values from which bitsandbytes pages their moments."""
 
 _RECIPE: Final[dict[str, Any]] = {"lora_r": 32, "lora_alpha": 64, "num_train_epochs": 2, "save_steps": 2}
-
-
-@pytest.fixture(autouse=True)
-def _card() -> None:
-    import torch
-
-    if not torch.cuda.is_available():
-        pytest.skip("this machine has no CUDA device")
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +45,6 @@ class _KilledError(Exception):
     """A test wants the process to end."""
 
 
-def _result(run: PreparedRun) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads((run.job.run_dir / RESULT).read_text())
-    return result
-
-
 @pytest.mark.seed_row(12, 56)
 def test_a_card_trains_every_matrix_in_bfloat16(wide_base: Path, tmp_path: Path) -> None:
     """NF4, paged 8-bit AdamW, activation checkpointing: every matrix changes, in float32, and the base does not."""
@@ -67,7 +53,7 @@ def test_a_card_trains_every_matrix_in_bfloat16(wide_base: Path, tmp_path: Path)
 
     run = prepared(wide_base, tmp_path, choice=DeviceChoice.CUDA, bnb_4bit_compute_dtype="auto", **_RECIPE)
     assert _train(run) == ExitCode.DONE, (run.job.run_dir / "child.log").read_text()[-2000:]
-    result = _result(run)
+    result = left_by(run)
     checkpoint = newest_checkpoint(run.job.run_dir)
     assert checkpoint is not None
     moments = torch.load(checkpoint / "optimizer.pt", map_location="cpu", weights_only=False)["state"].values()
@@ -128,7 +114,7 @@ def test_a_run_on_a_card_goes_on_where_it_was_killed(wide_base: Path, tmp_path: 
     assert _train(killed) == ExitCode.DONE
     losses = [[step["loss"] for step in steps_of(run.job.run_dir / FILE)] for run in (untouched, killed)]
 
-    assert _result(killed)["num_steps"] == _result(untouched)["num_steps"]
+    assert left_by(killed)["num_steps"] == left_by(untouched)["num_steps"]
     assert losses[1] == pytest.approx(losses[0], rel=5e-3)
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.finish import finish_run
 from mens_pipeline.training.job import FAILURE, RESULT, ExitCode
+from mens_pipeline.training.manifest import finish_run
+from mens_pipeline.training.model_card import model_card
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline_tests.training.runs import prepared, resolved
 from mens_pipeline_tests.training.small_folder import write_folder
@@ -34,7 +35,7 @@ def test_a_complete_run_gets_its_manifest(run: PreparedRun) -> None:
 
     assert json.loads((run_dir / "training_manifest.json").read_text()) == manifest
     assert manifest["name"] == "lora-adapter-0123abcd"
-    assert "# lora-adapter-0123abcd" in (run_dir / "adapter" / "README.md").read_text()
+    assert (run_dir / "adapter" / "README.md").read_text() == model_card(manifest)
 
 
 def test_an_interrupted_run_can_go_on(run: PreparedRun) -> None:

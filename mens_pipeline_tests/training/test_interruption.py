@@ -1,63 +1,27 @@
 """Runs that are killed, stopped and taken up again end with the adapter they would have had."""
 
-import json
-import os
 import signal
-import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training import launch
 from mens_pipeline.training.environment import training_environment
-from mens_pipeline.training.job import ADAPTER, MODULE, ExitCode, newest_checkpoint
+from mens_pipeline.training.job import MODULE, ExitCode, newest_checkpoint
 from mens_pipeline.training.launch import run_child
-from mens_pipeline.training.prepare import PreparedRun
-from mens_pipeline.training.telemetry_log import FILE
-from mens_pipeline_tests.training.processes import training_children
-from mens_pipeline_tests.training.runs import prepared
+from mens_pipeline_tests.training.processes import run_signalled, steps_told, training_children
+from mens_pipeline_tests.training.runs import prepared, weights_of
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tiny base takes many steps a second; a signal must not come too late."""
-    monkeypatch.setattr(launch, "_POLL_SECONDS", 0.01)
-
-
-def _run(run: PreparedRun, *, signal_at: int | None = None, number: int = signal.SIGKILL) -> int:
-    """Run a job to its end, or send its process a signal once it has told of a step."""
-    is_sent = threading.Event()
-
-    def poll() -> None:
-        if signal_at is None or is_sent.is_set() or _updates(run) < signal_at:
-            return
-        is_sent.set()
-        for child in training_children():
-            os.kill(child, number)
-
-    return run_child(MODULE, run.job_path, training_environment(), poll, 60, run.job.run_dir / "child.log")
-
-
-def _updates(run: PreparedRun) -> int:
-    path = run.job.run_dir / FILE
-    lines = path.read_text().splitlines() if path.is_file() else []
-    return sum(json.loads(line)["event"] == "step" for line in lines if line.endswith("}"))
-
-
-def _weights(run: PreparedRun) -> bytes:
-    return (run.job.run_dir / ADAPTER / "adapter_model.safetensors").read_bytes()
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watched_closely")]
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The adapter of a run that nobody touched."""
     run = prepared(tiny_base, tmp_path_factory.mktemp("whole"), num_train_epochs=2, lora_dropout=0.1)
-    assert _run(run) == ExitCode.DONE
-    return _weights(run)
+    assert run_signalled(run) == ExitCode.DONE
+    return weights_of(run)
 
 
 @pytest.mark.parametrize("step", [1, 4, 6])
@@ -66,20 +30,20 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
 ) -> None:
     """SIGKILL in the middle of a step or a checkpoint, with dropout: the same adapter, bit for bit."""
     run = prepared(tiny_base, tmp_path, num_train_epochs=2, lora_dropout=0.1)
-    assert _run(run, signal_at=step) == -signal.SIGKILL
-    assert _run(run) == ExitCode.DONE
+    assert run_signalled(run, signal_at=step) == -signal.SIGKILL
+    assert run_signalled(run) == ExitCode.DONE
 
-    assert _weights(run) == uninterrupted
+    assert weights_of(run) == uninterrupted
 
 
 def test_a_run_that_is_asked_to_stop_writes_a_checkpoint(tiny_base: Path, tmp_path: Path, uninterrupted: bytes) -> None:
     """SIGTERM: exit code 143, a whole checkpoint though none was due, and then the same adapter."""
     run = prepared(tiny_base, tmp_path, num_train_epochs=2, lora_dropout=0.1, save_steps=1000)
-    assert _run(run, signal_at=2, number=signal.SIGTERM) == ExitCode.INTERRUPTED
+    assert run_signalled(run, signal_at=2, number=signal.SIGTERM) == ExitCode.INTERRUPTED
     assert newest_checkpoint(run.job.run_dir) is not None
-    assert _run(run) == ExitCode.DONE
+    assert run_signalled(run) == ExitCode.DONE
 
-    assert _weights(run) == uninterrupted
+    assert weights_of(run) == uninterrupted
 
 
 def test_another_contract_does_not_go_on_with_a_run(tiny_base: Path, tmp_path: Path) -> None:
@@ -96,7 +60,7 @@ def test_whoever_ends_the_wait_ends_the_child(tiny_base: Path, tmp_path: Path) -
     children: list[int] = []
 
     def poll() -> None:
-        if _updates(run) >= 2:
+        if steps_told(run) >= 2:
             children.extend(training_children())
             raise KeyboardInterrupt
 

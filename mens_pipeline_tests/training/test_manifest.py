@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mens_pipeline.training.contract import LIBRARIES
-from mens_pipeline.training.manifest import data_sources, training_manifest, write_manifest
-from mens_pipeline.training.model_card import DataSource, model_card
+from mens_pipeline.training.manifest import data_sources, training_manifest
+from mens_pipeline.training.model_card import DataSource
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline_tests.training.runs import prepared, resolved
 from mens_pipeline_tests.training.small_folder import write_folder
@@ -69,16 +69,6 @@ def test_an_adapter_is_named_after_the_commit(run: PreparedRun, vcs_sha: str | N
     manifest = _manifest(run, vcs_sha)
 
     assert (manifest["name"], manifest["vcs_sha"]) == (name, vcs_sha)
-
-
-def test_both_are_written_in_their_places(run: PreparedRun, tmp_path: Path) -> None:
-    """The manifest in the folder of the run, the card beside the adapter."""
-    (tmp_path / "adapter").mkdir()
-    manifest = _manifest(run)
-    write_manifest(tmp_path, manifest)
-
-    assert json.loads((tmp_path / "training_manifest.json").read_text()) == manifest
-    assert (tmp_path / "adapter" / "README.md").read_text() == model_card(manifest)
 
 
 def test_the_sources_of_a_train_set_are_read_beside_it(run: PreparedRun, tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ import jsonschema
 import pytest
 import yaml
 
-from mens_pipeline.delivery.schemas import schema_of
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import DOMAINS, PRESETS, RECIPES
 from mens_pipeline.training.named_recipes import load_recipes, recipe_called
 from mens_pipeline.training.presets import load_named, resolve_recipe
+from mens_pipeline_tests.schemas import schema_of
 
 
 def test_those_of_the_repository_hold_together() -> None:

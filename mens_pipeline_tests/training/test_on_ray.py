@@ -5,7 +5,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.training.environment import ray_environment, training_environment
 from mens_pipeline.training.job import (
-    ADAPTER,
     FAILURE,
     MODULE,
     RAY_DRIVER,
@@ -41,7 +39,7 @@ from mens_pipeline.training.progress import StopRequest
 from mens_pipeline.training.telemetry_log import FILE, steps_of
 from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over
 from mens_pipeline_tests.training.ray_head import RayHead, ray_head
-from mens_pipeline_tests.training.runs import FAST, pairs, prepared
+from mens_pipeline_tests.training.runs import FAST, pairs, prepared, weights_of, words_of
 
 _RECIPE: dict[str, Any] = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "number": 54}
 
@@ -57,8 +55,6 @@ _OF_DAGSTER_RAY = pytest.mark.filterwarnings(
 @pytest.fixture(scope="module")
 def head() -> Iterator[RayHead]:
     """A cluster for all tests of this module."""
-    if find_spec("ray") is None:  # imported, it would look for its token too early
-        pytest.skip("Ray is not installed; it comes with the extra `cluster`")
     yield from ray_head()
 
 
@@ -75,19 +71,11 @@ def alone(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     run = prepared(tiny_base, tmp_path_factory.mktemp("alone"), num_train_epochs=1, **_RECIPE)
     environment = {**training_environment(), "OMP_NUM_THREADS": "1"}
     assert run_child(MODULE, run.job_path, environment, lambda: None, 60, run.job.run_dir / "child.log") == 0
-    return _weights(run)
+    return weights_of(run)
 
 
 def _launched(run: PreparedRun, poll: Callable[[], None] = lambda: None) -> int:
     return run_child(RAY_DRIVER, run.job_path, ray_environment(), poll, 60, run.job.run_dir / "child.log")
-
-
-def _weights(run: PreparedRun) -> bytes:
-    return (run.job.run_dir / ADAPTER / "adapter_model.safetensors").read_bytes()
-
-
-def _words(run: PreparedRun) -> str:
-    return (run.job.run_dir / "child.log").read_text()[-3000:]
 
 
 def _num_steps(run_dir: Path) -> int:
@@ -103,9 +91,9 @@ def test_workers_of_ray_train_the_adapter_of_one_process(
 ) -> None:
     """Bit for bit."""
     run = prepared(tiny_base, tmp_path, num_train_epochs=1, devices=devices, **_RECIPE)
-    assert _launched(run) == ExitCode.DONE, _words(run)
+    assert _launched(run) == ExitCode.DONE, words_of(run)
 
-    assert _weights(run) == alone
+    assert weights_of(run) == alone
     assert _num_steps(run.job.run_dir) == 14
 
 
@@ -121,10 +109,10 @@ def test_a_worker_that_is_killed_is_replaced(tiny_base: Path, tmp_path: Path, al
             killed.append(head.workers()[-1])
             os.kill(killed[0], signal.SIGKILL)
 
-    assert _launched(run, poll) == ExitCode.DONE, _words(run)
+    assert _launched(run, poll) == ExitCode.DONE, words_of(run)
     assert killed
     assert '"resumed_from":"checkpoint-' in (run.job.run_dir / FILE).read_text().replace(" ", "")
-    assert _weights(run) == alone
+    assert weights_of(run) == alone
 
 
 @pytest.mark.slow
@@ -152,7 +140,7 @@ def test_a_node_without_the_folders_says_so(tiny_base: Path, tmp_path: Path) -> 
     run = prepared(tiny_base, tmp_path, **_RECIPE)
     run.job.train_path.rename(tmp_path / "elsewhere")
 
-    assert _launched(run) == ExitCode.REFUSED, _words(run)
+    assert _launched(run) == ExitCode.REFUSED, words_of(run)
     assert "train.jsonl: not on this node of the Ray cluster. Mount" in (run.job.run_dir / FAILURE).read_text()
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.training.examples import make_examples
-from mens_pipeline.training.prompt_code import code_in
+from mens_pipeline.training.examples import code_in, make_examples
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.training.small_folder import Encoder
 

@@ -15,7 +15,7 @@ from mens_pipeline.training import launch
 from mens_pipeline.training.contract import contract_of
 from mens_pipeline.training.devices import Device, refuse_missing_devices
 from mens_pipeline.training.environment import training_environment
-from mens_pipeline.training.job import ADAPTER, FAILURE, MODULE, RESULT, ExitCode, newest_checkpoint
+from mens_pipeline.training.job import FAILURE, MODULE, RESULT, ExitCode, newest_checkpoint
 from mens_pipeline.training.launch import run_child
 from mens_pipeline.training.plan import Plan
 from mens_pipeline.training.prepare import PreparedRun
@@ -24,7 +24,7 @@ from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.team import Team, own_team, refuse_sharding, share_of
 from mens_pipeline.training.telemetry_log import FILE, steps_of
 from mens_pipeline_tests.training.processes import training_processes
-from mens_pipeline_tests.training.runs import prepared
+from mens_pipeline_tests.training.runs import prepared, weights_of, words_of
 
 _RECIPE: dict[str, Any] = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "number": 22}
 """Eleven micro-batches an epoch: the last step of three has one, and one of two processes nothing to do."""
@@ -65,14 +65,6 @@ def _of_rank(run: PreparedRun, rank: int) -> int:
     raise AssertionError(f"no process of rank {rank}")
 
 
-def _weights(run: PreparedRun) -> bytes:
-    return (run.job.run_dir / ADAPTER / "adapter_model.safetensors").read_bytes()
-
-
-def _words(run: PreparedRun) -> str:
-    return (run.job.run_dir / "child.log").read_text()[-3000:]
-
-
 @pytest.fixture(scope="module")
 def alone(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedRun:
     """What one process trains, in one thread."""
@@ -87,11 +79,11 @@ def alone(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared
 def test_two_processes_train_the_adapter_of_one(tiny_base: Path, tmp_path: Path, alone: PreparedRun) -> None:
     """Bit for bit, with the same figures in one telemetry, and under the same contract."""
     run = prepared(tiny_base, tmp_path, num_train_epochs=3, devices=2, **_RECIPE)
-    assert _launched(run) == ExitCode.DONE, _words(run)
+    assert _launched(run) == ExitCode.DONE, words_of(run)
     told = [[(s["step"], s["loss"], s["num_tokens"]) for s in steps_of(r.job.run_dir / FILE)] for r in (run, alone)]
     results = [json.loads((r.job.run_dir / RESULT).read_text()) for r in (run, alone)]
 
-    assert _weights(run) == _weights(alone)
+    assert weights_of(run) == weights_of(alone)
     assert told[0] == told[1]
     assert len(told[0]) == results[0]["num_steps"] == results[1]["num_steps"] == 17
     assert results[0]["trained_tokens"] == results[1]["trained_tokens"]
@@ -107,16 +99,16 @@ def test_a_rank_that_is_killed_ends_all_and_the_run_goes_on(
     assert _run(run, at=4, rank=1) == ExitCode.CRASHED
     assert training_processes(run.job.run_dir) == []
     assert newest_checkpoint(run.job.run_dir) is not None
-    assert _launched(run) == ExitCode.DONE, _words(run)
+    assert _launched(run) == ExitCode.DONE, words_of(run)
 
-    assert _weights(run) == _weights(alone)
+    assert weights_of(run) == weights_of(alone)
 
 
 @pytest.mark.slow
 def test_a_rank_that_is_asked_to_stop_stops_all_in_one_step(tiny_base: Path, tmp_path: Path) -> None:
     """SIGTERM to the second one alone: all write one checkpoint, though none was due, and end as interrupted."""
     run = prepared(tiny_base, tmp_path, num_train_epochs=300, devices=2, save_steps=1000, **_RECIPE)
-    assert _run(run, at=2, rank=1, number=signal.SIGTERM) == ExitCode.INTERRUPTED, _words(run)
+    assert _run(run, at=2, rank=1, number=signal.SIGTERM) == ExitCode.INTERRUPTED, words_of(run)
     checkpoint = newest_checkpoint(run.job.run_dir)
 
     assert checkpoint is not None
@@ -150,7 +142,7 @@ def test_three_processes_with_a_budget_stop_at_one_step(tiny_base: Path, tmp_pat
     """The clock of the first one decides for all; steps of four micro-batches go round by two, one and one."""
     fields = {**_RECIPE, "gradient_accumulation_steps": 4, "max_minutes": 1e-4, "num_train_epochs": 300}
     run = prepared(tiny_base, tmp_path, devices=3, **fields)
-    assert _launched(run) == ExitCode.DONE, _words(run)
+    assert _launched(run) == ExitCode.DONE, words_of(run)
     result = json.loads((run.job.run_dir / RESULT).read_text())
 
     assert 0 < result["num_steps"] < result["planned_steps"]
@@ -165,7 +157,7 @@ def test_several_processes_say_why_they_refuse(
     run = prepared(tiny_base, tmp_path, devices=2, **_RECIPE)
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
 
-    assert _launched(run) == ExitCode.REFUSED, _words(run)
+    assert _launched(run) == ExitCode.REFUSED, words_of(run)
     reason = json.loads((run.job.run_dir / FAILURE).read_text())["reason"]
     assert reason.startswith(
         "ACCELERATE_USE_FSDP: FSDP cannot train a base in four bits: packed weights are left whole"

@@ -11,10 +11,10 @@ from torch.nn.functional import cross_entropy  # noqa: TID253 - likewise
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.training.examples import Example
-from mens_pipeline.training.job import ADAPTER, RESULT, newest_checkpoint
+from mens_pipeline.training.job import ADAPTER, newest_checkpoint
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import FILE, steps_of
-from mens_pipeline_tests.training.runs import pairs, prepared
+from mens_pipeline_tests.training.runs import pairs, prepared, train_here
 from mens_pipeline_tests.training.tiny_base import HEADS, LAYERS
 
 pytestmark = [
@@ -22,14 +22,6 @@ pytestmark = [
     # The libraries warn of their own changes to come.
     pytest.mark.filterwarnings("ignore"),
 ]
-
-
-def _train(run: PreparedRun) -> dict[str, Any]:
-    from mens_pipeline.training.train import train  # noqa: PLC0415 - loads the deep learning stack
-
-    assert train(run.job, lambda _line: None)
-    result: dict[str, Any] = json.loads((run.job.run_dir / RESULT).read_text())
-    return result
 
 
 def _adapter(run: PreparedRun) -> dict[str, Any]:
@@ -62,7 +54,7 @@ def _trainer(run: PreparedRun) -> Any:
 @pytest.mark.seed_row(12, 57)
 def test_one_update_changes_every_matrix_of_the_adapter_and_nothing_else(tiny_base: Path, tmp_path: Path) -> None:
     """Seven linear layers in each of two blocks, two matrices each; the quantised base stays as it was, bit for bit."""
-    result = _train(prepared(tiny_base, tmp_path, max_steps=1))
+    result = train_here(prepared(tiny_base, tmp_path, max_steps=1))
 
     assert result["num_adapter_matrices"] == result["num_changed_matrices"] == 7 * LAYERS * 2
     assert (result["n_layers"], result["n_heads"], result["num_steps"]) == (LAYERS, HEADS, 1)
@@ -73,7 +65,7 @@ def test_the_rate_of_b_matrices_is_the_ratio_times_that_of_a_matrices(tiny_base:
     trainer, _ = _trainer(prepared(tiny_base, tmp_path / "groups", learning_rate=1e-3, lora_plus_ratio=4.0))
     groups = {group["lr"]: len(group["params"]) for group in trainer.create_optimizer().param_groups if group["params"]}
     run = prepared(tiny_base, tmp_path / "run", learning_rate=1e-3, lora_plus_ratio=4.0, warmup_steps=0, max_steps=1)
-    _train(run)
+    train_here(run)
     largest = max(tensor.abs().max().item() for name, tensor in _adapter(run).items() if "lora_B" in name)
 
     assert groups == {1e-3: 7 * LAYERS, 4e-3: 7 * LAYERS}
@@ -85,7 +77,7 @@ def test_only_named_layers_get_an_adapter(tiny_base: Path, tmp_path: Path) -> No
     """As in the preset `journey`: query and value projections."""
     run = prepared(tiny_base, tmp_path, max_steps=1, target_modules="q_proj,v_proj")
 
-    assert _train(run)["num_adapter_matrices"] == 2 * LAYERS * 2
+    assert train_here(run)["num_adapter_matrices"] == 2 * LAYERS * 2
     assert {name.split(".")[-3] for name in _adapter(run)} == {"q_proj", "v_proj"}
 
 
@@ -96,7 +88,7 @@ def test_layers_that_are_not_there_are_refused(tiny_base: Path, tmp_path: Path) 
         with pytest.raises(
             RefusedError, match=f'{name} cannot get an adapter. Write "all-linear", or some of down_proj'
         ):
-            _train(run)
+            train_here(run)
 
 
 def test_accumulated_micro_batches_are_one_batch(tiny_base: Path, tmp_path: Path) -> None:
@@ -105,7 +97,7 @@ def test_accumulated_micro_batches_are_one_batch(tiny_base: Path, tmp_path: Path
     one_by_one = prepared(
         tiny_base, tmp_path / "b", number=4, per_device_train_batch_size=1, gradient_accumulation_steps=4
     )
-    first, second = _train(at_once), _train(one_by_one)
+    first, second = train_here(at_once), train_here(one_by_one)
     left, right = _adapter(at_once), _adapter(one_by_one)
 
     assert first["num_steps"] == second["num_steps"] == 1
@@ -203,7 +195,7 @@ def test_gradients_that_teach_nothing_end_the_run(tiny_base: Path, tmp_path: Pat
 def test_a_run_tells_what_it_does(tiny_base: Path, tmp_path: Path) -> None:
     """A line for each step with all its figures; the loss falls; nothing of the padding is counted."""
     run = prepared(tiny_base, tmp_path, num_train_epochs=8, save_steps=1000)
-    result = _train(run)
+    result = train_here(run)
     steps = list(steps_of(run.job.run_dir / FILE))
     events = [json.loads(line)["event"] for line in (run.job.run_dir / FILE).read_text().splitlines()]
 
@@ -218,7 +210,7 @@ def test_a_run_tells_what_it_does(tiny_base: Path, tmp_path: Path) -> None:
 def test_rows_of_other_files_measure_the_loss(tiny_base: Path, tmp_path: Path) -> None:
     """They do not train, and their loss is told."""
     run = prepared(tiny_base, tmp_path, number=40, validation_split_ratio=0.2, max_steps=2)
-    result = _train(run)
+    result = train_here(run)
 
     assert result["num_train"] + result["num_validation"] == 40
     assert 0 < result["num_validation"] < 20
@@ -228,7 +220,7 @@ def test_rows_of_other_files_measure_the_loss(tiny_base: Path, tmp_path: Path) -
 def test_fewer_lines_tell_of_all_updates(tiny_base: Path, tmp_path: Path) -> None:
     """Tokens and time of each update count, also of those after the last whole line; the adapter is the same."""
     often, seldom = (prepared(tiny_base, tmp_path / str(n), max_steps=4, logging_steps=n) for n in (1, 3))
-    each, all_told = _train(often), _train(seldom)
+    each, all_told = train_here(often), train_here(seldom)
     lines = list(steps_of(seldom.job.run_dir / FILE))
     weights = [(run.job.run_dir / ADAPTER / "adapter_model.safetensors").read_bytes() for run in (often, seldom)]
 
@@ -237,7 +229,7 @@ def test_fewer_lines_tell_of_all_updates(tiny_base: Path, tmp_path: Path) -> Non
     assert weights[0] == weights[1]
 
     rare = prepared(tiny_base, tmp_path / "rare", max_steps=4, logging_steps=3, save_steps=100)
-    result = _train(rare)
+    result = train_here(rare)
     lines = list(steps_of(rare.job.run_dir / FILE))
     assert [(step["step"], step["num_updates"]) for step in lines] == [(3, 3), (4, 1)]
     assert result["trained_tokens"] == each["trained_tokens"]
@@ -258,14 +250,14 @@ def test_a_base_that_pads_with_nothing_trains(tiny_base: Path, tmp_path: Path) -
 
     assert AutoTokenizer.from_pretrained(base).pad_token_id is None
 
-    assert _train(prepared(base, tmp_path, max_steps=1))["num_steps"] == 1
+    assert train_here(prepared(base, tmp_path, max_steps=1))["num_steps"] == 1
 
 
 def test_two_runs_give_the_same_adapter(tiny_base: Path, tmp_path: Path) -> None:
     """The same contract, the same bytes; another seed, others."""
     runs = [prepared(tiny_base, tmp_path / str(n), max_steps=3, seed=seed) for n, seed in enumerate((1, 1, 2))]
     for run in runs:
-        _train(run)
+        train_here(run)
     first, again, other = ((run.job.run_dir / ADAPTER / "adapter_model.safetensors").read_bytes() for run in runs)
 
     assert first == again

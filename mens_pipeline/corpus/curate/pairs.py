@@ -73,10 +73,19 @@ def make_pairs(
 ) -> Iterator[TrainingPair]:
     """Yield the pairs of each record, without those whose prompt and response were there before.
 
+    A record gives one pair, and for a declaration that needs others a second one with these in the prompt.
+    The prompt is the record's own, or one made from what it declares and what is said of it. An answer declares what
+    was asked for and nothing else: what a declaration needs is there already, shown or not. The wording is chosen by
+    the hash of the text, so the same record always gives the same pairs. Where one function is asked for and its
+    behaviour can be observed, the prompt gives examples of it, and the pair has hidden tests.
+
     Args:
         records: What was extracted.
         workers: Where functions are observed.
         counts: Takes the counts of functions, if given.
+
+    Raises:
+        RefusedError: The front end rejects the text of a record.
     """
     counts = counts if counts is not None else BehaviourCounts()
     seen: set[bytes] = set()
@@ -90,24 +99,6 @@ def make_pairs(
                 if key not in seen:
                     seen.add(key)
                     yield pair
-
-
-def pairs_of(record: ExtractedRecord, workers: BehaviourWorkers) -> tuple[TrainingPair, ...]:
-    """Return the pair of a record, and for a declaration that needs others a second one with these in the prompt.
-
-    The prompt is the record's own, or one made from what it declares and what is said of it. An answer declares what
-    was asked for and nothing else: what a declaration needs is there already, shown or not. The wording is chosen by
-    the hash of the text, so the same record always gives the same pairs. Where one function is asked for and its
-    behaviour can be observed, the prompt gives examples of it, and the pair has hidden tests.
-
-    Args:
-        record: What was extracted.
-        workers: Where functions are observed.
-
-    Raises:
-        RefusedError: The front end rejects the text.
-    """
-    return tuple(make_pairs((record,), workers))
 
 
 def _counted(found: Behaviour | NoBehaviour | None, asked: "_Asked", counts: BehaviourCounts) -> Behaviour | None:

@@ -21,7 +21,7 @@ from mens_pipeline.promotion.benchmark_gate import KIND as GATE
 from mens_pipeline.promotion.benchmark_gate import receipt_in
 from mens_pipeline.promotion.gate import GateStatus
 from mens_pipeline.promotion.history import champion_of
-from mens_pipeline.promotion.signing import Signing, unsigned
+from mens_pipeline.storage.signing import PRIVATE, unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.base_model import configuration_of, described
 from mens_pipeline.training.chat import IM_END, IM_START, opening_of, template_behind
@@ -79,13 +79,12 @@ class ServedModel:
         return f"fp_{self.sha256[:_SHOWN]}"
 
 
-def champion_model(store: ArtifactStore, device: Device, signing: Signing | None = None) -> ServedModel:
+def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
     """Return the adapter that is in use, as a model to serve.
 
     Args:
         store: Where promoted adapters are kept.
         device: What it runs on.
-        signing: The keys by which it must be signed; None: nothing is signed.
 
     Raises:
         RefusedError: There is none, it is not as it was promoted or not signed, or its base is gone.
@@ -100,17 +99,16 @@ def champion_model(store: ArtifactStore, device: Device, signing: Signing | None
     if adapter_digest(champion.path) != champion.manifest["inputs"]["adapter_sha256"]:
         advice = "Restore it, or promote another one."
         raise RefusedError(f"{champion.path / ADAPTER}: changed since it was promoted. {advice}")
-    _refuse_unsigned(champion, signing)
+    _refuse_unsigned(champion, store)
     return run_model(champion.path, device)
 
 
-def candidate_model(store: ArtifactStore, device: Device, signing: Signing | None = None) -> ServedModel:
+def candidate_model(store: ArtifactStore, device: Device) -> ServedModel:
     """Return the adapter that was judged last, promoted or not, as a model to serve.
 
     Args:
         store: Where verdicts and adapters are kept.
         device: What it runs on.
-        signing: The keys by which its verdict must be signed; None: nothing is signed.
 
     Raises:
         RefusedError: None was judged, it is not as it was judged, its verdict is not signed, or its base is gone.
@@ -120,7 +118,7 @@ def candidate_model(store: ArtifactStore, device: Device, signing: Signing | Non
     adapter = store.get(refs[0].kind, refs[0].key) if refs else None
     if gate is None or adapter is None:
         raise RefusedError(f"{store.root}: no adapter was judged. Run `mens run`, or name a run with --run-dir.")
-    _refuse_unsigned(gate, signing)
+    _refuse_unsigned(gate, store)
     receipt = receipt_in(gate.path)
     if receipt.subject is None or adapter_digest(adapter.path) != receipt.subject.adapter_sha256:
         raise RefusedError(f"{adapter.path / ADAPTER}: is not what was judged. Run `mens run` again.")
@@ -156,9 +154,9 @@ def run_model(run: Path, device: Device) -> ServedModel:
     )
 
 
-def _refuse_unsigned(artifact: Artifact, signing: Signing | None) -> None:
-    if problem := unsigned(artifact, signing):
-        advice = "Judge and promote it again with MENS_SIGNING_KEY, or serve without the key."
+def _refuse_unsigned(artifact: Artifact, store: ArtifactStore) -> None:
+    if problem := unsigned(artifact, store):
+        advice = f"Judge and promote it again with {PRIVATE}, or serve without the key."
         raise RefusedError(f"{artifact.path}: {problem}. {advice}")
 
 

@@ -30,7 +30,7 @@ from mens_pipeline.training.common_trainer import CommonTrainer
 from mens_pipeline.training.examples import Example, Examples, NotShown
 from mens_pipeline.training.plan import Plan
 from mens_pipeline.training.progress import Progress
-from mens_pipeline.training.qlora import keep_adapter_in_float32, load_base, lora_config, take_over
+from mens_pipeline.training.qlora import load_base, lora_config
 from mens_pipeline.training.team import Team
 from mens_pipeline.training.train import Method, arguments_of, train
 
@@ -109,6 +109,7 @@ class _Order(Sampler[int]):  # type: ignore[misc]
 class RewardTrainer(CommonTrainer, GRPOTrainer):  # type: ignore[misc]
     """A GRPOTrainer that follows a plan, over prompts that are encoded already."""
 
+    attended = ("prompt_mask", "completion_mask")
     may_stand_still = True
 
     def __init__(self, *arguments: Any, prompts: Sequence[Asked], order: Sequence[int], **named: Any) -> None:
@@ -122,8 +123,6 @@ class RewardTrainer(CommonTrainer, GRPOTrainer):  # type: ignore[misc]
         """
         self._prompts = {str(place): prompt for place, prompt in enumerate(prompts)}
         self._order = order
-        self.num_tokens = 0
-        self.num_supervised = 0
         super().__init__(*arguments, **named)
 
     def _get_train_sampler(self, dataset: Any = None) -> _Order:
@@ -131,22 +130,6 @@ class RewardTrainer(CommonTrainer, GRPOTrainer):  # type: ignore[misc]
 
     def _tokenize_prompts(self, prompts: list[str]) -> tuple[list[list[int]], None, dict[str, Any]]:
         return [list(self._prompts[place].prompt) for place in prompts], None, {}
-
-    def compute_loss(
-        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
-    ) -> Any:
-        """Compute the loss as the library does, and count tokens.
-
-        Args:
-            model: The model with its adapter.
-            inputs: Prompts, answers and advantages.
-            return_outputs: Never asked for here.
-            num_items_in_batch: As the library counts.
-        """
-        supervised = int(inputs["completion_mask"].sum())
-        self.num_tokens += int(inputs["prompt_mask"].sum()) + supervised
-        self.num_supervised += supervised
-        return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +217,5 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
         prompts=examples,
         order=_whole([row for batch in plan.batches for row in batch], recipe.gradient_accumulation_steps),
     )
-    progress.trainer = trainer
-    trainer.steps = progress.steps
-    keep_adapter_in_float32(trainer.model)
-    take_over(trainer.model, job.continues)
+    trainer.begin(progress, job.continues)
     return trainer

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from functools import cache
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +20,20 @@ class Node:
     end: int
 
 
-@cache
-def field_names(kind: type[Node]) -> tuple[str, ...]:
-    """Return the names of the fields of a kind of node, in order; asked once a kind, since programs have many nodes.
+_NAMES: Final[dict[type[Node], tuple[str, ...]]] = {}
+"""Names of the fields of each kind of node that was met: asked once a kind, since programs have many nodes."""
+
+
+def field_names(node: Node) -> tuple[str, ...]:
+    """Return the names of the fields of a node, in order.
 
     Args:
-        kind: A class.
+        node: Any syntax node.
     """
-    return tuple(field.name for field in fields(kind))
+    names = _NAMES.get(type(node))
+    if names is None:
+        names = _NAMES[type(node)] = tuple(field.name for field in fields(node))
+    return names
 
 
 def children(node: Node) -> Iterator[Node]:
@@ -36,7 +42,7 @@ def children(node: Node) -> Iterator[Node]:
     Args:
         node: Any syntax node.
     """
-    for name in field_names(type(node)):
+    for name in field_names(node):
         value = getattr(node, name)
         if isinstance(value, Node):
             yield value

@@ -1,21 +1,29 @@
 """Alerts, in the log and to a webhook, on failed runs, refused adapters and a stale champion."""
 
+import json
 import logging
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from http.client import HTTPException
 from typing import Final
 
 import dagster as dg
+from pydantic import SecretStr
 
 from mens_pipeline.orchestration.choices import config_of
 from mens_pipeline.orchestration.defs.jobs import whole_graph
 from mens_pipeline.orchestration.defs.promotion import NOT_PROMOTED, PromotionConfig, promoted_adapter
 from mens_pipeline.orchestration.failures import reasons_of
-from mens_pipeline.orchestration.webhook import tell_webhook
 from mens_pipeline.settings import load_settings
 
 _BEGIN_HOUR: Final = 4
 _DEADLINE_HOUR: Final = 8
 """Of the freshness policy of `promoted_adapter`, UTC."""
+
+_SECONDS: Final = 10.0
+"""To wait for the webhook."""
 
 
 @dg.definitions
@@ -119,3 +127,31 @@ def _has(context: dg.RunStatusSensorContext, event_type: dg.DagsterEventType) ->
         entry.dagster_event for entry in context.instance.all_logs(context.dagster_run.run_id, of_type=event_type)
     )
     return any(event is not None and event.asset_key == promoted_adapter.key for event in events)
+
+
+def tell_webhook(url: SecretStr | None, event: str, text: str, facts: Mapping[str, str]) -> str | None:
+    """Post a message; the field `text` is what chat services show.
+
+    Args:
+        url: The address, which may hold a secret; None tells nobody.
+        event: `run_failed`, `run_refused` or `adapter_stale`.
+        text: For people, in one line.
+        facts: For programs.
+
+    Returns:
+        Why it could not be told, without the address; None when it was, or nobody wants to know.
+    """
+    if url is None:
+        return None
+    body = json.dumps({"text": text, "event": event, **facts}).encode()
+    request = urllib.request.Request(  # noqa: S310 - the settings take http and https alone
+        url.get_secret_value(), data=body, headers={"Content-Type": "application/json"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=_SECONDS):  # noqa: S310 - likewise
+            return None
+    except urllib.error.HTTPError as error:
+        return f"MENS_ALERT_URL answered {error.code}"
+    except (OSError, HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        return f"MENS_ALERT_URL cannot be reached ({type(reason).__name__})"

@@ -8,7 +8,7 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import Field
 
-from mens_pipeline.configured import policy_label, present_of, signing_of
+from mens_pipeline.configured import policy_label, present_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.delivery.trackers import track_champion
@@ -91,7 +91,6 @@ def benchmark_gate(
         is_benchmark_asked=settings.benchmark,
         strict=settings.eval_strict if config.strict_quality_gate is None else config.strict_quality_gate,
         now=int(time.time()),
-        signing=signing_of(settings),
     )
     receipt = receipt_in(gate.path)
     return dg.MaterializeResult(

@@ -19,11 +19,12 @@ from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY, load_settings
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.training.devices import Device
+from mens_pipeline.training.run_dir import work_folder
 from mens_pipeline.training.scratch.architecture import SHAPES, ScratchConfig
+from mens_pipeline.training.scratch.finish import KIND, build_scratch_model
 from mens_pipeline.training.scratch.job import MODEL, MODULE, WEIGHTS
 from mens_pipeline.training.scratch.prepare import STAGE, prepare_scratch
 from mens_pipeline.training.scratch.recipe import ScratchRecipe
-from mens_pipeline.training.scratch.scratch_model import build_scratch_model, scratch_folder
 from mens_pipeline.training.telemetry_log import FILE, losses_of
 
 
@@ -59,7 +60,7 @@ def scratch_model(  # noqa: PLR0913, PLR0917 - what Dagster injects
     run = prepare_scratch(
         _recipe(config, device),
         store.artifact(mixed_train_set).path / TRAIN,
-        partial(scratch_folder, store.open()),
+        partial(work_folder, store.open(), KIND),
         device,
         cache=settings.cache_root,
         min_rows=load_gate_policy(GATE_POLICY).min_pairs,

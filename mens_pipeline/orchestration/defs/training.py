@@ -34,8 +34,9 @@ from mens_pipeline.training.contract import STAGE
 from mens_pipeline.training.job import Continued
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
-from mens_pipeline.training.qlora_adapter import WEIGHTS, build_qlora_adapter, work_folder
+from mens_pipeline.training.qlora_adapter import KIND, WEIGHTS, build_qlora_adapter
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL
+from mens_pipeline.training.run_dir import work_folder
 from mens_pipeline.training.telemetry_log import FILE, losses_of, steps_of
 from mens_pipeline.training.told import told_kinds
 
@@ -215,7 +216,7 @@ def _prepared(  # noqa: PLR0913, PLR0917 - all that decides a run
     run = prepare_run(
         resolved,
         store.artifact(mixed).path / TRAIN,
-        partial(work_folder, store.open()),
+        partial(work_folder, store.open(), KIND),
         device,
         cache=load_settings().cache_root,
         min_rows=load_gate_policy(GATE_POLICY).min_pairs,

@@ -24,7 +24,7 @@ from mens_pipeline.training.examples import Example, Examples, NotShown
 from mens_pipeline.training.plan import Plan
 from mens_pipeline.training.preference.job import PreferenceJob, PreferencePair
 from mens_pipeline.training.progress import Progress
-from mens_pipeline.training.qlora import keep_adapter_in_float32, load_base, lora_config, take_over
+from mens_pipeline.training.qlora import load_base, lora_config, take_over
 from mens_pipeline.training.team import Team
 from mens_pipeline.training.train import Method, arguments_of, train
 
@@ -98,8 +98,6 @@ class PreferenceTrainer(CommonTrainer, DPOTrainer):  # type: ignore[misc]
         """
         super().__init__(*arguments, **named)
         self._batches = [list(batch) for batch in batches]
-        self.num_tokens = 0
-        self.num_supervised = 0
 
     def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
         return dataset
@@ -110,21 +108,6 @@ class PreferenceTrainer(CommonTrainer, DPOTrainer):  # type: ignore[misc]
             self.train_dataset, batch_sampler=self._batches, collate_fn=self.data_collator
         )
         return self.accelerator.prepare(loader)
-
-    def compute_loss(
-        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
-    ) -> Any:
-        """Compute the loss as the library does, and count tokens.
-
-        Args:
-            model: The model with its adapter.
-            inputs: What the library's collator gave: preferred rows, then rejected ones.
-            return_outputs: Never asked for here.
-            num_items_in_batch: As the library counts.
-        """
-        self.num_tokens += int(inputs["attention_mask"].sum())
-        self.num_supervised += int(inputs["completion_mask"].sum())
-        return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
 
 def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
@@ -158,11 +141,8 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
         callbacks=[progress],
         batches=plan.batches,
     )
-    progress.trainer = trainer
-    trainer.steps = progress.steps
     trainer.model.delete_adapter(_REFERENCE)
-    keep_adapter_in_float32(trainer.model)
-    take_over(trainer.model, job.continues)  # the library rounded it
+    trainer.begin(progress, job.continues)
     if job.device == "cpu" and recipe.lora_dropout == 0:
         fuse_adapters(trainer.model, dtype)
     return trainer

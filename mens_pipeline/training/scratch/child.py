@@ -1,29 +1,14 @@
 """The training process of the scratch lane: `python -m mens_pipeline.training.scratch.child JOB PARENT`."""
 
-import sys
-from pathlib import Path
-
-from mens_pipeline.training.child_process import Listener, leave, run_job
-from mens_pipeline.training.job import ExitCode
+from mens_pipeline.training.child_process import Listener, run_as_child
 from mens_pipeline.training.scratch.job import ScratchJob
 
 
-def main(job_path: Path, parent: int) -> ExitCode:
-    """Run a job.
+def _work(job: ScratchJob, listen: Listener) -> bool:
+    from mens_pipeline.training.scratch.train import train  # noqa: PLC0415 - the deep learning stack
 
-    Args:
-        job_path: The job as JSON.
-        parent: The process that started this one.
-    """
-    job = ScratchJob.model_validate_json(job_path.read_text(encoding="utf-8"))
-
-    def work(listen: Listener) -> bool:
-        from mens_pipeline.training.scratch.train import train  # noqa: PLC0415 - the stack, once all is clear
-
-        return train(job, listen)
-
-    return run_job(job, parent, work)
+    return train(job, listen)
 
 
 if __name__ == "__main__":
-    leave(main(Path(sys.argv[1]), int(sys.argv[2])))
+    run_as_child(ScratchJob.model_validate_json, _work)

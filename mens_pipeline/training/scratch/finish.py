@@ -1,18 +1,64 @@
-"""Manifest and card of a scratch run when its process has ended."""
+"""A model from scratch as an artifact: trained once for one contract, with manifest and card."""
 
+import shutil
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.vox_tokenizer import VOCABULARY
-from mens_pipeline.training.job import RESULT, as_document, result_of
-from mens_pipeline.training.launch import refuse_failure
+from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline.training.job import CONTRACT, PREFLIGHT, ExitCode, as_document
+from mens_pipeline.training.launch import result_after
 from mens_pipeline.training.manifest import CARD, MANIFEST
 from mens_pipeline.training.scratch.job import MODEL
 from mens_pipeline.training.scratch.prepare import STAGE, PreparedScratch
+from mens_pipeline.training.telemetry_log import FILE
 
 KIND: Final = STAGE.kind
 LANE: Final = "scratch"
 SCHEMA_VERSION: Final = 1
+_KEPT: Final = (CONTRACT, PREFLIGHT, MANIFEST, FILE)
+
+
+def build_scratch_model(
+    run: PreparedScratch,
+    store: ArtifactStore,
+    launch: Callable[[PreparedScratch], int],
+    vcs_sha: str | None,
+    *,
+    anew: bool = False,
+) -> tuple[Artifact, bool]:
+    """Train a model from scratch, unless the very same was trained before.
+
+    Args:
+        run: What was prepared, in its work folder.
+        store: Where models are kept.
+        launch: Runs the training process and returns its exit code.
+        vcs_sha: What the model is named after.
+        anew: Train although the very same was trained before; what is there stays until the new one is.
+
+    Returns:
+        The model, and whether it was reused. The folder holds `model/` as Hugging Face reads it, `telemetry.jsonl`,
+        contract, preflight and manifest.
+
+    Raises:
+        RefusedError: Training did not come to its end; what it has reached stays in the work folder.
+        ConfigurationError: The store cannot be written.
+    """
+    run_dir = run.job.run_dir
+
+    def write(folder: Path) -> dict[str, Any]:
+        code = ExitCode.DONE if run.is_done else launch(run)
+        manifest = finish_scratch(run, vcs_sha, code)
+        shutil.copytree(run_dir / MODEL, folder / MODEL)
+        for name in _KEPT:
+            shutil.copy2(run_dir / name, folder / name)
+        return {"training": manifest}
+
+    parents = store.holding(run.job.train_path)
+    model, reused = STAGE.build(store, parents, {"contract": run.contract}, write, force=anew)
+    shutil.rmtree(run_dir, ignore_errors=True)
+    return model, reused
 
 
 def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> dict[str, Any]:
@@ -27,11 +73,7 @@ def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> dict
         RefusedError: It did not come to its end; the message says why.
     """
     run_dir = run.job.run_dir
-    refuse_failure(run_dir, code, "training")
-    result = result_of(run_dir)
-    if result is None:
-        raise RefusedError(f"{run_dir}: the training process left no {RESULT}. Run the same again.")
-    manifest = scratch_manifest(run, result, vcs_sha)
+    manifest = scratch_manifest(run, result_after(run_dir, code), vcs_sha)
     (run_dir / MANIFEST).write_text(as_document(manifest), encoding="utf-8")
     (run_dir / MODEL / CARD).write_text(card_of(manifest), encoding="utf-8")
     return manifest

@@ -99,8 +99,6 @@ class ScratchTrainer(CommonTrainer, Trainer):  # type: ignore[misc]
         super().__init__(train_dataset=loader, data_collator=collate, **named)
         self._batches = [list(batch) for batch in batches]
         self._loader = loader
-        self.num_tokens = 0
-        self.num_supervised = 0
 
     def get_train_dataloader(self) -> "DataLoader[Any]":
         """Return a loader of the micro-batches of the order, read from the file one by one."""

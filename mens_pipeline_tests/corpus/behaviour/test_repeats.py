@@ -1,7 +1,6 @@
 """Training rows that solve held-out or benchmark tasks."""
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -27,13 +26,6 @@ _LOOP = """fn count(values: list[int], border: int) to int {
     result
 }
 """
-
-
-@pytest.fixture(scope="module")
-def workers() -> Iterator[BehaviourWorkers]:
-    """Two processes for all tests of this file."""
-    with BehaviourWorkers() as found:
-        yield found
 
 
 def _repeated(workers: BehaviourWorkers, *responses: str, task: TrainingPair = _TASK) -> list[str | None]:

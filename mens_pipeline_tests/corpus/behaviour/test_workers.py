@@ -3,7 +3,7 @@
 import io
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import astuple
 from pathlib import Path
 
@@ -21,13 +21,6 @@ _HUNGRY = """fn f(n: int) to bool {
     let re = std.regex.compile("(a+)+$").unwrap()
     return re.matches("a".repeat(60) + "b") or n > 3
 }"""
-
-
-@pytest.fixture(scope="module")
-def workers() -> Iterator[BehaviourWorkers]:
-    """Two processes for all tests of this file."""
-    with BehaviourWorkers() as found:
-        yield found
 
 
 def test_a_worker_observes_as_this_process_does(workers: BehaviourWorkers) -> None:

@@ -1,19 +1,17 @@
 """Changes to accepted programs that one can ask for."""
 
 import re
-from functools import cache
 from random import Random
 
 import pytest
 
-from mens_pipeline.corpus.extract.metadata_comments import strip_metadata
 from mens_pipeline.corpus.synthesis.edits import Edit
 from mens_pipeline.corpus.synthesis.mutations import MUTATIONS
 from mens_pipeline.corpus.synthesis.mutations.task import Change, task_of
-from mens_pipeline.corpus.synthesis.program import MAX_LINES, Program, read_program
+from mens_pipeline.corpus.synthesis.program import MAX_LINES
 from mens_pipeline.corpus.synthesis.sample import Sample
-from mens_pipeline.language import CONSTRUCTS, Mode, analyze, histogram, mode_of, tokenize
-from mens_pipeline_tests.language.examples import golden_programs
+from mens_pipeline.language import CONSTRUCTS, Mode, analyze, histogram, tokenize
+from mens_pipeline_tests.corpus.rows import golden_read, program_of
 
 _SEEDS = 80
 
@@ -22,21 +20,9 @@ def _random(seed: int) -> Random:
     return Random(seed)  # noqa: S311 - a reproducible draw, no secret
 
 
-def _program(source: str, mode: Mode = Mode.SOURCE) -> Program:
-    program = read_program(source, mode)
-    assert program is not None
-    return program
-
-
-@cache
-def _golden() -> tuple[Program, ...]:
-    read = (read_program(strip_metadata(text), mode_of(name), name) for name, text in golden_programs().items())
-    return tuple(program for program in read if program is not None)
-
-
 def _tasks(kind: str, source: str, mode: Mode = Mode.SOURCE) -> dict[str, str]:
     """Request -> changed program, for all that different seeds give."""
-    program = _program(source, mode)
+    program = program_of(source, mode)
     found = [MUTATIONS[kind](program, _random(seed)) for seed in range(_SEEDS)]
     samples = [sample for sample in found if sample is not None]
     assert all(sample.prompt.endswith(f"\n\n{program.source.rstrip()}") for sample in samples)
@@ -52,7 +38,7 @@ def _names(tasks: dict[str, str]) -> set[str]:
 def test_golden_programs_change_into_accepted_programs(kind: str) -> None:
     """The answer is accepted, says something new, and is asked for with the whole program."""
     applied = 0
-    for number, program in enumerate(_golden()):
+    for number, program in enumerate(golden_read()):
         sample = MUTATIONS[kind](program, _random(number))
         if sample is None:
             continue
@@ -80,13 +66,13 @@ def _same_comments(source: str, sample: Sample) -> bool:
 
 def test_golden_programs_are_renamed_all_over() -> None:
     """The old name is gone as an identifier, the new one is new, and nothing else differs."""
-    for number, program in enumerate(_golden()):
+    for number, program in enumerate(golden_read()):
         sample = MUTATIONS["rename"](program, _random(number))
         if sample is None:
             continue
         names = re.findall(r"`(\w+)`", sample.prompt.partition("\n\n")[0])
         old, new = names[0], names[-1]
-        after = _program(sample.response, sample.mode)
+        after = program_of(sample.response, sample.mode)
         assert new not in program.identifiers
         assert old not in after.identifiers
         assert program.identifiers - {old} == after.identifiers - {new}
@@ -98,7 +84,7 @@ def test_golden_programs_are_renamed_all_over() -> None:
 def test_golden_programs_are_reordered_without_loss() -> None:
     """The lines are the same lines, in another order."""
     num_moved = 0
-    for number, program in enumerate(_golden()):
+    for number, program in enumerate(golden_read()):
         sample = MUTATIONS["reorder"](program, _random(number))
         if sample is not None and "field" not in sample.prompt and "variant" not in sample.prompt:
             num_moved += 1
@@ -111,7 +97,7 @@ def test_golden_programs_are_reordered_without_loss() -> None:
 @pytest.mark.parametrize("kind", MUTATIONS)
 def test_the_same_generator_gives_the_same_task(kind: str) -> None:
     """Another machine makes the same data."""
-    for program in _golden()[::20]:
+    for program in golden_read()[::20]:
         assert MUTATIONS[kind](program, _random(5)) == MUTATIONS[kind](program, _random(5))
 
 
@@ -120,12 +106,12 @@ def test_long_programs_are_left_alone(kind: str) -> None:
     """The task would be mostly repetition."""
     source = "type T { a: int, b: int }\n" + "\n" * MAX_LINES + "fn f(n: int) to int { return n + 3 }\n"
 
-    assert MUTATIONS[kind](_program(source), _random(0)) is None
+    assert MUTATIONS[kind](program_of(source), _random(0)) is None
 
 
 def test_a_change_that_is_not_what_was_asked_for_is_no_task() -> None:
     """Neither is one that the front end rejects."""
-    program = _program("fn f() { }")
+    program = program_of("fn f() { }")
 
     def task(text: str, *, is_done: bool) -> Sample | None:
         change = Change("rename", "function", "Do it:", (Edit(3, 4, text),), lambda _: is_done)

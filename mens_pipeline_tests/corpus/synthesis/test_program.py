@@ -2,8 +2,9 @@
 
 import pytest
 
-from mens_pipeline.corpus.synthesis.program import MAX_LINES, Program, read_changed, read_program
+from mens_pipeline.corpus.synthesis.program import MAX_LINES, read_changed, read_program
 from mens_pipeline.language import Mode
+from mens_pipeline_tests.corpus.rows import program_of
 
 _SOURCE = """
 @table type Task { title: str }
@@ -15,12 +16,6 @@ fn alone() to int { return 1 }
 @test
 fn counts() to Unit { assert(count([]) is 0) }
 """
-
-
-def _program(source: str, mode: Mode = Mode.SOURCE) -> Program:
-    program = read_program(source, mode)
-    assert program is not None
-    return program
 
 
 def test_a_program_knows_its_declarations_and_tokens() -> None:
@@ -45,19 +40,19 @@ def test_what_is_rejected_or_declares_nothing_is_no_program(source: str) -> None
 
 def test_the_mode_decides_how_a_program_is_read() -> None:
     """A reactive member at the top level is for `.vox.ui` files."""
-    assert [span.construct.name for span in _program("state n = 0", Mode.UI).spans] == ["reactive_module"]
+    assert [span.construct.name for span in program_of("state n = 0", Mode.UI).spans] == ["reactive_module"]
 
 
 def test_places_belong_to_declarations() -> None:
     """Between two declarations the later one counts, behind all the last one."""
-    program = _program("fn a() { }\n\nfn b() { }\n// end")
+    program = program_of("fn a() { }\n\nfn b() { }\n// end")
 
     assert [program.place_at(offset) for offset in (0, 9, 10, 11, 15, 40)] == [0, 0, 1, 1, 1, 1]
 
 
 def test_needs_go_from_a_declaration_to_those_it_names() -> None:
     """Tests need what they call and all that needs in turn."""
-    program = _program(_SOURCE)
+    program = program_of(_SOURCE)
 
     assert program.needs == (frozenset(), frozenset((0,)), frozenset(), frozenset((1,)))
     assert program.tested == {0, 1, 3}
@@ -65,8 +60,8 @@ def test_needs_go_from_a_declaration_to_those_it_names() -> None:
 
 def test_a_program_is_short_up_to_a_number_of_lines() -> None:
     """Longer ones make poor tasks."""
-    assert _program("fn a() { }" + "\n" * (MAX_LINES - 1) + "fn b() { }").is_short
-    assert not _program("fn a() { }" + "\n" * MAX_LINES + "fn b() { }").is_short
+    assert program_of("fn a() { }" + "\n" * (MAX_LINES - 1) + "fn b() { }").is_short
+    assert not program_of("fn a() { }" + "\n" * MAX_LINES + "fn b() { }").is_short
 
 
 def test_a_changed_program_is_accepted_different_and_no_worse() -> None:

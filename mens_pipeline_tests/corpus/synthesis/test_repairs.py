@@ -5,13 +5,12 @@ from random import Random
 
 import pytest
 
-from mens_pipeline.corpus.extract.metadata_comments import strip_metadata
-from mens_pipeline.corpus.synthesis.program import MAX_LINES, Program, read_program
+from mens_pipeline.corpus.synthesis.program import MAX_LINES
 from mens_pipeline.corpus.synthesis.repairs import BREAKAGES, repair
 from mens_pipeline.corpus.synthesis.sample import Sample
-from mens_pipeline.language import CONSTRUCTS, Diagnostic, analyze, mode_of
+from mens_pipeline.language import CONSTRUCTS, Diagnostic, analyze
+from mens_pipeline_tests.corpus.rows import golden_read, program_of
 from mens_pipeline_tests.every import every
-from mens_pipeline_tests.language.examples import golden_programs
 
 _SEEDS = 60
 _PROGRAMS_OF_ALL = 45
@@ -20,18 +19,6 @@ _PROGRAMS_OF_ALL = 45
 
 def _random(seed: int) -> Random:
     return Random(seed)  # noqa: S311 - a reproducible draw, no secret
-
-
-def _program(source: str) -> Program:
-    program = read_program(source)
-    assert program is not None
-    return program
-
-
-@cache
-def _golden() -> tuple[Program, ...]:
-    read = (read_program(strip_metadata(text), mode_of(name), name) for name, text in golden_programs().items())
-    return tuple(program for program in read if program is not None)
 
 
 def _parts(sample: Sample) -> tuple[str, str, list[str]]:
@@ -43,7 +30,7 @@ def _parts(sample: Sample) -> tuple[str, str, list[str]]:
 
 def _broken(name: str, source: str) -> set[str]:
     """All that a breakage makes of a program, with different seeds."""
-    program = _program(source)
+    program = program_of(source)
     found = [repair(program, name, _random(seed)) for seed in range(_SEEDS)]
     return {_parts(sample)[1] for sample in found if sample is not None}
 
@@ -55,7 +42,7 @@ def _line(error: Diagnostic) -> str:
 @every("name", BREAKAGES)
 def test_golden_programs_are_broken_and_mended(name: str) -> None:
     """The prompt holds a rejected program and what the front end says of it, the answer the accepted one."""
-    for number, program in enumerate(_golden()[:: len(_golden()) // _PROGRAMS_OF_ALL]):
+    for number, program in enumerate(golden_read()[:: len(golden_read()) // _PROGRAMS_OF_ALL]):
         sample = repair(program, name, _random(number))
         if sample is None:
             continue
@@ -75,13 +62,13 @@ def test_golden_programs_are_broken_and_mended(name: str) -> None:
 def test_every_breakage_breaks_some_golden_program() -> None:
     """None is there for nothing."""
     for name in BREAKAGES:
-        assert any(repair(program, name, _random(0)) for program in _golden())
+        assert any(repair(program, name, _random(0)) for program in golden_read())
 
 
 @every("name", BREAKAGES)
 def test_the_same_generator_gives_the_same_task(name: str) -> None:
     """Another machine makes the same data."""
-    for program in _golden()[::40]:
+    for program in golden_read()[::40]:
         assert repair(program, name, _random(5)) == repair(program, name, _random(5))
 
 
@@ -205,7 +192,7 @@ def test_imports_and_types_of_other_languages() -> None:
 
 @cache
 def _report(seed: int) -> tuple[str, ...]:
-    sample = repair(_program(_SOURCE), "retired-endpoint", _random(seed))
+    sample = repair(program_of(_SOURCE), "retired-endpoint", _random(seed))
     assert sample is not None
     assert sample.construct == "query"
     return tuple(sample.prompt.split("\n\n")[-1].split("\n"))
@@ -223,7 +210,7 @@ def test_the_report_is_that_of_the_front_end_with_and_without_advice() -> None:
 
 def test_several_errors_are_reported_together() -> None:
     """One slip can be wrong in two places."""
-    sample = repair(_program("@search(into=T)\nfn f() to int\n"), "colon-for-argument", _random(0))
+    sample = repair(program_of("@search(into=T)\nfn f() to int\n"), "colon-for-argument", _random(0))
 
     assert sample is not None
     assert [line.split(":")[0] for line in _parts(sample)[2] if "error[" in line] == ["1", "2"]
@@ -237,11 +224,13 @@ def test_what_stays_acceptable_is_not_broken() -> None:
 
 def test_programs_with_warnings_and_long_ones_are_left_alone() -> None:
     """The answer should be clean, the task short."""
-    assert repair(_program("fn f() -> int { return 1 }"), "missing-closing-brace", _random(0)) is None
-    assert repair(_program("fn f() { }" + "\n" * MAX_LINES + "fn g() { }"), "missing-closing-brace", _random(0)) is None
+    assert repair(program_of("fn f() -> int { return 1 }"), "missing-closing-brace", _random(0)) is None
+    assert (
+        repair(program_of("fn f() { }" + "\n" * MAX_LINES + "fn g() { }"), "missing-closing-brace", _random(0)) is None
+    )
 
 
 def test_a_breakage_must_be_one_of_those_there_are() -> None:
     """A misspelt name is a mistake of the caller."""
     with pytest.raises(KeyError):
-        repair(_program("fn f() { }"), "missing", _random(0))
+        repair(program_of("fn f() { }"), "missing", _random(0))

@@ -19,7 +19,7 @@ from mens_pipeline.promotion.benchmark_gate import KIND as GATE
 from mens_pipeline.promotion.history import HistoryEvent, changing, record
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.receipt import write_receipt
-from mens_pipeline.promotion.signing import Signing
+from mens_pipeline.storage.signing import Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.chat import TEMPLATE
 from mens_pipeline.training.job import ADAPTER
@@ -95,22 +95,22 @@ def test_a_run_says_what_it_is(run: Path) -> None:
 
 def test_the_champion_is_served(run: Path, tmp_path: Path) -> None:
     """From where it was promoted to; changed since, it is refused, and so is none at all."""
-    store = ArtifactStore(tmp_path)
+    signing, other = Signing.of("5b" * 32, None), Signing.of("6c" * 32, None)
+    assert signing is not None
+    store = ArtifactStore(tmp_path, signing=signing)
     with pytest.raises(
         RefusedError, match=r"no adapter is promoted\. Promote one with `mens promote`, serve the one .* --candidate"
     ):
         champion_model(store, CPU)
     digest = adapter_digest(run)
     inputs = {"adapter_sha256": digest}
-    signing, other = Signing.of("5b" * 32, None), Signing.of("6c" * 32, None)
-    assert signing is not None
 
-    def signed(folder: Path) -> dict[str, Any]:
+    def with_signature(folder: Path) -> dict[str, Any]:
         shutil.copytree(run, folder, dirs_exist_ok=True)
         signing.sign(folder, "promoted_adapter")
         return {}
 
-    champion, _ = store.built("promoted_adapter", inputs, signed)
+    champion, _ = store.built("promoted_adapter", inputs, with_signature)
     event = HistoryEvent(
         timestamp_unix=0, action="promote", key=champion.key, previous=None, adapter_sha256=digest, reason="a test"
     )
@@ -118,9 +118,10 @@ def test_the_champion_is_served(run: Path, tmp_path: Path) -> None:
         record(store, event, champion, seen)
 
     for keys in (None, signing, Signing.of(None, signing.public_key)):
-        assert champion_model(store, CPU, keys).judged.adapter_path == champion.path / ADAPTER
+        known = ArtifactStore(tmp_path, signing=keys)
+        assert champion_model(known, CPU).judged.adapter_path == champion.path / ADAPTER
     with pytest.raises(RefusedError, match="its signature is not of the key"):
-        champion_model(store, CPU, other)
+        champion_model(ArtifactStore(tmp_path, signing=other), CPU)
     (champion.path / ADAPTER / WEIGHTS).write_bytes(b"others")
     with pytest.raises(RefusedError, match=r"changed since it was promoted\. Restore it"):
         champion_model(store, CPU)

@@ -2,8 +2,19 @@
 
 from typing import NamedTuple
 
-from mens_pipeline.language import Diagnostic, Mode, analyze
+from mens_pipeline.language import Code, Diagnostic, Mode, analyze
 from mens_pipeline.language.semantics import semantic_diagnostics
+
+SEMANTIC_CODES = frozenset(
+    (
+        *(Code.UNKNOWN_NAME, Code.UNKNOWN_TYPE, Code.UNKNOWN_VARIANT, Code.DUPLICATE_DECLARATION),
+        *(Code.DUPLICATE_FIELD, Code.DUPLICATE_VARIANT, Code.NOT_MUTABLE, Code.OUTSIDE_LOOP),
+        *(Code.UNKNOWN_FIELD, Code.MISSING_FIELD, Code.UNKNOWN_METHOD, Code.WRONG_ARGUMENT_COUNT),
+        *(Code.WRONG_ARGUMENT_NAME, Code.TYPE_MISMATCH, Code.NOT_CALLABLE, Code.MISSING_VARIANT),
+        *(Code.UNREACHABLE_ARM, Code.TRY_OUTSIDE_RESULT, Code.MISSING_RETURN),
+    )
+)
+"""The kinds of findings about names and types; besides them there is `nesting-limit`."""
 
 SHAPE = "type S = | Dot | Bar(n: int) | Box(w: int, name: str)\n"
 POINT = "type P { x: int, name: str, note: Option[str] }\n"

@@ -3,8 +3,7 @@
 import pytest
 
 from mens_pipeline.language import Code, Mode
-from mens_pipeline.language.semantics import SEMANTIC_CODES
-from mens_pipeline_tests.language.semantics.tables import NOTE, POINT, SHAPE, Row, assert_row
+from mens_pipeline_tests.language.semantics.tables import NOTE, POINT, SEMANTIC_CODES, SHAPE, Row, assert_row
 from mens_pipeline_tests.language.semantics.test_names import NAME_ROWS
 
 _FIELDS = [

@@ -13,15 +13,7 @@ from mens_pipeline.training.scratch.job import MODULE
 from mens_pipeline.training.telemetry_log import FILE, steps_of
 from mens_pipeline_tests.training.scratch.runs import prepared
 
-pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(autouse=True)
-def _card() -> None:
-    import torch
-
-    if not torch.cuda.is_available():
-        pytest.skip("this machine has no CUDA device")
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda")]
 
 
 @pytest.mark.seed_row(24)

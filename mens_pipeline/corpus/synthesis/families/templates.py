@@ -17,11 +17,12 @@ from typing import Any, Final
 
 import jinja2
 from jinja2 import nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mens_pipeline.corpus.synthesis.families.banks import load_banks
-from mens_pipeline.corpus.synthesis.families.either import Either
 from mens_pipeline.corpus.synthesis.families.vocabulary import DRAWS, FILTERS, WORDS
 from mens_pipeline.corpus.synthesis.phrasing import ask
 from mens_pipeline.corpus.synthesis.sample import Family, Sample
@@ -32,6 +33,7 @@ from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.validation import errors_in
 
 _FILES: Final = "*.vox.jinja"
+_WAY: Final = "_way"
 _MOST_BYTES: Final = 1_000_000
 _HEADER: Final = re.compile(r"^=== ?(.*)$", re.MULTILINE)
 _REQUEST: Final = re.compile(r"^--- request(?: about (?P<domain>.+)| (?P<whole>as it stands))?$", re.MULTILINE)
@@ -279,3 +281,31 @@ def _place_of(error: BaseException) -> str:
     frames = reversed(traceback.extract_tb(error.__traceback__))
     places = (f"{frame.filename}:{frame.lineno}" for frame in frames if Path(frame.filename).match(_FILES))
     return next(places, "")
+
+
+class Either(Extension):
+    """`{% either %}one way to say it{% or %}another{% endeither %}`: one is drawn, and nothing of the others."""
+
+    tags = {"either"}  # noqa: RUF012 - as Jinja declares it
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        """Read the ways up to `endeither`.
+
+        Args:
+            parser: Stands at the tag.
+        """
+        line = next(parser.stream).lineno
+        ways = []
+        end = ""
+        while end != "endeither":
+            ways.append(parser.parse_statements(("name:or", "name:endeither")))
+            end = next(parser.stream).value
+        places = nodes.Const(tuple(range(len(ways))))
+        draw = nodes.Call(nodes.Name("choice", "load"), [places], [], None, None)
+        branches = [nodes.If(_is(place), body, [], []) for place, body in enumerate(ways)]
+        first = nodes.If(branches[0].test, branches[0].body, branches[1:], [])
+        return [node.set_lineno(line) for node in (nodes.Assign(nodes.Name(_WAY, "store"), draw), first)]
+
+
+def _is(place: int) -> nodes.Expr:
+    return nodes.Compare(nodes.Name(_WAY, "load"), [nodes.Operand("eq", nodes.Const(place))])

@@ -56,7 +56,7 @@ def _each_once(root: Node) -> Iterator[Node]:
 
 def _texts(node: Node, own: frozenset[str | None]) -> Iterator[tuple[str, str]]:
     kind = _kind(node)
-    for name in field_names(type(node)):
+    for name in field_names(node):
         for text in _strings(getattr(node, name)):
             yield f"{kind}.{name}", text
     if isinstance(node, Lambda):

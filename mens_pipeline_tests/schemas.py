@@ -1,7 +1,9 @@
-"""JSON Schemas of documents that other tools read, and of recipes, which people write; `config/schemas` has these."""
+"""JSON Schemas of documents that other tools read, and of recipes, which people write, for `config/schemas`.
+
+`python -m mens_pipeline_tests.reference` writes them.
+"""
 
 import json
-from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel
@@ -14,7 +16,10 @@ from mens_pipeline.evaluation.manifest import Manifest
 from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer, LocalReport, PassAtK
 from mens_pipeline.promotion.override import Override
 from mens_pipeline.promotion.receipt import GateFailed, Receipt
+from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.training.named_recipes import NamedRecipes
+
+SCHEMAS: Final = PROJECT_ROOT / "config" / "schemas"
 
 DOCUMENTS: Final[dict[str, type[BaseModel]]] = {
     "data_evaluation": DataEvaluationDocument,
@@ -44,14 +49,3 @@ def schema_of(name: str) -> str:
     schema = DOCUMENTS[name].model_json_schema(by_alias=True)
     content = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return json.dumps(content, indent=2, sort_keys=True) + "\n"
-
-
-def write_schemas(folder: Path) -> None:
-    """Write the schemas of all documents.
-
-    Args:
-        folder: `config/schemas`.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in DOCUMENTS:
-        (folder / f"{name}.schema.json").write_text(schema_of(name), encoding="utf-8")

@@ -1,24 +1,23 @@
-"""Signatures of verdicts and champions: Ed25519, so that who checks need not be able to sign.
+"""Signatures of artifacts and documents: Ed25519, so that who checks need not be able to sign.
 
-A signature is over the kind of an artifact and the SHA-256 of every file in it. It stands in the artifact as a file
-like the others, so it goes wherever the artifact goes. The history and the pointer to the champion have none: who may
-write to the store can still bring an earlier champion back that was signed.
+The signature of an artifact is over its kind and the SHA-256 of every file in it. It stands in the artifact as a file
+like the others, so it goes wherever the artifact goes.
 """
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.storage.store import Artifact, digest_of
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 SIGNATURE: Final = "signature.json"
 PRIVATE: Final = "MENS_SIGNING_KEY"
@@ -83,67 +82,112 @@ class Signing:
         Raises:
             ConfigurationError: There is only a key to check with.
         """
-        if self.private is None:
-            advice = f"Set {PRIVATE} where verdicts and champions are made."
-            raise ConfigurationError(f"{PUBLIC} asks for a signature, and nothing is set to make one with. {advice}")
         files = {path.relative_to(folder).as_posix(): digest_of(path) for path in folder.rglob("*") if path.is_file()}
-        signature = self.private.sign(_message(kind, files)).hex()
-        document = _Signature(public_key=self.public_key, signature=signature)
+        document = _Signature(public_key=self.public_key, signature=self.signature_of(kind, files=files))
         (folder / SIGNATURE).write_text(document.model_dump_json(indent=2, by_alias=True) + "\n", encoding="utf-8")
+
+    def signature_of(self, kind: str, **content: object) -> str:
+        """Sign a document.
+
+        Args:
+            kind: What it is.
+            content: JSON values.
+
+        Returns:
+            The signature, hexadecimal.
+
+        Raises:
+            ConfigurationError: There is only a key to check with.
+        """
+        if self.private is None:
+            advice = f"Set {PRIVATE} where evaluations, verdicts and champions are made."
+            raise ConfigurationError(f"{PUBLIC} asks for a signature, and nothing is set to make one with. {advice}")
+        return self.private.sign(_message(kind, content)).hex()
+
+    def problem_of(self, signature: str | None, kind: str, **content: object) -> str | None:
+        """Say why a document is not as somebody with the key signed it; None when it is.
+
+        Args:
+            signature: What should be its signature, hexadecimal.
+            kind: What it is.
+            content: JSON values.
+        """
+        if signature is None:
+            return "it is not signed"
+        if self._fits(signature, _message(kind, content)):
+            return None
+        return f"its signature is not of the key {self.public_key[:12]}, or of something else"
 
     def objection(self, artifact: Artifact) -> str | None:
         """Say why an artifact is not as somebody with the key signed it; None when it is.
 
         Args:
-            artifact: A verdict or a champion.
+            artifact: An evaluation, a verdict or a champion.
         """
         try:
             found = _Signature.model_validate_json((artifact.path / SIGNATURE).read_bytes())
         except FileNotFoundError:
-            return "it is not signed"
+            return self.problem_of(None, artifact.kind)
         except (OSError, ValidationError):
             return f"its {SIGNATURE} cannot be read"
         if artifact.changed():
             return f"changed since it was signed: {', '.join(artifact.changed())}"
         outputs = artifact.manifest["outputs"]
         files = {name: output["sha256"] for name, output in outputs.items() if name != SIGNATURE}
-        if _fits(self._verifier(), found.signature, _message(artifact.kind, files)):
-            return None
-        return f"its signature is not of the key {self.public_key[:12]}, or of something else"
+        return self.problem_of(found.signature, artifact.kind, files=files)
 
-    def _verifier(self) -> "Ed25519PublicKey":
+    def _fits(self, signature: str, message: bytes) -> bool:
         try:
-            from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - of an extra
+            from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - of an extra
+            from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - likewise
                 Ed25519PublicKey,
             )
         except ModuleNotFoundError as error:
             raise _not_installed(error) from error
-        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.public_key))
+        verifier = Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.public_key))
+        try:
+            verifier.verify(bytes.fromhex(signature), message)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
 
 
-def unsigned(artifact: Artifact, signing: Signing | None) -> str | None:
+def signed(
+    store: ArtifactStore, kind: str, inputs: "Mapping[str, Any]", write: "Callable[[Path], dict[str, Any]]"
+) -> "tuple[Mapping[str, Any], Callable[[Path], dict[str, Any]]]":
+    """Return what makes an artifact with a signature; without a key both are as they were, and so is what they make.
+
+    Args:
+        store: Where it will be kept.
+        kind: What it is.
+        inputs: JSON values that decide what it holds.
+        write: Fills its folder, and returns what the manifest shall say besides.
+    """
+    signing = store.signing
+    if signing is None:
+        return inputs, write
+
+    def and_sign(folder: Path) -> dict[str, Any]:
+        told = write(folder)
+        signing.sign(folder, kind)
+        return told
+
+    return {**inputs, "signed_by": signing.public_key}, and_sign
+
+
+def unsigned(artifact: Artifact, store: ArtifactStore) -> str | None:
     """Say why an artifact does not count where everything must be signed; None when it does.
 
     Args:
-        artifact: A verdict or a champion.
-        signing: The keys in use; None: nothing is signed.
+        artifact: An evaluation, a verdict or a champion.
+        store: Where it is kept.
     """
-    return signing.objection(artifact) if signing is not None else None
+    return store.signing.objection(artifact) if store.signing is not None else None
 
 
-def _fits(verifier: "Ed25519PublicKey", signature: str, message: bytes) -> bool:
-    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - of an extra
-
-    try:
-        verifier.verify(bytes.fromhex(signature), message)
-    except InvalidSignature:
-        return False
-    return True
-
-
-def _message(kind: str, files: "Mapping[str, str]") -> bytes:
+def _message(kind: str, content: "Mapping[str, object]") -> bytes:
     """Return what is signed: canonical JSON."""
-    document = {"schema": "mens_signature_v1", "kind": kind, "files": dict(files)}
+    document = {"schema": "mens_signature_v1", "kind": kind, **content}
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
