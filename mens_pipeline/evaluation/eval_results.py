@@ -33,6 +33,7 @@ from mens_pipeline.evaluation.results import (
     Progress,
     Subject,
 )
+from mens_pipeline.evaluation.statistics import MOST_TASKS
 from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, family_tasks, heldout_tasks, sample_with_tests
 from mens_pipeline.inference.generation import ANSWERS, Answer
 from mens_pipeline.inference.prepare import KIND as GENERATIONS
@@ -130,7 +131,8 @@ def examination(
 
     Raises:
         SourceNotFoundError: The file is not there.
-        RefusedError: It holds a row that is no pair, no code at all, or something that was trained on.
+        RefusedError: It holds a row that is no pair, no code at all, more than can be compared, or something that was
+            trained on.
         ConfigurationError: Hidden tests of a pair are rejected by the front end.
     """
     if train.is_file():
@@ -139,6 +141,9 @@ def examination(
     refuse_unanswerable(heldout, tasks, fits)
     bench = benchmark_tasks(benchmark) if benchmark is not None else ()
     short = tuple(task for task in (*tasks, *bench) if fits(task.reference))
+    if len(short) > MOST_TASKS:
+        found = f"{heldout}: {len(short):,} tasks with those of the benchmark, at most {MOST_TASKS:,} can be compared"
+        raise RefusedError(f"{found}. Lower split.heldout_share in config/pipeline.yaml.")
     path = heldout.with_name(FAMILIES)
     is_asked = num_family_tasks > 0 and path.is_file()
     families, num_unsound = with_sound_tests(_families(path, fits, num_family_tasks) if is_asked else ())

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 _ROUNDING: Final = 1e-9
 """How far a figure that is read may be from what it follows from."""
 
-_MOST_TASKS: Final = 10_000
-"""More than a model is ever asked, and as many as the exact test takes a second for; a document may say anything."""
+MOST_TASKS: Final = 20_000
+"""As many as the exact test takes seconds for; a document may say anything."""
 
 _FEWEST: Final = 10
 """Shares beside 0, and beside 1, that say how far shares spread; fewer spread too little by chance."""
@@ -207,9 +207,9 @@ class Paired(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    num_tasks: int = Field(ge=0, le=_MOST_TASKS, description="Tasks that both answered.")
-    only_first: int = Field(ge=0, le=_MOST_TASKS, description="Tasks that the first alone does.")
-    only_second: int = Field(ge=0, le=_MOST_TASKS, description="Tasks that the second alone does.")
+    num_tasks: int = Field(ge=0, le=MOST_TASKS, description="Tasks that both answered.")
+    only_first: int = Field(ge=0, le=MOST_TASKS, description="Tasks that the first alone does.")
+    only_second: int = Field(ge=0, le=MOST_TASKS, description="Tasks that the second alone does.")
     net_gains: dict[int, int] = Field(
         description="Tasks that the second alone does in a source file, less those that the first alone does -> files; "
         "without the files where it is 0."

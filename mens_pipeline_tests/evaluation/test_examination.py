@@ -6,6 +6,7 @@ import pytest
 
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation import eval_results
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import examination
 from mens_pipeline.evaluation.tasks import Suite
@@ -90,6 +91,14 @@ def test_a_limit_that_nothing_fits_is_refused(heldout: Path) -> None:
         match=r"no answer fits the limit\. Raise max_new_tokens in config/evaluation\.yaml \(--max-tokens\)",
     ):
         examination(heldout, _TRAIN, None, lambda _text: False)
+
+
+def test_more_tasks_than_can_be_compared_are_refused(heldout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is asked."""
+    monkeypatch.setattr(eval_results, "MOST_TASKS", 2)
+
+    with pytest.raises(RefusedError, match=r"3 tasks with those of the benchmark, at most 2 can be compared\. Lower"):
+        examination(heldout, _TRAIN, None, lambda _text: True)
 
 
 def test_prose_alone_is_no_examination(tmp_path: Path) -> None:
