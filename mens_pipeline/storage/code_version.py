@@ -9,8 +9,12 @@ without an annotation that names its class, and what other packages do, is not s
 
 import ast
 import hashlib
+import json
+import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,6 +27,11 @@ _STORE: Final = tuple(
     f"{_PACKAGE}.storage.{name}" for name in ("code_version", "documents", "draft", "remote", "stage", "store")
 )
 """Modules that keep what stages make, and decide nothing of it."""
+
+_VERSIONS: Final = "__pycache__/code_versions.json"
+"""Versions that were computed: reading every module that stages rest on takes a process two seconds at its start."""
+
+_HASH: Final = "package"
 
 _NAMED: Final = re.compile(rf"\b{_PACKAGE}(?:\.\w+)+")
 
@@ -43,7 +52,35 @@ def code_version(*entries: str, without: tuple[str, ...] = (), root: Path = _ROO
     Raises:
         LookupError: There is no such module or definition.
     """
-    return _digest(repr(sorted(reached(entries, without, root).items())).encode())
+    kept, asked = _kept(root), repr((entries, without))
+    if asked not in kept:
+        kept[asked] = _digest(repr(sorted(reached(entries, without, root).items())).encode())
+        _keep(root, kept)
+    return kept[asked]
+
+
+@cache
+def _kept(root: Path) -> dict[str, str]:
+    """Return the versions that were computed for the package as it is, by what was asked; `package` is its hash."""
+    hashed = hashlib.sha256(sys.version.encode())  # another Python reads other trees
+    for path in sorted(path for path in root.rglob("*") if path.suffix in {".py", *_DATA}):
+        hashed.update(f"{path.relative_to(root)}\0{_digest(path.read_bytes())}\n".encode())
+    now = {_HASH: hashed.hexdigest()}
+    try:
+        found = json.loads((root / _VERSIONS).read_bytes())
+    except (OSError, ValueError):
+        return now
+    return found if isinstance(found, dict) and found.get(_HASH) == now[_HASH] else now
+
+
+def _keep(root: Path, kept: dict[str, str]) -> None:
+    """Write versions beside the compiled modules; as for those, where that cannot be they are computed each time."""
+    place = root / _VERSIONS
+    draft = place.with_name(f"{place.name}.{os.getpid()}")
+    with suppress(OSError):
+        place.parent.mkdir(exist_ok=True)
+        draft.write_text(json.dumps(kept))
+        draft.replace(place)
 
 
 @cache

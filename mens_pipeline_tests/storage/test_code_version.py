@@ -1,5 +1,6 @@
 """The code version of a stage moves with everything that decides what it makes, and with nothing else."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from typing import Final
 import pytest
 
 import mens_pipeline
-from mens_pipeline.storage.code_version import code_version, reached
+from mens_pipeline.storage.code_version import _kept, code_version, reached
 
 _PACKAGE: Final = Path(mens_pipeline.__file__).parent
 _STAGES: Final = {
@@ -177,6 +178,34 @@ def test_an_entry_that_is_not_there_is_an_error(entry: str) -> None:
     """A module that is renamed must not drop out unnoticed."""
     with pytest.raises(LookupError, match=f"{entry}: no such module or definition"):
         code_version(entry)
+
+
+@pytest.mark.parametrize("spoilt", ["not JSON", "[]", '{"package": "of before", "asked": "1"}'])
+def test_versions_are_kept_for_the_package_as_it_is(tmp_path: Path, spoilt: str) -> None:
+    """The next process reads them; an edit, and a file that is none, make them anew."""
+    root = _write(tmp_path, {"entry.py": "def entry(): ...\n"})
+    asked = "mens_pipeline.entry"
+    first = code_version(asked, root=root)
+    kept = root / "__pycache__" / "code_versions.json"
+    read = json.loads(kept.read_text())
+    kept.write_text(json.dumps({**read, repr(((asked,), ())): "kept"}))
+    _kept.cache_clear()
+    reread = code_version(asked, root=root)
+    kept.write_text(spoilt)
+    _kept.cache_clear()
+    anew = code_version(asked, root=root)
+    kept.write_text(json.dumps({**read, repr(((asked,), ())): "kept"}))
+    (root / "other.py").write_text("X = 1\n")
+    _kept.cache_clear()
+
+    assert (reread, anew, code_version(asked, root=root)) == ("kept", first, first)
+
+
+def test_versions_that_cannot_be_kept_are_computed(tmp_path: Path) -> None:
+    """As in an installation that belongs to somebody else."""
+    root = _write(tmp_path, {"entry.py": "def entry(): ...\n", "__pycache__": "a file"})
+
+    assert code_version("mens_pipeline.entry", root=root) == code_version("mens_pipeline.entry", root=root)
 
 
 def test_it_loads_nothing() -> None:
