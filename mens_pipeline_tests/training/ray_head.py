@@ -73,6 +73,8 @@ def ray_head() -> Iterator[RayHead]:
         }
         command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--num-cpus=2"]
         command += [f"--port={port}", f"--dashboard-port={dashboard}", "--dashboard-host=127.0.0.1"]
+        # What takes jobs listens as well: on one port by default, which a head beside this one may have.
+        command += [f"--dashboard-agent-listen-port={_free_port()}", f"--dashboard-agent-grpc-port={_free_port()}"]
         command += ["--node-ip-address=127.0.0.1", f"--temp-dir={folder}", "--object-store-memory=100000000"]
         log = stack.enter_context((folder / "head.log").open("wb"))
         head = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
