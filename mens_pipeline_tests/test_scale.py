@@ -1,4 +1,4 @@
-"""What is measured at its full size by the bench does not get out of hand at small ones."""
+"""The parts of the scale bench run at small sizes and grow no worse than linearly."""
 
 from pathlib import Path
 

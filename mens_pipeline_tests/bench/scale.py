@@ -1,6 +1,6 @@
 """How store, telemetry, exam and history of champions grow: at a tenth of a size beyond what is expected, and at all.
 
-`python -m mens_pipeline_tests.bench.scale [PART ...] [--share 1.0]`; seconds are those of the processor, which other
+`python -m mens_pipeline_tests.bench.scale [PART ...] [--share 1.0]`; seconds are CPU time, which other
 work on the machine changes little. Each size has a process of its own, whose peak memory is its own. What does not
 depend on the size has a ratio of 1, what is linear one of 10.
 """
@@ -56,7 +56,7 @@ from mens_pipeline_tests.evaluation.runs import (
 )
 
 Measured = dict[str, float]
-"""What was done -> seconds; sizes in MB stand under names that end so."""
+"""Name of a measurement -> seconds, or MB where the name ends in MB."""
 
 _STEP: Final = 10
 _NIGHT: Final = ("qlora_adapter", "generations", "eval_results", "benchmark_gate")
@@ -100,7 +100,7 @@ def _measured(measure: Callable[[Path, int], Measured], size: int) -> Measured:
 
 @contextmanager
 def _timed(found: Measured, what: str, times: int = 1) -> Iterator[range]:
-    """Take the mean processor time of what is done so many times in the block, ended processes included."""
+    """Take the mean CPU time of what the block does so many times, child processes included."""
     before = _seconds()
     yield range(times)
     found[what] = (_seconds() - before) / times

@@ -1,4 +1,4 @@
-"""What training rows share with what judges is counted, once for each split."""
+"""Training rows that overlap with held-out tasks are counted, once for each split."""
 
 from pathlib import Path
 from typing import Any

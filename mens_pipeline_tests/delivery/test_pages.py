@@ -34,7 +34,7 @@ def gate(tmp_path: Path) -> Artifact:
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
-    """Where a server of that store listens."""
+    """Start a server of the store and yield its address."""
     with PageServer(listening(0), ArtifactStore(tmp_path / "store")) as server:
         Thread(target=server.serve_forever).start()
         yield server.server_port

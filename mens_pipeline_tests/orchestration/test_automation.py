@@ -28,7 +28,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
 
 
 def _split(store: ArtifactStore, number: int) -> ArtifactRef:
-    """What the corpus stages hand on: so many pairs that train, and one more that is held out."""
+    """Write a split with so many training pairs and one held-out pair."""
     *rows, heldout = pairs(number + 1)
 
     def write(folder: Path) -> dict[str, Any]:

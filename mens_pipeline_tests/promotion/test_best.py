@@ -1,4 +1,4 @@
-"""Which of several adapters that passed is the best."""
+"""The best of several adapters that passed the gate is chosen by pass@1."""
 
 from collections.abc import Sequence
 

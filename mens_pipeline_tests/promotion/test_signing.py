@@ -1,4 +1,4 @@
-"""What counts only with a signature, and what somebody who may write to the store tries."""
+"""Documents that are unsigned, changed or forged do not count once a key is set."""
 
 import hashlib
 import json
@@ -230,7 +230,7 @@ def test_a_history_counts_as_it_was_signed(
 
 
 def test_a_history_of_before_the_key_is_signed_as_it_stands(tmp_path: Path, store: ArtifactStore) -> None:
-    """Whoever has the key vouches for it; what it withdrew stays withdrawn."""
+    """Signing an older history keeps its withdrawals."""
     run = _rolled_back(tmp_path, _with(store, None))
     before = champion_key(_with(store, None))
     with pytest.raises(RefusedError, match=r"history\.jsonl:1: it is not signed"):

@@ -78,7 +78,7 @@ def run_signalled(
 
 
 def steps_told(run: PreparedRun | PreparedScratch) -> int:
-    """How many steps the log of a run tells of, which may be written meanwhile."""
+    """Count the steps in the log of a run, which may still be written."""
     path = run.job.run_dir / FILE
     lines = path.read_text().splitlines() if path.is_file() else []
     return sum(json.loads(line)["event"] == "step" for line in lines if line.endswith("}"))

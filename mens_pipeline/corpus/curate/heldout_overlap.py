@@ -1,4 +1,4 @@
-"""How many training rows are near to what judges: a split read again and compared anew, once for each split."""
+"""Counts of training rows that overlap with held-out tasks or the benchmark, computed once for each split."""
 
 from collections.abc import Sequence
 from pathlib import Path
