@@ -17,6 +17,7 @@ from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.language import Mode, tokenize
 from mens_pipeline.language.completion import complete
 from mens_pipeline.language.members import members_after
+from mens_pipeline.language.probe import Place
 from mens_pipeline.language.viability import Viability, ViableText, has_tokens
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ _LONGEST_TURN: Final = 3
 _ENDS_WITH_MEMBER: Final = re.compile(r"\.\w*$")
 _LONGEST_NAME: Final = 80
 """Characters of a member behind its dot that are looked for at most."""
+_MOST_CLOSINGS: Final = 10_000
+_CLOSINGS: Final[dict[Place, str]] = {}
+"""Ends of programs by where the parser stands, of all answers of this process."""
 _FENCE: Final = "```"
 """What stands between two of them would be taken for the program."""
 
@@ -148,6 +152,7 @@ class Constraint:
         self._text = ""
         self._viable = ViableText(mode, is_strict=True)
         self._closing: list[int] | None = None
+        self._closings: dict[Place, str] = {}
         self._is_whole = True
         self._num_searches = 0
         self._has_names = names
@@ -179,7 +184,7 @@ class Constraint:
         if misnamed and self._may_follow(misnamed[0]):
             return misnamed[0]
         self.is_forced = True
-        self._closing = self._closing_of(self._viable.unsettled)
+        self._closing = self._closing_of("")
         return self._forced()
 
     def _forced(self) -> int:
@@ -230,7 +235,7 @@ class Constraint:
     def _leaves_room(self, piece: str) -> bool:
         """Check whether the program can be closed behind a piece, and set how many tokens may follow unchecked."""
         self._num_searches += 1
-        closing = self._closing_of(self._viable.unsettled + piece)
+        closing = self._known_closing(piece) or self._closing_of(piece)
         # The token itself and the one that ends the answer need room as well.
         if closing is None or len(closing) + 2 > self._left:
             return False
@@ -263,11 +268,30 @@ class Constraint:
         text: str = self._tokenizer.decode(tokens, skip_special_tokens=True)
         return text
 
-    def _closing_of(self, text: str) -> list[int] | None:
-        """Return the tokens that complete the unsettled text to a program; None where none are found."""
+    def _known_closing(self, piece: str) -> list[int] | None:
+        """Return the tokens of an end that was found where the parser stood as now, if it is one here and fits."""
+        place = self._viable.place_behind(piece)
+        own = self._closings.get(place)
+        rest = _CLOSINGS.get(place) if own is None else own
+        if rest is None or self._viable.would_be(piece + rest) is not Viability.COMPLETE:
+            return None
+        closing = self._encoded(rest)
+        # Of another answer only with room to spare, or what is written would depend on what else is asked.
+        return closing if len(closing) + 2 + (_OPENED if own is None else 0) <= self._left else None
+
+    def _closing_of(self, piece: str) -> list[int] | None:
+        """Return the tokens that complete the text with a piece appended to a program; None where none are found."""
+        text = self._viable.unsettled + piece
         rest = complete(text, self._mode, is_strict=True)
         if rest is None:
             return None
         if not (self._viable.has_tokens or has_tokens(text + rest)):
             rest += _SHORTEST
-        return list(self._tokenizer.encode(rest, add_special_tokens=False))
+        else:
+            self._closings[place := self._viable.place_behind(piece)] = rest
+            if len(_CLOSINGS) < _MOST_CLOSINGS:
+                _CLOSINGS.setdefault(place, rest)
+        return self._encoded(rest)
+
+    def _encoded(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False))

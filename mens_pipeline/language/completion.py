@@ -9,14 +9,12 @@ from mens_pipeline.language.front_end import DEEP_STACK
 from mens_pipeline.language.lexer import tokenize
 from mens_pipeline.language.parser.cursor import ParseError
 from mens_pipeline.language.parser.modules import Mode
+from mens_pipeline.language.probe import Probe, Token
 from mens_pipeline.language.viability import (
+    DROPPED,
     NEXT,
-    SENTINELS,
-    Probe,
-    Token,
     Viability,
     ViableText,
-    Watched,
     goes_on,
     kept,
     longer_tokens,
@@ -32,28 +30,8 @@ _CLOSERS: Final = (")", "]", "}")
 _FILLERS: Final[tuple[str, ...]] = ("q", "0", '"a"', "Q", "{", "fn", "state")
 """What is tried first where any of several tokens would do."""
 _WORDS: Final = (*_CLOSERS, *_FILLERS, *(word for kind, word in NEXT if kind != "NL"))
-
-
-class _Demand(str):
-    """The end of the text as a token: it notes which kind the parser compared it with last.
-
-    A look into a set or a table of kinds leaves None: any of them would do.
-    """
-
-    __slots__ = ("last",)
-    last: str | None
-
-    def __eq__(self, other: object) -> bool:
-        if other not in ("EOF", "NL"):
-            self.last = str(other)
-        return other == "EOF"
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        self.last = None
-        return hash("EOF")
+_TOKENS: Final = {word: kept(tokenize(word))[0] for word in _WORDS}
+"""Each with the token that it is."""
 
 
 def complete(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False, max_length: int = 2000) -> str | None:
@@ -96,15 +74,10 @@ class _Growing(ViableText):
         """
         return (piece for piece in pieces if self.would_be(piece) is not Viability.DEAD)
 
-    def followed(self, words: Iterable[str]) -> Iterator[str]:
-        """Yield the words that may follow, each behind a blank or else behind a line end.
-
-        Args:
-            words: A token each.
-        """
+    def followed(self) -> Iterator[str]:
+        """Yield the words that may follow, each behind a blank or else behind a line end."""
         tails = {blank: self._tail(blank) for blank in _BLANKS}
-        for word in words:
-            (token,) = kept(tokenize(word))
+        for word, token in _TOKENS.items():
             for blank, tail in tails.items():
                 if tail is not None and self._leads_on([*tail, token]):
                     yield f"{blank}{word} "
@@ -112,20 +85,19 @@ class _Growing(ViableText):
     def _tail(self, blank: str) -> list[Token] | None:
         """Return the tokens behind which another one is judged as behind the whole text; None where none may follow."""
         pieces = tokenize(self.unsettled + blank)
-        is_dropped = self.is_strict and any(piece.kind.startswith("DROPPED") for piece in pieces)
+        is_dropped = self.is_strict and any(piece.kind in DROPPED for piece in pieces)
         if is_dropped or pieces[-1].kind == "COMMENT":  # what follows would be part of it
             return None
         tokens = kept(pieces)
         parser = Probe(tokens, self.mode)
-        watched = parser.kinds, parser.texts = [Watched(c, len(tokens)) for c in (parser.kinds, parser.texts)]
         start = 0
         try:
-            while not any(column.is_touched for column in watched):
+            while not parser.has_seen_end:
                 start = parser.pos
                 parser.skip_newlines()
                 parser.item()
         except ParseError:
-            if not any(column.is_touched for column in watched):
+            if not parser.has_seen_end:
                 return None
         return tokens[start:]
 
@@ -147,7 +119,7 @@ def _pieces(text: _Growing, before: str) -> Iterator[str]:
     return chain(
         text.alive(("\n",) if last and pieces[-1].kind == "COMMENT" else ()),
         text.alive(f"{blank}{word} " for word in (*closers, *first) for blank in _BLANKS),
-        text.followed(_WORDS),
+        text.followed(),
         text.alive((*_longer(last), "/\n")),
     )
 
@@ -163,11 +135,8 @@ def _longer(last: str) -> Iterable[str]:
 
 def _asked(tokens: list[Token], mode: Mode) -> str | None:
     """Return the token that the parser asks for behind these; None unless it asks for one."""
-    demand = _Demand("EOF")
-    demand.last = None
     parser = Probe(tokens, mode)
-    parser.kinds = [*parser.kinds[: len(tokens)], *[demand] * SENTINELS]  # type: ignore[list-item]
     with contextlib.suppress(ParseError):
         while parser.skip_newlines() != "EOF":
             parser.item()
-    return None if demand.last is None else _TEXT_OF.get(demand.last, demand.last)
+    return None if parser.asked is None else _TEXT_OF.get(parser.asked, parser.asked)

@@ -6,25 +6,25 @@ whose parse fails at the end can. Two things need care: the last piece of a text
 on (`i`, `if`, `iffy`; `=`, `=>`; `1`, `1.5`, `1dec`), and a few decisions look ahead.
 """
 
-import contextlib
+import traceback
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any, Final, SupportsIndex
+from typing import Any, Final, NamedTuple
 
-from mens_pipeline.language.ast.statements import Statement
 from mens_pipeline.language.decorator_keys import KEYED_DECORATORS
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.front_end import DEEP_STACK
 from mens_pipeline.language.lexer import Token as Piece
-from mens_pipeline.language.lexer import TokenStream, tokenize
+from mens_pipeline.language.lexer import tokenize
 from mens_pipeline.language.parser.cursor import ParseError
-from mens_pipeline.language.parser.modules import Mode, ModuleParser
-from mens_pipeline.language.vocabulary import CONTEXT_WORDS, DECORATORS, KEYWORDS, SYMBOLS, TRIVIA, TokenKind
+from mens_pipeline.language.parser.modules import Mode
+from mens_pipeline.language.probe import Place, Probe, Token
+from mens_pipeline.language.vocabulary import CONTEXT_WORDS, DECORATORS, KEYWORDS, SYMBOLS, TRIVIA
 
 _DIGITS: Final = frozenset("0123456789")
 _NOTHING: Final = TRIVIA | {"NL"}
-SENTINELS: Final = 4
-"""EOF entries behind the tokens, as many as the lexer writes."""
+DROPPED: Final = TRIVIA - {"SPACE", "COMMENT"}
+"""What the lexer drops without a word (L5, L7, L9, L10)."""
 _LOOKAHEAD: Final = 4
 """Tokens that the parser looks ahead at most (G6)."""
 WORDS: Final = CONTEXT_WORDS | KEYWORDS | {key for table in KEYED_DECORATORS.values() for key in table.values}
@@ -53,63 +53,13 @@ class _Parse(Enum):
     FAILED = 3
 
 
-Token = tuple[TokenKind, str]
-"""Kind and text."""
+class _Look(NamedTuple):
+    """What is known of a text with a piece appended."""
 
-
-class Watched(list[Any]):
-    """A column of tokens that notes when it is read at an edge or behind it."""
-
-    is_touched = False
-
-    def __init__(self, column: list[Any], edge: int) -> None:
-        """Copy a column.
-
-        Args:
-            column: What is read.
-            edge: Where what is noted begins.
-        """
-        super().__init__(column)
-        self.edge = edge
-
-    def __getitem__(self, index: SupportsIndex | slice) -> Any:
-        if not isinstance(index, slice) and index.__index__() >= self.edge:
-            self.is_touched = True
-        return super().__getitem__(index)
-
-
-class Probe(ModuleParser):
-    """A parser that writes no messages, which would look at tokens that decided nothing, and knows its open blocks."""
-
-    def __init__(self, tokens: list[Token], mode: Mode) -> None:
-        """Begin before the first token.
-
-        Args:
-            tokens: What is read.
-            mode: How it is read.
-        """
-        super().__init__(stream_of(tokens), mode)
-        self.open_blocks: list[list[int]] = []
-        """The tokens that the statements of each block begin with, outermost block first."""
-
-    def block(self) -> tuple[Statement, ...]:
-        """`'{' Block` (G30)."""
-        self.open_blocks.append([])
-        statements = super().block()
-        self.open_blocks.pop()
-        return statements
-
-    def statement_of_block(self) -> Statement:
-        """`Stmt` directly in a block (G30)."""
-        self.open_blocks[-1].append(self.pos)
-        return super().statement_of_block()
-
-    def found(self) -> str:
-        """Ignore it: the next token decides nothing here."""
-        return ""
-
-    def _warn_of_stray_word(self, word: str) -> None:
-        """Ignore it: warnings are for people."""
+    viability: Viability
+    settled: list[slice]
+    """Characters that need not be read again."""
+    place: Place
 
 
 class ViableText:
@@ -131,8 +81,8 @@ class ViableText:
         self.is_strict = is_strict
         self._text = ""
         self._is_settled = False
-        self._last_look: tuple[str, tuple[Viability, list[slice]]] | None = None
-        self.viability = self._look("")[0]
+        self._looks: dict[str, _Look] = {}
+        self.viability = self.would_be("")
 
     @property
     def has_tokens(self) -> bool:
@@ -150,7 +100,18 @@ class ViableText:
         Args:
             piece: Any text.
         """
-        return self._look(piece)[0]
+        return self._look(piece).viability
+
+    def place_behind(self, piece: str) -> Place:
+        """Return where the parser stands behind the text with a piece appended.
+
+        Args:
+            piece: Any text with which it is not dead.
+
+        Returns:
+            Texts with the same place mostly end the same way, however they began.
+        """
+        return self._look(piece).place
 
     def append(self, piece: str) -> Viability:
         """Take a piece in.
@@ -161,39 +122,37 @@ class ViableText:
         Returns:
             What the text is now.
         """
-        looked_at = self._last_look
-        self.viability, settled = looked_at[1] if looked_at and looked_at[0] == piece else self._look(piece)
-        self._last_look = None
+        self.viability, settled, _ = self._look(piece)
+        self._looks = {}
         self._text += piece
         self._is_settled = self._is_settled or bool(settled)
         for part in reversed(settled):
             self._text = self._text[: part.start] + self._text[part.stop :]
         return self.viability
 
-    def _look(self, piece: str) -> tuple[Viability, list[slice]]:
-        """Judge the text with a piece behind it; return the viability and the ranges that need not be read again."""
-        pieces = tokenize(self._text + piece)
-        tokens = kept(pieces)
-        if self.is_strict and any(piece.kind.startswith("DROPPED") for piece in pieces[:-1]):
-            # An exclamation mark or a lone carriage return is dropped unless it goes on, and it can only at the end.
-            return Viability.DEAD, []
-        is_sound = not (self.is_strict and pieces and pieces[-1].kind.startswith("DROPPED"))
-        found = DEEP_STACK.run(lambda: self._judge(pieces, tokens, is_sound=is_sound))
-        self._last_look = (piece, found)
-        return found
+    def _look(self, piece: str) -> _Look:
+        """Judge the text with a piece behind it, once until the next piece is appended."""
+        if piece not in self._looks:
+            pieces = tokenize(self._text + piece)
+            if self.is_strict and any(piece.kind in DROPPED for piece in pieces[:-1]):
+                # An exclamation mark or a lone carriage return goes on at the end alone.
+                self._looks[piece] = _Look(Viability.DEAD, [], ())
+            else:
+                self._looks[piece] = DEEP_STACK.run(lambda: self._judge(pieces, kept(pieces)))
+        return self._looks[piece]
 
-    def _judge(
-        self, pieces: tuple[Piece, ...], tokens: list[Token], *, is_sound: bool
-    ) -> tuple[Viability, list[slice]]:
-        ending, settled = self._parse(tokens)
+    def _judge(self, pieces: tuple[Piece, ...], tokens: list[Token]) -> _Look:
+        ending, settled, place = self._parse(tokens)
+        is_sound = not (self.is_strict and pieces and pieces[-1].kind in DROPPED)
         if ending is _Parse.ACCEPTED and is_sound:
             viability = Viability.COMPLETE
         else:
             viability = Viability.OPEN if self._is_open(pieces, tokens, ending) else Viability.DEAD
         if not settled or viability is Viability.DEAD:
-            return viability, []
+            return _Look(viability, [], place)
         starts = [piece.start for piece in pieces if piece.kind not in TRIVIA]
-        return viability, [slice(starts[part.start] if part.start else 0, starts[part.stop]) for part in settled]
+        ranges = [slice(starts[part.start] if part.start else 0, starts[part.stop]) for part in settled]
+        return _Look(viability, ranges, place)
 
     def _is_open(self, pieces: tuple[Piece, ...], tokens: list[Token], ending: _Parse) -> bool:
         """Return whether any continuation of a text that is no program is one."""
@@ -201,7 +160,7 @@ class ViableText:
         if last is None or not goes_on(last):
             return self._leads_on(tokens, ending)
         is_comment = last.kind == "COMMENT"
-        if is_comment or not last.kind.startswith("DROPPED"):
+        if is_comment or last.kind not in DROPPED:
             more: list[Token] = [("NL", "\n")] if is_comment else []
             if self._leads_on([*tokens, *more], None if more else ending):
                 return True
@@ -220,32 +179,22 @@ class ViableText:
             return ending is not _Parse.FAILED
         return depth < _LOOKAHEAD and any(self._leads_on([*tokens, token], None, depth + 1) for token in NEXT)
 
-    def _parse(self, tokens: list[Token]) -> tuple[_Parse, list[slice]]:
-        """Parse tokens; return how that ends, and the token ranges that need not be parsed again."""
+    def _parse(self, tokens: list[Token]) -> tuple[_Parse, list[slice], Place]:
+        """Parse tokens; return how and where that ends, and the token ranges that need not be parsed again."""
         parser = Probe(tokens, self.mode)
         starts = []
+        place: Place = ()
         try:
             while parser.skip_newlines() != "EOF":
                 starts.append(parser.pos)
                 parser.item()
         except ParseError as error:
-            ending = self._ending(tokens, starts, error)
+            is_past = error.finding.code is Code.UNCLOSED_DELIMITER or error.finding.token >= len(tokens)
+            ending = _Parse.AT_END if is_past else _Parse.AFTER_LOOK if parser.has_seen_end else _Parse.FAILED
+            place = tuple((frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__))
         else:
             ending = _Parse.ACCEPTED
-        return ending, list(_settled(tokens, starts, parser.open_blocks))
-
-    def _ending(self, tokens: list[Token], starts: list[int], error: ParseError) -> _Parse:
-        if error.finding.code is Code.UNCLOSED_DELIMITER or error.finding.token >= len(tokens):
-            return _Parse.AT_END
-        parser = Probe(tokens, self.mode)
-        # What was read before may have ended here because of how far it could look ahead.
-        parser.pos = starts[max(0, len(starts) - 2)]
-        watched = parser.kinds, parser.texts = [Watched(c, len(tokens)) for c in (parser.kinds, parser.texts)]
-        with contextlib.suppress(ParseError):
-            while True:
-                parser.skip_newlines()
-                parser.item()
-        return _Parse.AFTER_LOOK if any(column.is_touched for column in watched) else _Parse.FAILED
+        return ending, list(_settled(tokens, starts, parser.open_blocks)), place
 
 
 def viable(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> Viability:
@@ -309,19 +258,6 @@ def _ends_line(tokens: list[Token], start: int) -> bool:
     return tokens[last][0] != "}"
 
 
-def stream_of(tokens: list[Token]) -> TokenStream:
-    """Columns for the parser; it decides nothing by places, so each token counts as one character.
-
-    Args:
-        tokens: The tokens.
-    """
-    count = len(tokens)
-    places = list(range(count + SENTINELS))
-    kinds: list[TokenKind] = [kind for kind, _ in tokens]
-    texts = [text for _, text in tokens]
-    return TokenStream("", kinds + ["EOF"] * SENTINELS, texts + [""] * SENTINELS, places, places, ())
-
-
 def goes_on(piece: Piece) -> bool:
     """Return whether a piece at the end of a text may become another one when the text goes on.
 
@@ -345,7 +281,7 @@ def _variants(pieces: tuple[Piece, ...], *, is_strict: bool) -> Iterator[list[To
         return
     if last.kind == "DROPPED_STRING":
         yield [*before, ("NL", "\n")]  # a backslash before a line end ends a string, which is dropped (L7)
-    elif last.kind.startswith("DROPPED") or last.kind == "INT":
+    elif last.kind in DROPPED or last.kind == "INT":
         yield before  # characters that mean nothing, or a number that becomes too large, are followed by anything
 
 

@@ -118,7 +118,7 @@ class ModuleParser(ImportParser):
             message = f"`{text}` declarations are retired"
             raise ParseError(Finding(Code.RETIRED_DECLARATION, message, self.pos, _TOMBSTONE_ADVICE[kind]))
         advice = FOREIGN_WORDS.get(text)
-        if self.kinds[self.pos - 1] == "=" and self.kinds[self.pos - 3] == "type":
+        if self.kinds[max(0, self.pos - 3) : self.pos : 2] == ["type", "="]:
             advice = "Vox has no type aliases, and each variant of a sum type begins with `|`, the first one too."
         elif advice is None and kind == "IDENT":
             advice = did_you_mean(text, _DECLARATION_WORDS)
