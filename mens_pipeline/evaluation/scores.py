@@ -74,9 +74,7 @@ class ModelScores(BaseModel):
 def scores_of_model(tasks: Sequence[Task], judgements: Iterable[Judgement]) -> ModelScores:
     """Compute the figures of a model.
 
-    Args:
-        tasks: What was asked, in order.
-        judgements: Of every answer to every task; each task has the same number.
+    Each task has the same number of answers.
     """
     by_task: defaultdict[str, list[Judgement]] = defaultdict(list)
     for judgement in judgements:
@@ -100,10 +98,7 @@ def scores_of(
 ) -> Scores:
     """Compute the figures over some tasks.
 
-    Args:
-        tasks: What was asked.
-        by_task: Task -> its judged answers, at least one, as many for each.
-        repeated: Programs that answer more than one task.
+    Each task has as many judged answers, at least one; `repeated` are programs that answer more than one task.
     """
     flat = [judgement for task in tasks for judgement in by_task[task.id]]
     tested = [task for task in tasks if task.tests is not None]

@@ -47,9 +47,7 @@ _MOST_NAMED: Final = 3
 class Candidate:
     """One of several answers.
 
-    Attributes:
-        text: What the model wrote.
-        likelihood: Mean log-probability of its tokens.
+    `likelihood` is the mean log-probability of its tokens.
     """
 
     text: str
@@ -68,12 +66,7 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several answers.
-
-    Attributes:
-        place: Which.
-        step: What it was chosen by.
-    """
+    """One of several answers: its place, and the step that chose it."""
 
     place: int
     step: Step
@@ -86,11 +79,7 @@ class Selector:
     """
 
     def __init__(self, num_workers: int = 2) -> None:
-        """Set the number of processes; nothing is started yet.
-
-        Args:
-            num_workers: Processes of each kind at the same time.
-        """
+        """Set the number of processes of each kind; nothing is started yet."""
         self._num_workers = num_workers
         self._stack = ExitStack()
         self._lock = Lock()
@@ -111,11 +100,8 @@ class Selector:
     def choose(self, prompt: str, mode: Mode, candidates: Sequence[Candidate], end: float = inf) -> Choice:
         """Choose one of several answers; the first of those that are as good.
 
-        Args:
-            prompt: What was asked.
-            mode: How a program in an answer is read; examples are run in the usual one alone.
-            candidates: At least one.
-            end: When no further step begins, on the monotonic clock; the likeliest of what is left is chosen then.
+        Examples are run in the usual mode alone. After `end`, on the monotonic clock, no further step begins, and the
+        likeliest of what is left is chosen.
         """
         texts = [candidate.text for candidate in candidates]
         programs = [program_in(text) for text in texts]
