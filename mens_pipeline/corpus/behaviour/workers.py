@@ -35,11 +35,8 @@ _AT_ONCE: Final = 64
 class Job:
     """A function to observe.
 
-    Attributes:
-        source: Its declaration, as an answer would be.
-        function: Its name.
-        given: Declarations that it needs and an answer need not repeat; empty for none.
-        seed: What is drawn depends on it.
+    `source` is its declaration, as an answer would be; `given` holds declarations that it needs and an answer need not
+    repeat, empty for none.
     """
 
     source: str
@@ -56,10 +53,7 @@ class BehaviourWorkers:
     ) -> None:
         """Set the number of processes; nothing is started yet.
 
-        Args:
-            num_workers: Processes at the same time.
-            command: Starts a worker.
-            seconds: How long a worker may take for one request.
+        A worker may take so many seconds for one request.
         """
         self._seconds = seconds
         self._num_workers = num_workers
@@ -84,9 +78,6 @@ class BehaviourWorkers:
     def observe(self, jobs: Iterable[Job]) -> Iterator[Behaviour | NoBehaviour]:
         """Observe functions.
 
-        Args:
-            jobs: Which ones.
-
         Yields:
             What was observed, in the same order; `STOPPED` where the worker had to be replaced.
         """
@@ -97,9 +88,6 @@ class BehaviourWorkers:
     def statuses(self, tasks: Iterable[TaskFunction]) -> Iterator[TaskStatus]:
         """Return whether the tests of tasks say something about functions that pass them.
 
-        Args:
-            tasks: The tasks.
-
         Yields:
             The status of each; that of a task that stops its worker is that its reference fails.
         """
@@ -107,10 +95,7 @@ class BehaviourWorkers:
             yield TaskStatus.FAILS if answer is None else TaskStatus(answer[0])
 
     def first_passed(self, tried: Iterable[tuple[str, str, Sequence[TaskFunction]]]) -> Iterator[int | None]:
-        """Try functions on the tests of tasks.
-
-        Args:
-            tried: Program, name of the function, tasks to try it on.
+        """Try functions, each by its program and its name, on the tests of tasks.
 
         Yields:
             The place of the first task whose tests it passes; None where it passes none, or stops its worker.
@@ -123,11 +108,6 @@ class BehaviourWorkers:
 
     def outputs(self, programs: Sequence[str], function: str, seed: str) -> Iterator[list[str | None] | None]:
         """Call a function of several programs with the same arguments.
-
-        Args:
-            programs: The programs.
-            function: The name of the function.
-            seed: What the drawn arguments depend on.
 
         Yields:
             For each program what `outputs_of` says; None where the program stops its worker.

@@ -48,13 +48,8 @@ def evolved_row(  # noqa: PLR0913 - all that a row says of where it comes from
     It stands where the first of its ancestors stands: whoever holds that file out holds this row out as well, and
     whoever caps what a file or template may give counts it.
 
-    Args:
-        candidate: The answer.
-        module: Its syntax tree.
-        generation: 1 for a row whose parent nobody evolved.
-        generator: Name and digest of the model.
-        seed: Of the run.
-        is_tested: Whether it has tests, which pass.
+    `generation` is 1 for a row whose parent nobody evolved, `generator` the name and digest of the model; `is_tested`
+    tells whether it has tests, which pass.
     """
     parent = candidate.parent
     program = candidate.program.rstrip() + "\n"
@@ -96,10 +91,8 @@ _WAVE: Final = 32
 class Judges:
     """Checks on replies that other packages provide.
 
-    Attributes:
-        read: Finds the program in a reply, as evaluation does.
-        run_tests: Runs the tests of a program where nothing can come to harm.
-        neighbours: Rows that a new one must differ from.
+    `read` finds the program in a reply, as evaluation does; `run_tests` runs the tests of a program where nothing can
+    come to harm; a new row must differ from `neighbours`.
     """
 
     read: Callable[[str], Reading]
@@ -111,10 +104,7 @@ class Judges:
 class Desk:
     """Generator and ledger of an evolution.
 
-    Attributes:
-        generator: The model.
-        ledger: Earlier replies; takes new ones.
-        clock: Seconds of a clock that never goes back.
+    `clock` gives the seconds of a clock that never goes back.
     """
 
     generator: Generator
@@ -150,12 +140,6 @@ class _Draft:
 
 def evolve(seeds: Seeds, plan: Plan, desk: Desk, judges: Judges) -> EvolutionAccount:
     """Evolve seeds as far as the budget goes.
-
-    Args:
-        seeds: What is evolved, and what nothing may be near to.
-        plan: How far, and at what cost.
-        desk: Who is asked.
-        judges: What decides about replies.
 
     Returns:
         Rows and account; it adds up.
@@ -326,9 +310,7 @@ class _Work:
 
         Whether a reply is known already makes no difference, so that a call that was cut short goes on as it was.
 
-        Args:
-            requests: In order.
-            num_each: Requests that come of each, itself among them.
+        Of each come `num_each` requests, itself among them.
         """
         budget, num_tokens = self._plan.budget, self.account.num_tokens
         for number, request in enumerate(requests):

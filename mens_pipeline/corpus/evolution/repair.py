@@ -41,12 +41,7 @@ class RepairComparison:
 
 
 def is_vox(program: str, mode: Mode) -> bool:
-    """Check whether the front end accepts a program, and it declares something.
-
-    Args:
-        program: Any text.
-        mode: How it is read.
-    """
+    """Check whether the front end accepts a program, and it declares something."""
     module = analyze(program, mode).module
     return module is not None and bool(module.declarations)
 
@@ -54,10 +49,7 @@ def is_vox(program: str, mode: Mode) -> bool:
 def repair_of(request: Request, program: str, mode: Mode) -> Request | None:
     """Ask to mend a program.
 
-    Args:
-        request: What it answers, without any earlier repair.
-        program: What was answered.
-        mode: How it is read.
+    The request is without any earlier repair.
 
     Returns:
         The request with the program and its first errors; None for what is Vox, is empty, or is too long to be shown.

@@ -23,10 +23,8 @@ REWRITER: Final = (
 class Request:
     """One thing asked of a generator.
 
-    Attributes:
-        key: SHA-256 over all that decides the reply, hexadecimal; what a ledger knows it by.
-        system: What the model is told first.
-        prompt: What it is asked.
+    `key`, by which a ledger knows it, is the SHA-256 over all that decides the reply, hexadecimal; `system` is what the
+    model is told first.
     """
 
     key: str
@@ -102,21 +100,13 @@ class Prompts:
     def __init__(self, generator: Generator, seed: int, examples: Mapping[str, str]) -> None:
         """Word for a generator.
 
-        Args:
-            generator: Who is asked.
-            seed: Another one asks anew.
-            examples: Construct -> a program that shows it.
+        Another seed asks anew; `examples` maps a construct to a program that shows it.
         """
         self._decides = [generator.name, generator.digest, dict(generator.decoding), seed]
         self._examples = examples
 
     def evolving(self, parent: TrainingPair, evolution: Evolution) -> Request:
-        """Ask for a new request.
-
-        Args:
-            parent: The pair whose request is evolved.
-            evolution: What is done to it.
-        """
+        """Ask for a new request."""
         noun = noun_of(parent.category)
         if evolution.operator is Operator.BREADTH:
             task = f"Write a new request, inspired by the one below. It asks for {noun} in Vox as well."
@@ -126,13 +116,7 @@ class Prompts:
         return self._request(REWRITER, f"{task} {evolution.how} {rules}\n\nThe request:\n{parent.prompt.strip()}")
 
     def answering(self, parent: TrainingPair, evolution: Evolution, instruction: str) -> Request:
-        """Ask for the program.
-
-        Args:
-            parent: The pair that was evolved; its program shows the syntax.
-            evolution: What was done to it.
-            instruction: The new request.
-        """
+        """Ask for the program."""
         parts = [instruction, evolution.demand]
         parts.append("This program shows the syntax of Vox. It is for another request: do not repeat it.")
         parts.append(_fenced(parent.response))

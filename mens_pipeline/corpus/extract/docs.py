@@ -40,9 +40,7 @@ Piece = TypeVar("Piece", Block, Section)
 class PageExtraction:
     """Sections, blocks and drops of a page.
 
-    Attributes:
-        records: Its records, blocks first.
-        drops: Its blocks and sections that gave none.
+    Blocks come first among the records; `drops` are the blocks and sections that gave none.
     """
 
     records: tuple[ExtractedRecord, ...]
@@ -52,10 +50,7 @@ class PageExtraction:
 def extract_docs(file: SourceFile, root: Path, may_include: Callable[[Path], bool]) -> PageExtraction | Drop:
     """Extract the records of a page, or return a drop with the reason why it has none.
 
-    Args:
-        file: The page.
-        root: The workspace; includes are resolved inside it.
-        may_include: Whether a file of the workspace may be included (negative roots may not).
+    Includes are resolved inside `root`, the workspace; files below negative roots may not be included.
     """
     try:
         text = file.data.decode("utf-8")

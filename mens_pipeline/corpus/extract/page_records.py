@@ -16,10 +16,8 @@ from mens_pipeline.errors import SourceNotFoundError
 def page_records(folders: Iterable[Path], known_blobs: Iterable[str]) -> list[ExtractedRecord]:
     """Extract the records of all eligible pages below some folders; each page counts once.
 
-    Args:
-        folders: Folders of pages; includes are resolved inside the workspace that governs them, which is the folder
-            of its `examples.ssot.v1.yaml` or the folder itself.
-        known_blobs: Hashes of pages whose records are there already.
+    Includes are resolved inside the workspace that governs a folder: that of its `examples.ssot.v1.yaml`, or the folder
+    itself. Pages of `known_blobs` have their records already.
 
     Raises:
         SourceNotFoundError: One of them is no folder.

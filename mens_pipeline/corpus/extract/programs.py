@@ -21,9 +21,6 @@ MAX_PIECE: Final = 16_384
 def extract_vox(file: SourceFile) -> tuple[ExtractedRecord, ...] | Drop:
     """Extract the records of a program, or return a drop with the reason why it has none.
 
-    Args:
-        file: The program.
-
     Returns:
         A record for the whole file, then one for each declaration that with all it needs is less than the file. The
         front end accepts every text. What is longer than `MAX_TEXT` gives no record, nor what comes after records of

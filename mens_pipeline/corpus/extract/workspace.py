@@ -34,12 +34,8 @@ def extract_workspace(
 ) -> Iterator[FileOutcome]:
     """Extract all programs and pages below a folder, in the order of their paths.
 
-    Args:
-        root: The folder.
-        commit: Git commit of the workspace, where there is one.
-        known: What a file gave before, if it is known to give the same again.
-        workers: Processes that extract; the outcomes do not depend on it.
-        workspace: What paths are relative to, and what includes are resolved in; None for the folder itself.
+    `known` gives what a file gave before, if it is known to give the same again; the outcomes do not depend on the
+    number of `workers`. Paths are relative to `workspace`, which includes are resolved in; None for `root` itself.
 
     Raises:
         SourceNotFoundError: `root` is no folder.
@@ -97,15 +93,7 @@ def _lines(records: tuple[ExtractedRecord, ...]) -> tuple[str, ...]:
 
 
 def read_source(path: Path, root: Path, unit: Unit, roots: SourceRoots, commit: str | None) -> SourceFile | Drop:
-    """Read a file, or return a drop with the reason why it is not read.
-
-    Args:
-        path: The file.
-        root: The workspace.
-        unit: What it counts as.
-        roots: The roots that govern it.
-        commit: Git commit of the workspace, where there is one.
-    """
+    """Read a file, or return a drop with the reason why it is not read."""
     name = shown_name(path, root)
     if is_out_of_place(path):
         return Drop(unit, name, 1, DropReason.LINK, "a symbolic link, a pipe or a device")

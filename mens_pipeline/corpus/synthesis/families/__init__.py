@@ -11,9 +11,6 @@ from mens_pipeline.corpus.synthesis.sample import Family
 def load_families(folder: Path = Path(__file__).parent) -> tuple[Family, ...]:
     """Load all families, in the order of their files; their names are unique.
 
-    Args:
-        folder: Holds `*.vox.jinja` and `*_banks.yaml`.
-
     Raises:
         ConfigurationError: A file cannot be read or does not fit; the message says where.
     """

@@ -69,11 +69,8 @@ class _Part(BaseModel):
 class _Section:
     """A stretch of a file.
 
-    Attributes:
-        path: The file.
-        line: Where its header stands, from 1.
-        header: What it says of itself.
-        source: What follows, behind a comment of as many lines as stand before it in the file.
+    `line` is that of its header, from 1; `source` is what follows, behind a comment of as many lines as stand before it
+    in the file.
     """
 
     path: Path
@@ -98,9 +95,6 @@ class _Section:
 
 def families_in(folder: Path) -> tuple[Family, ...]:
     """Read, check and compile all families of a folder, in the order of its files.
-
-    Args:
-        folder: Holds `*.vox.jinja` and `*_banks.yaml`.
 
     Raises:
         ConfigurationError: A file cannot be read or does not fit; the message says where.
@@ -289,11 +283,7 @@ class Either(Extension):
     tags = {"either"}  # noqa: RUF012 - as Jinja declares it
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        """Read the ways up to `endeither`.
-
-        Args:
-            parser: Stands at the tag.
-        """
+        """Read the ways up to `endeither`."""
         line = next(parser.stream).lineno
         ways = []
         end = ""

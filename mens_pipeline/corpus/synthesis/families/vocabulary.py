@@ -27,12 +27,6 @@ _LINE: Final = 96
 def some_fields(random: Random, entity: Entity, *needed: Field, most: int = 6) -> tuple[Field, ...]:
     """Return needed fields and a few more of the same entity, in its own order.
 
-    Args:
-        random: Decides which and how many.
-        entity: Where they come from.
-        needed: Fields that must be there.
-        most: The largest number of fields.
-
     Returns:
         At least the needed ones and at least two.
     """
@@ -45,10 +39,7 @@ def some_fields(random: Random, entity: Entity, *needed: Field, most: int = 6) -
 def two_of(random: Random, rows: Sequence[Any], attribute: str) -> tuple[Any, Any]:
     """Draw two rows that differ in an attribute.
 
-    Args:
-        random: Decides which.
-        rows: Not all of them the same in it.
-        attribute: What must differ.
+    Not all of the rows are the same in it.
     """
     first, second = random.choice(rows), random.choice(rows)
     while getattr(first, attribute) == getattr(second, attribute):
@@ -59,8 +50,7 @@ def two_of(random: Random, rows: Sequence[Any], attribute: str) -> tuple[Any, An
 def folded(text: str) -> str:
     """Put a record that is written with a member a line on one line, where it fits.
 
-    Args:
-        text: A line that ends in `{`, members with commas behind them, and a line that begins with `}`.
+    It is a line that ends in `{`, members with commas behind them, and a line that begins with `}`.
     """
     first, *members, last = text.rstrip("\n").split("\n")
     line = " ".join([first.strip(), *(member.strip() for member in members)]).removesuffix(",") + f" {last.strip()}"
@@ -68,58 +58,36 @@ def folded(text: str) -> str:
 
 
 def same_names(fields: Iterable[Field]) -> str:
-    """Format a record on one line whose members are taken from variables of the same names.
-
-    Args:
-        fields: What it holds.
-    """
+    """Format a record on one line whose members are taken from variables of the same names."""
     return f"{{ {', '.join(f'{field.name}: {field.name}' for field in fields)} }}"
 
 
 def params(fields: Iterable[Field]) -> str:
-    """Format a parameter list without its parentheses.
-
-    Args:
-        fields: One parameter each.
-    """
+    """Format a parameter list without its parentheses."""
     return ", ".join(field.declaration for field in fields)
 
 
 def lines(items: Sequence[str | Field], width: int = 4) -> str:
     """Write items below one another: fields as they are declared, anything else as it is.
 
-    Args:
-        items: A list, or a text with one of them in each line.
-        width: Blanks before all but the first.
+    A text has one item in each line; `width` blanks stand before all but the first.
     """
     texts = items if not isinstance(items, str) else lines_of(items)
     return ("\n" + " " * width).join(item.declaration if isinstance(item, Field) else item for item in texts)
 
 
 def sentence(words: str) -> str:
-    """Return words with a capital at the start.
-
-    Args:
-        words: At least one.
-    """
+    """Return words with a capital at the start."""
     return words[:1].upper() + words[1:]
 
 
 def snake(name: str) -> str:
-    """`ToolLoan` and `tool loan` as `tool_loan`.
-
-    Args:
-        name: A type name or words.
-    """
+    """`ToolLoan` and `tool loan` as `tool_loan`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).replace(" ", "_").replace("-", "_").lower()
 
 
 def camel(words: str) -> str:
-    """`tool loans` and `tool_loans` as `ToolLoans`.
-
-    Args:
-        words: Words or a snake-case name.
-    """
+    """`tool loans` and `tool_loans` as `ToolLoans`."""
     return "".join(word[:1].upper() + word[1:] for word in re.split(r"[ _-]", words))
 
 

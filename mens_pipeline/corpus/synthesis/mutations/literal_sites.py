@@ -59,9 +59,6 @@ def sites_of(program: Program) -> list[Site]:
 
     No test depends on the declarations they stand in, no comment or other text repeats them, and the words for each
     fit no other.
-
-    Args:
-        program: An accepted program.
     """
     tested = program.tested
     found = [

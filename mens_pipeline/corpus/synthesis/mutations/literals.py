@@ -30,10 +30,6 @@ _LITERAL_FRAMES: Final[tuple[str, ...]] = (
 def change_literal(program: Program, random: Random) -> Sample | None:
     """Make a task: a prompt to change one literal, and the program with the new one.
 
-    Args:
-        program: An accepted program.
-        random: Decides.
-
     Returns:
         The task; None when there is no literal that can be changed on its own.
     """

@@ -152,22 +152,14 @@ _NOT_NEW: Final = _LIBRARY | _CONTEXTUAL | KEYWORDS | VIEW_TAGS | EFFECTS
 
 
 def is_built_in(name: str) -> bool:
-    """Return whether a name belongs to the library or is the entry point: what is called so must not be renamed.
-
-    Args:
-        name: Any identifier.
-    """
+    """Return whether a name belongs to the library or is the entry point: what is called so must not be renamed."""
     return name in _LIBRARY
 
 
 def new_name(old: str, noun: str, taken: Collection[str], random: Random) -> str | None:
     """Return another name in the same case for the same thing; None when every idea is taken.
 
-    Args:
-        old: Its name.
-        noun: What it is: `function`, `loop variable`.
-        taken: Names that may not be used.
-        random: Decides among the ideas; synonyms come first.
+    `noun` is what it names: `function`, `loop variable`. Synonyms come first.
     """
     words = words_of(old)
     synonyms = _with_synonyms(words)
@@ -179,21 +171,13 @@ def new_name(old: str, noun: str, taken: Collection[str], random: Random) -> str
 
 
 def words_of(name: str) -> list[str]:
-    """Split a name into its words in lower case: `BayReading` and `bay_reading` are `bay`, `reading`.
-
-    Args:
-        name: Any identifier.
-    """
+    """Split a name into its words in lower case: `BayReading` and `bay_reading` are `bay`, `reading`."""
     spaced = "".join(f"_{c}" if c.isupper() and i and name[i - 1].islower() else c for i, c in enumerate(name))
     return spaced.lower().split("_")
 
 
 def synonyms_of(word: str) -> tuple[str, ...]:
-    """Return the synonyms of a word; empty when none is known.
-
-    Args:
-        word: A word in lower case.
-    """
+    """Return the synonyms of a word; empty when none is known."""
     return _SYNONYMS.get(word, ())
 
 
