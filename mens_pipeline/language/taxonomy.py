@@ -74,38 +74,22 @@ _BY_KIND: Final = {construct.kind: construct for construct in CONSTRUCTS.values(
 
 
 def kind_of(declaration: Declaration) -> str:
-    """Return the declaration kind of A2, such as `TypeDef`.
-
-    Args:
-        declaration: Any declaration.
-    """
+    """Return the declaration kind of A2, such as `TypeDef`."""
     return type(declaration).__name__
 
 
 def construct_of(declaration: Declaration) -> Construct:
-    """Return the construct a declaration is an example of; endpoints are told apart by their kind.
-
-    Args:
-        declaration: Any declaration.
-    """
+    """Return the construct a declaration is an example of; endpoints are told apart by their kind."""
     return CONSTRUCTS[declaration.kind] if isinstance(declaration, Endpoint) else _BY_KIND[kind_of(declaration)]
 
 
 def histogram(module: Module) -> dict[str, int]:
-    """Construct name -> number of declarations with that name, names sorted (A10).
-
-    Args:
-        module: A parsed text.
-    """
+    """Construct name -> number of declarations with that name, names sorted (A10)."""
     return dict(sorted(Counter(construct_of(d).histogram_name for d in module.declarations).items()))
 
 
 def difficulty(module: Module) -> int:
-    """Return the difficulty of the hardest declaration, 1 to 10; 5 where there is none.
-
-    Args:
-        module: A parsed text.
-    """
+    """Return the difficulty of the hardest declaration, 1 to 10; 5 where there is none."""
     return max((construct_of(d).difficulty for d in module.declarations), default=DEFAULT_DIFFICULTY)
 
 

@@ -65,9 +65,7 @@ class Watched(list[Any]):
     def __init__(self, column: list[Any], edge: int) -> None:
         """Copy a column.
 
-        Args:
-            column: What is read.
-            edge: Where what is noted begins.
+        What is read from `edge` on is noted.
         """
         super().__init__(column)
         self.edge = edge
@@ -82,12 +80,7 @@ class Probe(ModuleParser):
     """A parser that writes no messages, which would look at tokens that decided nothing, and knows its open blocks."""
 
     def __init__(self, tokens: list[Token], mode: Mode) -> None:
-        """Begin before the first token.
-
-        Args:
-            tokens: What is read.
-            mode: How it is read.
-        """
+        """Begin before the first token."""
         super().__init__(stream_of(tokens), mode)
         self.open_blocks: list[list[int]] = []
         """The tokens that the statements of each block begin with, outermost block first."""
@@ -122,10 +115,8 @@ class ViableText:
     def __init__(self, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> None:
         """Begin with the empty text.
 
-        Args:
-            mode: How it is read.
-            is_strict: Whether what the lexer drops without a word counts as dead: characters that mean nothing, unknown
-                decorators, strings without an end, integers above 2^63 (L5, L7, L9, L10). For generation.
+        With `is_strict`, what the lexer drops without a word counts as dead: characters that mean nothing, unknown
+        decorators, strings without an end, integers above 2^63 (L5, L7, L9, L10). That is for generation.
         """
         self.mode = mode
         self.is_strict = is_strict
@@ -145,22 +136,11 @@ class ViableText:
         return self._text
 
     def would_be(self, piece: str) -> Viability:
-        """Return the viability of the text with a piece appended.
-
-        Args:
-            piece: Any text.
-        """
+        """Return the viability of the text with a piece appended."""
         return self._look(piece)[0]
 
     def append(self, piece: str) -> Viability:
-        """Take a piece in.
-
-        Args:
-            piece: Any text.
-
-        Returns:
-            What the text is now.
-        """
+        """Take a piece in, and return what the text is now."""
         looked_at = self._last_look
         self.viability, settled = looked_at[1] if looked_at and looked_at[0] == piece else self._look(piece)
         self._last_look = None
@@ -210,10 +190,7 @@ class ViableText:
     def _leads_on(self, tokens: list[Token], ending: _Parse | None = None, depth: int = 0) -> bool:
         """Return whether tokens that are what they are begin a program.
 
-        Args:
-            tokens: The tokens.
-            ending: How their parse ends, where that is known.
-            depth: How many of the last ones are tried.
+        `ending` is how their parse ends, where that is known; `depth` is how many of the last ones are tried.
         """
         ending = self._parse(tokens)[0] if ending is None else ending
         if ending is not _Parse.AFTER_LOOK:
@@ -263,20 +240,12 @@ def viable(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> V
 
 
 def has_tokens(text: str) -> bool:
-    """Return whether there is anything beside blanks, line ends and comments in a text.
-
-    Args:
-        text: Any text.
-    """
+    """Return whether there is anything beside blanks, line ends and comments in a text."""
     return any(piece.kind not in _NOTHING for piece in tokenize(text))
 
 
 def kept(pieces: tuple[Piece, ...]) -> list[Token]:
-    """Return the tokens that the parser sees.
-
-    Args:
-        pieces: Of a text, those that it never sees included.
-    """
+    """Return the tokens that the parser sees."""
     return [(piece.kind, piece.text) for piece in pieces if piece.kind not in TRIVIA]  # type: ignore[misc]
 
 
@@ -286,10 +255,8 @@ def _settled(tokens: list[Token], items: list[int], blocks: list[list[int]]) -> 
     Of a block the first statement stays, by which a block is told from an object (G37). What is left out stands behind
     a line end, and that behind a statement that ends there: an `if` without `else` goes on in the next line (N8).
 
-    Args:
-        tokens: What was read.
-        items: The tokens that declarations begin with, or statements of a script.
-        blocks: Those that statements begin with, of each open block.
+    `items` are the tokens that declarations begin with, or statements of a script; `blocks` those that statements begin
+    with, of each open block.
     """
     certain = len(tokens) - _LOOKAHEAD
     if first := max((start for start in items if start < certain), default=0):
@@ -310,11 +277,7 @@ def _ends_line(tokens: list[Token], start: int) -> bool:
 
 
 def stream_of(tokens: list[Token]) -> TokenStream:
-    """Columns for the parser; it decides nothing by places, so each token counts as one character.
-
-    Args:
-        tokens: The tokens.
-    """
+    """Columns for the parser; it decides nothing by places, so each token counts as one character."""
     count = len(tokens)
     places = list(range(count + SENTINELS))
     kinds: list[TokenKind] = [kind for kind, _ in tokens]
@@ -323,11 +286,7 @@ def stream_of(tokens: list[Token]) -> TokenStream:
 
 
 def goes_on(piece: Piece) -> bool:
-    """Return whether a piece at the end of a text may become another one when the text goes on.
-
-    Args:
-        piece: The last one.
-    """
+    """Return whether a piece at the end of a text may become another one when the text goes on."""
     return piece.kind not in {"STRING", "SSTRING", "SPACE", "NL", "DECIMAL"}
 
 
@@ -350,11 +309,7 @@ def _variants(pieces: tuple[Piece, ...], *, is_strict: bool) -> Iterator[list[To
 
 
 def longer_tokens(text: str) -> Iterator[Token]:
-    """Yield the tokens, other than the text itself, that it may be the beginning of.
-
-    Args:
-        text: The last piece of a text.
-    """
+    """Yield the tokens, other than the text itself, that it may be the beginning of."""
     first = text[0]
     if first in "\"'":
         yield ("STRING", '"a"') if first == '"' else ("SSTRING", "'a'")

@@ -42,10 +42,6 @@ _Draw = Callable[[Random, bool], Value]
 def cases(params: Sequence[Param], seed: str) -> list[list[Value]]:
     """Draw the arguments of a property, case by case, small edges first.
 
-    Args:
-        params: Its parameters.
-        seed: What the draws depend on.
-
     Raises:
         VoxError: A parameter has a type that no value is known of.
     """
@@ -104,12 +100,8 @@ _OURS: Final = __name__.split(".", maxsplit=1)[0]
 class CaseRunner:
     """State that all cases of a program share.
 
-    Attributes:
-        program: The program that declares them.
-        machine: What it runs on.
-        name: Which text declares them.
-        texts: The texts that places may lie in.
-        seed: What draws for properties depend on.
+    `name` is the text that declares them, `texts` are those that places may lie in; draws for properties depend on
+    `seed`.
     """
 
     program: Program
@@ -120,10 +112,6 @@ class CaseRunner:
 
     def result_of(self, test: Test | Forall, seconds: float) -> CaseResult:
         """Run a test.
-
-        Args:
-            test: Which.
-            seconds: How long it may take.
 
         Returns:
             Its result; a program can neither raise nor hang here.
@@ -145,12 +133,7 @@ class CaseRunner:
     ) -> CaseResult:
         """Build the result of a test that ended on this machine, or never began.
 
-        Args:
-            test: Which.
-            outcome: How it ended.
-            reason: Why.
-            message: What was found and what was expected.
-            place: Where; by default where the test begins.
+        By default the place is where the test begins.
         """
         text, start = place or (self.name, test.function.start)
         position = self.texts[text].position(start)
@@ -203,9 +186,6 @@ class CaseRunner:
 
 def error_of(body: Callable[[], object]) -> VoxError | None:
     """Run a part of a program.
-
-    Args:
-        body: Runs it.
 
     Returns:
         How it ended before its time; None when it came to its end.

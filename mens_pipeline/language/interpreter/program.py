@@ -46,12 +46,7 @@ class Program:
     ) -> None:
         """Register what the text declares.
 
-        Args:
-            module: Its syntax.
-            text: Which text it is.
-            machine: What it will run on.
-            features: What is switched on.
-            below: A program whose names it sees, unless it declares them itself, and that does not see its names.
+        The names of `below` are seen, unless the text declares them itself, and `below` does not see those of the text.
         """
         self._below = below
         self._constants = [d for d in module.declarations if isinstance(d, Const)]
@@ -82,18 +77,12 @@ class Program:
     def define(self, name: str, value: Value) -> None:
         """Give a name another value than the text does, from the next `begin` on.
 
-        Args:
-            name: The name; functions of the text that use it mean the new value.
-            value: The value.
+        Functions of the text that use the name mean the new value.
         """
         self._declared[name] = value
 
     def redefine(self, declaration: Declaration) -> None:
-        """Declare a function anew, from the next `begin` on.
-
-        Args:
-            declaration: Takes the place of the function of the same name.
-        """
+        """Declare a function anew, in place of that of the same name, from the next `begin` on."""
         self._declare_function(declaration)
 
     def _value_of(self, constant: Const) -> Value:

@@ -35,12 +35,7 @@ class Sandbox:
     ) -> None:
         """Set limits and environment; nothing is started yet.
 
-        Args:
-            num_workers: Processes at the same time.
-            limits: What each program may use.
-            features: What each program may ask for.
-            seed: For the arguments of properties.
-            command: Starts a worker.
+        `seed` is for the arguments of properties.
         """
         self._num_workers = num_workers
         self._limits = limits
@@ -78,10 +73,6 @@ class Sandbox:
     def run(self, source: str, *, mode: Mode = Mode.SOURCE) -> ProgramReport:
         """Run the tests of a program.
 
-        Args:
-            source: The program.
-            mode: How to read it.
-
         Returns:
             As `run_tests`; a program that cannot be stopped from inside is `stopped` from outside.
         """
@@ -89,10 +80,6 @@ class Sandbox:
 
     def run_with_tests(self, candidate: str, tests: str) -> ProgramReport:
         """Run hidden tests against a candidate.
-
-        Args:
-            candidate: The program to judge.
-            tests: What judges it.
 
         Returns:
             As the function of the same name.
@@ -104,25 +91,12 @@ class Sandbox:
         return self._answer(Request(candidate, tests, self._limits, self._seed, self._features))
 
     def map(self, sources: Iterable[str]) -> Iterator[ProgramReport]:
-        """Run the tests of many programs on all workers.
-
-        Args:
-            sources: The programs.
-
-        Yields:
-            Their reports in the same order.
-        """
+        """Run the tests of many programs on all workers."""
         with ThreadPoolExecutor(self._num_workers) as threads:
             yield from threads.map(self.run, sources)
 
     def map_with_tests(self, pairs: Iterable[tuple[str, str]]) -> Iterator[ProgramReport]:
         """Judge many candidates on all workers.
-
-        Args:
-            pairs: Each candidate with its hidden tests.
-
-        Yields:
-            Their reports in the same order.
 
         Raises:
             ConfigurationError: Some tests are rejected, or there are none.

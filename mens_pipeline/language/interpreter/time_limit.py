@@ -13,10 +13,6 @@ from mens_pipeline.language.interpreter.machine import Machine
 def time_limit(machine: Machine, seconds: float) -> Iterator[None]:
     """Let the time of a test expire by a signal; without effect outside the main thread, which gets none.
 
-    Args:
-        machine: The running test.
-        seconds: How long the body may take.
-
     Raises:
         VoxError: The time is over.
     """

@@ -42,12 +42,7 @@ one that lives as long as the process. A process that was forked needs one of it
 
 
 class WorkerStoppedError(Exception):
-    """A worker had to be replaced before it answered.
-
-    Attributes:
-        limit: Which bound it ran into.
-        message: What happened.
-    """
+    """A worker had to be replaced before it answered."""
 
     def __init__(self, limit: LimitKind, message: str) -> None:
         super().__init__(message)
@@ -58,8 +53,7 @@ class WorkerStoppedError(Exception):
 def worker_command(module: str) -> tuple[str, ...]:
     """Build the command of a worker that ends with this process.
 
-    Args:
-        module: Its dotted name; its `main` takes bytes of memory, requests and answers.
+    Its `main` takes bytes of memory, requests and answers.
     """
     return (sys.executable, "-B", "-P", "-s", "-c", _START.format(module=module))
 
@@ -70,18 +64,13 @@ class WorkerProcess:
     def __init__(self, command: Sequence[str], limits: Limits) -> None:
         """Start it.
 
-        Args:
-            command: Starts a worker; its address space and this process are added as the last words.
-            limits: The memory it gets.
+        Its address space and this process are added to the command as the last words.
         """
         self._command = (*command, str(limits.memory_bytes), str(os.getpid()))
         self._process = self._started()
 
     def ask(self, request: Request) -> ProgramReport:
         """Run a program in a worker.
-
-        Args:
-            request: What to run.
 
         Returns:
             What the worker says; or that it was stopped, because it said nothing in time or died.
@@ -92,14 +81,9 @@ class WorkerProcess:
             return ProgramReport(ProgramStatus.STOPPED, limit=error.limit, message=error.message)
 
     def exchange(self, request: object, seconds: float) -> Any:
-        """Send a request and wait for the answer.
+        """Send a request and return the answer, both in JSON types.
 
-        Args:
-            request: In JSON types.
-            seconds: How long running programs may take; parsing, starting and answering have some time beyond.
-
-        Returns:
-            The answer in JSON types.
+        Running programs may take so many seconds; parsing, starting and answering have some time beyond.
 
         Raises:
             WorkerStoppedError: It said nothing in time or died; another process has taken its place.

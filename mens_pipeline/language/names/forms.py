@@ -147,14 +147,7 @@ def _let(resolver: Resolver, node: Let) -> None:
 
 
 def pattern(resolver: Resolver, node: Pattern, kind: Kind, *, mutable: bool = False) -> None:
-    """Declare the names of a pattern; a variant without payload is a test and no name (K2).
-
-    Args:
-        resolver: The walk.
-        node: The pattern.
-        kind: What its names are.
-        mutable: Whether they may be assigned to.
-    """
+    """Declare the names of a pattern; a variant without payload is a test and no name (K2)."""
     if isinstance(node, IdentPattern):
         if resolver.names.is_variant(node.name):
             return

@@ -45,10 +45,7 @@ def resolve(
 ) -> tuple[ModuleNames, Resolution]:
     """Find out what all names of a program mean.
 
-    Args:
-        module: Its syntax.
-        findings: Where to note what is wrong.
-        assumed: Names that it need not declare.
+    Names of `assumed` need not be declared.
 
     Returns:
         What it declares, and what each use refers to.

@@ -34,9 +34,7 @@ class DataParser(FunctionParser):
     def type_definition(self, start: int, *, is_pub: bool = False) -> TypeDef:
         """`TypeDecl` (G15).
 
-        Args:
-            start: Where the declaration begins, with its modifier.
-            is_pub: Behind `pub`.
+        The declaration begins at `start`, with its modifier.
         """
         self.pos += 1
         name = self.name("a type name")
@@ -111,9 +109,7 @@ class DataParser(FunctionParser):
     def url(self, start: int, *, is_pub: bool = False) -> Url:
         """`UrlDecl` (G23).
 
-        Args:
-            start: Where the declaration begins, with its modifier.
-            is_pub: Behind `pub`.
+        The declaration begins at `start`, with its modifier.
         """
         self.pos += 1
         name = self.name("a name after `url`")
@@ -146,9 +142,7 @@ class DataParser(FunctionParser):
     def state_machine(self, start: int, *, is_pub: bool = False) -> StateMachine:
         """`StateMachine` (G24).
 
-        Args:
-            start: Where the declaration begins, with its modifiers.
-            is_pub: Behind `pub`.
+        The declaration begins at `start`, with its modifiers.
         """
         is_partial = self.at_word("partial")
         if is_partial:

@@ -28,10 +28,7 @@ class FunctionParser(DecoratorParser):
     def function(self, start: int, *, is_pub: bool = False, is_async: bool = False) -> Function:
         """`FnDecl` (G8).
 
-        Args:
-            start: Where the declaration begins, with its modifier.
-            is_pub: Behind `pub`.
-            is_async: Behind `async`.
+        The declaration begins at `start`, with its modifier.
         """
         decorators = self.function_decorators()
         self._expect_fn()

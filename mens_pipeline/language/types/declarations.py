@@ -28,14 +28,7 @@ _FIRST: Final = (Const, ReactiveModule)
 
 
 def check(module: Module, names: ModuleNames, resolution: Resolution, findings: Findings) -> None:
-    """Find the types of a program, and what does not fit.
-
-    Args:
-        module: Its syntax.
-        names: What it declares.
-        resolution: What each name refers to.
-        findings: Where to note what is wrong.
-    """
+    """Find the types of a program, and what does not fit."""
     checker = Checker(DeclaredTypes(names), resolution, findings, FORMS)
     ordered = sorted(module.declarations, key=lambda declaration: not isinstance(declaration, _FIRST))
     for declaration in ordered:

@@ -33,10 +33,7 @@ def block(statements: Sequence[Statement], scope: Scope, *, is_function_body: bo
     Its steps are charged when it is entered, nested blocks for themselves: a `return` in the middle costs what stands
     behind it, which is never more than the block is long.
 
-    Args:
-        statements: What it consists of.
-        scope: The scope around it.
-        is_function_body: Whether a `return` at its end can be had without a jump.
+    In a function body, a `return` at its end can be had without a jump.
     """
     inner = scope.child()
     outside = scope.layout.cost

@@ -6,10 +6,6 @@ from mens_pipeline.language.interpreter.values import Value, kind_name, type_err
 def a_text(value: Value, what: str) -> str:
     """Check that a value is a string, and return it.
 
-    Args:
-        value: What was given.
-        what: What it is for.
-
     Raises:
         VoxError: It is none.
     """
@@ -20,10 +16,6 @@ def a_text(value: Value, what: str) -> str:
 
 def an_int(value: Value, what: str) -> int:
     """Check that a value is an integer, and return it.
-
-    Args:
-        value: What was given.
-        what: What it is for.
 
     Raises:
         VoxError: It is none.
@@ -36,10 +28,6 @@ def an_int(value: Value, what: str) -> int:
 def a_list(value: Value, what: str) -> list[Value]:
     """Check that a value is a list, and return it.
 
-    Args:
-        value: What was given.
-        what: What it is for.
-
     Raises:
         VoxError: It is none.
     """
@@ -51,10 +39,6 @@ def a_list(value: Value, what: str) -> list[Value]:
 
 def a_record(value: Value, what: str) -> dict[str, Value]:
     """Check that a value is a record, and return it.
-
-    Args:
-        value: What was given.
-        what: What it is for.
 
     Raises:
         VoxError: It is none.
