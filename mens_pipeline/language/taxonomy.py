@@ -6,11 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mens_pipeline.language.ast.declarations import Declaration, Module
-from mens_pipeline.language.ast.functions import Endpoint, Forall, Test
-from mens_pipeline.language.front_end import Analysis
-
-FULL_COVERAGE: Final = 8
-"""Distinct construct names that make a coverage score of 1 (A10)."""
+from mens_pipeline.language.ast.functions import Endpoint
 
 DEFAULT_DIFFICULTY: Final = 5
 """Difficulty of a text without declarations."""
@@ -91,58 +87,3 @@ def histogram(module: Module) -> dict[str, int]:
 def difficulty(module: Module) -> int:
     """Return the difficulty of the hardest declaration, 1 to 10; 5 where there is none."""
     return max((construct_of(d).difficulty for d in module.declarations), default=DEFAULT_DIFFICULTY)
-
-
-@dataclass(frozen=True, slots=True)
-class ConstructEvaluation:
-    """Quality of a text as an example (A10).
-
-    Attributes:
-        parse_success: The verdict.
-        node_count: Declarations; 0 if rejected.
-        construct_histogram: As `histogram`; empty if rejected.
-        has_tests: Whether a `@test` or `@forall` is present.
-        error_span: Byte range of the first error, if rejected.
-        coverage_score: Distinct construct names over 8, at most 1; 0 if rejected.
-    """
-
-    parse_success: bool
-    node_count: int
-    construct_histogram: dict[str, int]
-    has_tests: bool
-    error_span: tuple[int, int] | None
-    coverage_score: float
-
-
-def evaluate(analysis: Analysis) -> ConstructEvaluation:
-    """Return the construct evaluation of a text.
-
-    Args:
-        analysis: What the front end said of it, in source mode.
-
-    Source:
-        Rule A10.
-    """
-    module = analysis.module
-    if module is None:
-        first = analysis.errors[0]
-        span = first.start.offset, first.end.offset
-        return ConstructEvaluation(
-            parse_success=False,
-            node_count=0,
-            construct_histogram={},
-            has_tests=False,
-            error_span=span,
-            coverage_score=0.0,
-        )
-    names = histogram(module)
-    has_tests = any(isinstance(d, Test | Forall) for d in module.declarations)
-    score = min(1.0, len(names) / FULL_COVERAGE)
-    return ConstructEvaluation(
-        parse_success=True,
-        node_count=len(module.declarations),
-        construct_histogram=names,
-        has_tests=has_tests,
-        error_span=None,
-        coverage_score=score,
-    )

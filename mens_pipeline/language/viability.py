@@ -225,20 +225,6 @@ class ViableText:
         return _Parse.AFTER_LOOK if any(column.is_touched for column in watched) else _Parse.FAILED
 
 
-def viable(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> Viability:
-    """Decide whether a text is a program, can become one, or cannot.
-
-    Args:
-        text: Any text; its last word, number, operator or string may go on.
-        mode: How it is read.
-        is_strict: Whether what the lexer drops without a word counts as dead.
-
-    Returns:
-        DEAD exactly if no continuation is accepted by the front end.
-    """
-    return ViableText(mode, is_strict=is_strict).would_be(text)
-
-
 def has_tokens(text: str) -> bool:
     """Return whether there is anything beside blanks, line ends and comments in a text."""
     return any(piece.kind not in _NOTHING for piece in tokenize(text))

@@ -14,7 +14,7 @@ from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.language import Mode, analyze, mode_of, tokenize
 from mens_pipeline.language import parser as parser_package
 from mens_pipeline.language.completion import _WORDS, _Growing, complete
-from mens_pipeline.language.viability import NEXT, WORDS, Probe, Token, Viability, ViableText, has_tokens, viable
+from mens_pipeline.language.viability import NEXT, WORDS, Probe, Token, Viability, ViableText, has_tokens
 from mens_pipeline_tests.evaluation.benches import SHIPPED
 from mens_pipeline_tests.language.examples import Case, conformance_cases, golden_programs, reference_examples
 
@@ -23,6 +23,11 @@ _SHORT = 300
 _COMPLETED = 10_000
 _LOOKAHEAD = 40
 """Characters behind an error, within which a text is dead."""
+
+
+def viable(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> Viability:
+    """Of a whole text."""
+    return ViableText(mode, is_strict=is_strict).would_be(text)
 
 
 @cache

@@ -8,7 +8,7 @@ it says nothing in time, and is replaced. So no program can stop or harm the sta
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from itertools import islice
 from queue import LifoQueue
 from types import TracebackType
@@ -81,7 +81,7 @@ class BehaviourWorkers:
         Yields:
             What was observed, in the same order; `STOPPED` where the worker had to be replaced.
         """
-        requests = ({"kind": "observe", **_fields(job)} for job in jobs)
+        requests = ({"kind": "observe", **asdict(job)} for job in jobs)
         for answer in self._answers(requests):
             yield NoBehaviour.STOPPED if answer is None else behaviour_from(answer)
 
@@ -138,7 +138,3 @@ class BehaviourWorkers:
             yield worker
         finally:
             self._idle.put(worker)
-
-
-def _fields(job: Job) -> dict[str, str]:
-    return {"source": job.source, "function": job.function, "given": job.given, "seed": job.seed}

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from mens_pipeline.corpus.curate.resolution import semantic_problem
-from mens_pipeline.corpus.curate.validate import judged_code
-from mens_pipeline.corpus.evolution.budget import Plan
 from mens_pipeline.corpus.evolution.examine import (
     Candidate,
     Reading,
     Refusal,
+    code_of,
     content_refusal,
     form_refusal,
     instruction_in,
@@ -35,6 +36,29 @@ from mens_pipeline.corpus.schema.training_pair import Lineage, TrainingPair
 from mens_pipeline.language import Mode, analyze, difficulty
 from mens_pipeline.language.ast.declarations import Module
 from mens_pipeline.language.interpreter import ProgramReport
+
+
+class Budget(BaseModel):
+    """Bounds of one evolution. Requests, tokens and rows count those of earlier calls with the same ledger."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_requests: int = Field(ge=0, description="Requests that the generator answers.")
+    max_tokens: int = Field(ge=0, description="Tokens of requests and replies; never exceeded.")
+    max_minutes: float = Field(ge=0, description="Of one call; what is on its way then is still taken.")
+    max_rows: int = Field(ge=0, description="Rows that are kept.")
+
+
+class Plan(BaseModel):
+    """Seed, generations, repairs and budget of an evolution."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: int = Field(ge=0, description="Decides the order of seeds and the operators.")
+    generations: int = Field(ge=1, le=8, description="How often a row that was kept is evolved again.")
+    budget: Budget
+    repairs: int = Field(default=0, ge=0, le=2, description="How often an answer that is no Vox is sent back.")
+
 
 _TESTED: Final = 4
 _UNTESTED: Final = 3
@@ -124,9 +148,7 @@ class _Attempt:
     @property
     def mode(self) -> Mode:
         """The mode in which a completion is parsed: that of the parent."""
-        code = judged_code(self.parent)
-        assert code is not None, "seeds and rows are code"  # noqa: S101 - our own impossibility
-        return code[1]
+        return code_of(self.parent)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,10 +235,8 @@ class _Work:
                 self.account.num_repaired += is_vox(self._judges.read(answers[key].text).program, mode)
 
     def _attempt(self, parent: TrainingPair, generation: int) -> _Attempt:
-        code = judged_code(parent)
-        assert code is not None, "seeds and rows are code"  # noqa: S101 - our own impossibility
         draw = f"{self._plan.seed}:{digest_of_pair(parent)}:{generation}"
-        evolution = draw_evolution(Random(draw), parent.category, code[1], self._seeds.examples)  # noqa: S311 - no secret
+        evolution = draw_evolution(Random(draw), parent.category, code_of(parent)[1], self._seeds.examples)  # noqa: S311 - no secret
         return _Attempt(parent, evolution, generation, self._prompts.evolving(parent, evolution))
 
     def _drafts(self, attempts: Sequence[_Attempt], written: dict[str, Reply]) -> Iterator[_Draft]:

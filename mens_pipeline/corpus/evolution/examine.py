@@ -116,9 +116,7 @@ class Candidate:
     @property
     def mode(self) -> Mode:
         """Grammar mode of the program: that of its parent."""
-        code = judged_code(self.parent)
-        assert code is not None, "seeds and what comes of them are code"  # noqa: S101 - our own impossibility
-        return code[1]
+        return code_of(self.parent)[1]
 
 
 def form_refusal(candidate: Candidate, reading: Reading, *, stopped: bool) -> Refusal | None:
@@ -194,8 +192,14 @@ def structures_of(pairs: Iterable[TrainingPair], min_nodes: int) -> set[str]:
     return {structure.digest for structure in structures if structure.num_nodes >= min_nodes}
 
 
-def _tree_of(pair: TrainingPair) -> Node:
+def code_of(pair: TrainingPair) -> tuple[str, Mode]:
+    """Return the code of a seed, or of what comes of one, and the mode to parse it in."""
     code = judged_code(pair)
-    module = analyze(*code).module if code is not None else None
+    assert code is not None, "seeds and rows are code"  # noqa: S101 - our own impossibility
+    return code
+
+
+def _tree_of(pair: TrainingPair) -> Node:
+    module = analyze(*code_of(pair)).module
     assert module is not None, "seeds and rows are accepted code"  # noqa: S101 - our own impossibility
     return module

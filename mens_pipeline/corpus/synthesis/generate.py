@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from mens_pipeline.corpus.curate.resolution import semantic_problem
 from mens_pipeline.corpus.schema.records import ExtractedRecord, Lane, Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.corpus.synthesis.families import load_families
+from mens_pipeline.corpus.synthesis.families.templates import load_families
 from mens_pipeline.corpus.synthesis.mutations import MUTATIONS
 from mens_pipeline.corpus.synthesis.program import Program, read_program
 from mens_pipeline.corpus.synthesis.repairs import BREAKAGES, repair

@@ -15,7 +15,7 @@ from mens_pipeline.language.names.resolver import Resolution
 from mens_pipeline.language.types.branches import parameter
 from mens_pipeline.language.types.checker import ANYTHING, Checker, Wanted
 from mens_pipeline.language.types.declared import DeclaredTypes
-from mens_pipeline.language.types.forms import FORMS
+from mens_pipeline.language.types.statements import FORMS
 from mens_pipeline.language.types.terms import BOOL, UNIT
 from mens_pipeline.language.vocabulary import LLM_DECORATORS
 

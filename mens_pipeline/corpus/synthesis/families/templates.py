@@ -10,7 +10,7 @@ import re
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -93,8 +93,9 @@ class _Section:
         return ConfigurationError(f"{self.path}:{line or self.line}: {self.name}: {message}")
 
 
-def families_in(folder: Path) -> tuple[Family, ...]:
-    """Read, check and compile all families of a folder, in the order of its files.
+@cache
+def load_families(folder: Path = Path(__file__).parent) -> tuple[Family, ...]:
+    """Read, check and compile all families of a folder, in the order of its files; their names are unique.
 
     Raises:
         ConfigurationError: A file cannot be read or does not fit; the message says where.
