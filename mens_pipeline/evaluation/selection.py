@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
-from threading import Lock
 from time import monotonic
 from types import TracebackType
 from typing import Final, Self
@@ -80,14 +79,13 @@ class Selector:
 
     def __init__(self, num_workers: int = 2) -> None:
         """Set the number of processes of each kind; nothing is started yet."""
-        self._num_workers = num_workers
         self._stack = ExitStack()
-        self._lock = Lock()
-        self._sandbox: Sandbox | None = None
+        self._sandbox = Sandbox(num_workers, LIMITS, features=FEATURES)
         self._workers = BehaviourWorkers(num_workers, seconds=_SECONDS)
 
     def __enter__(self) -> Self:
         """Start the processes at the first choice."""
+        self._stack.enter_context(self._sandbox)
         self._stack.enter_context(self._workers)
         return self
 
@@ -134,7 +132,7 @@ class Selector:
             return [0.0] * len(programs)
         tests = with_given(shown_code(prompt), example_tests(examples))
         different = list(dict.fromkeys(programs))
-        reports = self._started().map_with_tests((program, tests) for program in different)
+        reports = self._sandbox.map_with_tests((program, tests) for program in different)
         passed = {
             program: _STOPPED if report.status is ProgramStatus.STOPPED else float(report.num_passed)
             for program, report in zip(different, reports, strict=True)
@@ -155,12 +153,6 @@ class Selector:
                 else:
                     agreed[place] += sum(votes[n][result] - 1 for n, result in enumerate(some) if result is not None)
         return agreed
-
-    def _started(self) -> Sandbox:
-        with self._lock:
-            if self._sandbox is None:
-                self._sandbox = self._stack.enter_context(Sandbox(self._num_workers, LIMITS, features=FEATURES))
-            return self._sandbox
 
     @staticmethod
     def _likeliest(left: Sequence[int], candidates: Sequence[Candidate]) -> int:

@@ -7,18 +7,15 @@ it says nothing in time, and is replaced. So no program can stop or harm the sta
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass
 from itertools import islice
-from queue import LifoQueue
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from mens_pipeline.corpus.behaviour.observe import Behaviour, NoBehaviour
 from mens_pipeline.corpus.behaviour.screening import TaskFunction, TaskStatus
 from mens_pipeline.corpus.behaviour.worker import behaviour_from
 from mens_pipeline.language.interpreter import Limits
-from mens_pipeline.language.interpreter.worker_process import WorkerProcess, WorkerStoppedError, worker_command
+from mens_pipeline.language.interpreter.worker_process import WorkerPool, WorkerStoppedError, worker_command
 
 WORKER_COMMAND: Final = worker_command("mens_pipeline.corpus.behaviour.worker")
 
@@ -45,8 +42,8 @@ class Job:
     seed: str
 
 
-class BehaviourWorkers:
-    """Worker processes, started when they are first needed; a context manager, since they must be ended."""
+class BehaviourWorkers(WorkerPool):
+    """Worker processes that observe and try functions."""
 
     def __init__(
         self, num_workers: int = 2, *, command: Sequence[str] = WORKER_COMMAND, seconds: float = _SECONDS
@@ -55,25 +52,8 @@ class BehaviourWorkers:
 
         A worker may take so many seconds for one request.
         """
+        super().__init__(num_workers, command, _LIMITS)
         self._seconds = seconds
-        self._num_workers = num_workers
-        self._command = command
-        self._idle: LifoQueue[WorkerProcess | None] = LifoQueue()
-        for _ in range(num_workers):
-            self._idle.put(None)
-
-    def __enter__(self) -> Self:
-        """Start the processes at the first request."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End the workers."""
-        for _ in range(self._num_workers):
-            worker = self._idle.get()
-            if worker is not None:
-                worker.end()
 
     def observe(self, jobs: Iterable[Job]) -> Iterator[Behaviour | NoBehaviour]:
         """Observe functions.
@@ -118,23 +98,13 @@ class BehaviourWorkers:
     def _answers(self, requests: Iterable[dict[str, Any]]) -> Iterator[Any]:
         """Yield the replies in order; None where a worker had to be replaced."""
         waiting = iter(requests)
-        with ThreadPoolExecutor(self._num_workers) as threads:
+        with ThreadPoolExecutor(self.num_workers) as threads:
             while batch := list(islice(waiting, _AT_ONCE)):
                 yield from threads.map(self._answer, batch)
 
     def _answer(self, request: dict[str, Any]) -> Any:
-        with self._worker() as worker:
+        with self.worker() as worker:
             try:
                 return worker.exchange(request, self._seconds)
             except WorkerStoppedError:
                 return None
-
-    @contextmanager
-    def _worker(self) -> Iterator[WorkerProcess]:
-        worker = self._idle.get()
-        try:
-            if worker is None:
-                worker = WorkerProcess(self._command, _LIMITS)
-            yield worker
-        finally:
-            self._idle.put(worker)

@@ -4,7 +4,6 @@ The outcome depends on seeds, plan, generator and its replies alone; a call that
 one call would have given.
 """
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -100,11 +99,9 @@ def evolved_row(  # noqa: PLR0913 - all that a row says of where it comes from
 
 
 def _source(parent: TrainingPair, program: str, mode: Mode) -> Source:
-    blob = hashlib.sha256(program.encode()).hexdigest()
     suffix = ".vox.ui" if mode is Mode.UI else ".vox"
     path = parent.source.path if parent.source is not None else f"evolved/{digest_of_pair(parent)[:16]}{suffix}"
-    lines = (1, program.count("\n"))
-    return Source(path=path, blob=blob, span=(0, len(program)), lines=lines, kind=SourceKind.EVOLVED)
+    return Source.of_text(path, program, SourceKind.EVOLVED)
 
 
 _WAVE: Final = 32

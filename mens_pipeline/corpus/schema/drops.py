@@ -1,7 +1,7 @@
 """Counts of rows seen, kept, and dropped by reason."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -94,10 +94,4 @@ def account(tally: Tally, num_records: int) -> dict[str, Any]:
 
 def drop_fields(drop: Drop) -> dict[str, Any]:
     """Return a drop in JSON types."""
-    return {
-        "unit": str(drop.unit),
-        "path": drop.path,
-        "line": drop.line,
-        "reason": str(drop.reason),
-        "detail": drop.detail,
-    }
+    return asdict(drop)

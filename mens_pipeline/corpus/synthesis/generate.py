@@ -229,10 +229,4 @@ def _rejected(sample: Sample) -> ConfigurationError:
 def _template_source(sample: Sample) -> Source:
     """Return the template as the source of what it made."""
     suffix = ".vox.ui" if sample.mode is Mode.UI else ".vox"
-    return Source(
-        path=f"synthetic/{sample.template}{suffix}",
-        blob=hashlib.sha256(sample.response.encode()).hexdigest(),
-        span=(0, len(sample.response)),
-        lines=(1, sample.response.count("\n")),
-        kind=SourceKind.SYNTHETIC,
-    )
+    return Source.of_text(f"synthetic/{sample.template}{suffix}", sample.response, SourceKind.SYNTHETIC)

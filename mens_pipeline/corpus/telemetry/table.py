@@ -167,7 +167,7 @@ def _pair(
     if identity in seen:
         return TelemetryDrop.DUPLICATE
     seen.add(identity)
-    source = _source(response, f"telemetry/{table}/{identity.hex()[:16]}")
+    source = Source.of_text(f"telemetry/{table}/{identity.hex()[:16]}", response, SourceKind.TELEMETRY)
     return _labelled(prompt.text, response, module, rating, source), Counter(prompt.counts) + Counter(answer.counts)
 
 
@@ -204,12 +204,6 @@ def _response(answer: str) -> tuple[str, Module | None]:
         if module is not None and module.declarations:
             return text, module
     return answer, None
-
-
-def _source(response: str, path: str) -> Source:
-    blob = hashlib.sha256(response.encode()).hexdigest()
-    lines = (1, response.count("\n") + 1)
-    return Source(path=path, blob=blob, span=(0, len(response)), lines=lines, kind=SourceKind.TELEMETRY)
 
 
 def _labelled(prompt: str, response: str, module: Module | None, rating: int, source: Source) -> TrainingPair:

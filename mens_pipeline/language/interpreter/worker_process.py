@@ -1,4 +1,4 @@
-"""One worker as the sandbox holds it: started, asked, killed and replaced."""
+"""Workers as the sandbox holds them: started, asked, killed and replaced."""
 
 import json
 import os
@@ -7,12 +7,15 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from queue import LifoQueue
 from time import clock_gettime, monotonic
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import mens_pipeline
 from mens_pipeline.language.interpreter.limits import Limits
@@ -163,3 +166,43 @@ class WorkerProcess:
                 raise EOFError
             parts.append(part)
         return b"".join(parts)
+
+
+class WorkerPool:
+    """Worker processes, started when they are first needed; a context manager, since they must be ended.
+
+    It may be used from several threads.
+    """
+
+    def __init__(self, num_workers: int, command: Sequence[str], limits: Limits) -> None:
+        """Set the number of processes at the same time; nothing is started yet."""
+        self.num_workers = num_workers
+        self.limits = limits
+        self._command = command
+        self._idle: LifoQueue[WorkerProcess | None] = LifoQueue()
+        for _ in range(num_workers):
+            self._idle.put(None)
+
+    def __enter__(self) -> Self:
+        """Start the processes at the first request."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the workers."""
+        for _ in range(self.num_workers):
+            worker = self._idle.get()
+            if worker is not None:
+                worker.end()
+
+    @contextmanager
+    def worker(self) -> Iterator[WorkerProcess]:
+        """Lend a process for the time of the body."""
+        worker = self._idle.get()
+        try:
+            if worker is None:
+                worker = WorkerProcess(self._command, self.limits)
+            yield worker
+        finally:
+            self._idle.put(worker)

@@ -89,6 +89,12 @@ class Cursor(ABC):
         """Return offset after the last consumed token that is no newline."""
         return self.ends[self.pos - 1]
 
+    def begin(self) -> int:
+        """Consume the first token of a piece of syntax, and return where it stands."""
+        pos = self.pos
+        self.pos = pos + 1
+        return self.starts[pos]
+
     def skip_newlines(self) -> TokenKind:
         """`~`: step over newlines and return the kind that stands behind them."""
         kinds = self.kinds

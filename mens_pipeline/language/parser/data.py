@@ -22,8 +22,7 @@ class DataParser(FunctionParser):
 
     def const(self) -> Const:
         """`'let' [ 'mut' ] Name [ ':' Type ] '=' Expr` (G14)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         self.take("mut")
         name = self.name("a name (a module-level `let` takes no pattern)")
         annotation = self.type_expression() if self.take(":") else None
@@ -85,8 +84,7 @@ class DataParser(FunctionParser):
 
     def table(self) -> Table:
         """`'@table' 'type' Name '{' Fields` (G16)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         self.expect("type", "on the line of `@table`")
         name = self.name("a table name")
         if not self.at("{"):
@@ -96,8 +94,7 @@ class DataParser(FunctionParser):
 
     def index(self) -> Index:
         """`'@index' Name '.' Name 'on' '(' columns ')'` (G17)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         table = self.name("a table name")
         self.expect(".", "after the table name")
         name = self.name("an index name")
@@ -188,8 +185,7 @@ class DataParser(FunctionParser):
         return tuple(fields)
 
     def _transition(self) -> Transition:
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         event = self.name("an event name")
         params: list[str] = []
         if self.take("("):

@@ -131,8 +131,7 @@ class ModuleParser(ImportParser):
 
     def public(self) -> Function | TypeDef | Url | StateMachine:
         """`PubDecl` (G4)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         kind = self.kinds[self.pos]
         if kind == "fn" or (kind in FUNCTION_DECORATORS and kind != "@reactive"):
             return self.function(start, is_pub=True)

@@ -84,11 +84,7 @@ def _work(checker: Checker, node: Workflow | Activity) -> None:
 
 def _actor(checker: Checker, node: Actor) -> None:
     for handler in node.handlers:
-        _handler(checker, handler)
-
-
-def _handler(checker: Checker, node: Handler) -> None:
-    _body(checker, node, node.event)
+        _body(checker, handler, handler.event)
 
 
 def _const(checker: Checker, node: Const) -> None:

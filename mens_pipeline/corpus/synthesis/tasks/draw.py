@@ -295,13 +295,7 @@ def _pair(draft: _Draft) -> TrainingPair | None:
         task_family=TASK,
         difficulty=difficulty(module),
         template=draft.template,
-        source=Source(
-            path=f"synthetic/{draft.template}.vox",
-            blob=hashlib.sha256(draft.program.encode()).hexdigest(),
-            span=(0, len(draft.program)),
-            lines=(1, draft.program.count("\n")),
-            kind=SourceKind.SYNTHETIC,
-        ),
+        source=Source.of_text(f"synthetic/{draft.template}.vox", draft.program, SourceKind.SYNTHETIC),
         tests=behaviour.tests,
     )
 
