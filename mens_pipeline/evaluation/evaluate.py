@@ -1,7 +1,7 @@
 """From answers to the documents of an evaluation."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from mens_pipeline.evaluation.best_of import best_of
@@ -20,7 +20,7 @@ from mens_pipeline.evaluation.results import (
     Subject,
     TaskResult,
 )
-from mens_pipeline.evaluation.scores import Scores, scores_of_model
+from mens_pipeline.evaluation.scores import Scores, grouped, scores_of_model
 from mens_pipeline.evaluation.statistics import Paired, paired
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.inference.generation import Answer, Decoding, as_served
@@ -218,7 +218,7 @@ def local_report(evaluation: Evaluation, bench: str) -> LocalReport | None:
     tasks = [task for task in evaluation.tasks if task.suite is Suite.BENCHMARK]
     if not tasks:
         return None
-    samples = _by_task(evaluation.adapter)
+    samples = grouped(evaluation.adapter)
     results = tuple(
         TaskResult(
             id=task.id.removeprefix("benchmark/"),
@@ -274,13 +274,6 @@ def pass_at_k_report(results: EvalResults) -> PassAtK | None:
 def _share(value: float | None) -> float:
     assert value is not None, "an evaluation has tasks of every suite it reports"  # noqa: S101 - our own impossibility
     return value
-
-
-def _by_task(judgements: Iterable[Judgement]) -> Mapping[str, list[Judgement]]:
-    samples: dict[str, list[Judgement]] = {}
-    for judgement in judgements:
-        samples.setdefault(judgement.task, []).append(judgement)
-    return samples
 
 
 def _first(judgements: Iterable[Judgement]) -> list[Judgement]:

@@ -76,9 +76,7 @@ def scores_of_model(tasks: Sequence[Task], judgements: Iterable[Judgement]) -> M
 
     Each task has the same number of answers.
     """
-    by_task: defaultdict[str, list[Judgement]] = defaultdict(list)
-    for judgement in judgements:
-        by_task[judgement.task].append(judgement)
+    by_task = grouped(judgements)
     repeated = _repeated(by_task)
 
     def parts(key: Callable[[Task], str]) -> dict[str, Scores]:
@@ -91,6 +89,14 @@ def scores_of_model(tasks: Sequence[Task], judgements: Iterable[Judgement]) -> M
         constructs=parts(lambda task: task.construct),
         difficulties=parts(lambda task: task.difficulty),
     )
+
+
+def grouped(judgements: Iterable[Judgement]) -> dict[str, list[Judgement]]:
+    """Group judgements by their tasks."""
+    by_task: defaultdict[str, list[Judgement]] = defaultdict(list)
+    for judgement in judgements:
+        by_task[judgement.task].append(judgement)
+    return by_task
 
 
 def scores_of(

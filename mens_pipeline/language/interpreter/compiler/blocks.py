@@ -96,28 +96,20 @@ def return_(node: Return, scope: Scope) -> Code:
 
 def break_(node: Break, scope: Scope) -> Code:
     """`break`."""
-    if not scope.in_loop:
-        return _stray("break", node, scope)
-
-    def run(_frame: Frame) -> Value:
-        raise BreakSignal
-
-    return run
+    return _jump(BreakSignal, "break", node, scope)
 
 
 def continue_(node: Continue, scope: Scope) -> Code:
     """`continue`."""
-    if not scope.in_loop:
-        return _stray("continue", node, scope)
+    return _jump(ContinueSignal, "continue", node, scope)
+
+
+def _jump(signal: type[Exception], word: str, node: Node, scope: Scope) -> Code:
+    in_loop = scope.in_loop
 
     def run(_frame: Frame) -> Value:
-        raise ContinueSignal
-
-    return run
-
-
-def _stray(word: str, node: Node, scope: Scope) -> Code:
-    def run(_frame: Frame) -> Value:
+        if in_loop:
+            raise signal
         raise scope.placed(VoxError(ErrorKind.LOOP_CONTROL, f"`{word}` stands in no loop of its function"), node)
 
     return run
