@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.corpus.curate.validate import judged_code
-from mens_pipeline.corpus.evolution.repair import asked_again, is_vox, repair_of
-from mens_pipeline.corpus.evolution.requests import Generator, Reply, Request
+from mens_pipeline.corpus.evolution.requests import Generator, Reply, Request, asked_again, is_vox, repair_of
 from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.inference.answer_code import program_in
 from mens_pipeline.inference.endpoint import Endpoint

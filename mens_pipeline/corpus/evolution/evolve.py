@@ -27,8 +27,7 @@ from mens_pipeline.corpus.evolution.ledger import Ledger
 from mens_pipeline.corpus.evolution.neighbours import Neighbours
 from mens_pipeline.corpus.evolution.operators import Evolution, draw_evolution
 from mens_pipeline.corpus.evolution.outcome import DroppedAttempt, EvolutionAccount, EvolutionDrop
-from mens_pipeline.corpus.evolution.repair import is_vox, repair_of
-from mens_pipeline.corpus.evolution.requests import Generator, Prompts, Reply, Request
+from mens_pipeline.corpus.evolution.requests import Generator, Prompts, Reply, Request, is_vox, repair_of
 from mens_pipeline.corpus.evolution.seeds import Seeds, digest_of_pair
 from mens_pipeline.corpus.schema.records import Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import Lineage, TrainingPair

@@ -1,15 +1,21 @@
-"""Prompts to a generator: first for a harder request, then for the program."""
+"""Prompts to a generator: first for a harder request, then for the program, and to mend one that does not parse.
+
+Mending is for models behind an endpoint, which the parser cannot steer token by token. More than two rounds hardly help
+(2604.10508).
+"""
 
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from mens_pipeline.corpus.evolution.operators import Evolution, Operator
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.synthesis.repairs.repair import report_of
+from mens_pipeline.language import Mode, analyze
 from mens_pipeline.language.requests import SYSTEM_PROMPT, noun_of
 
 REWRITER: Final = (
@@ -132,3 +138,35 @@ class Prompts:
 
 def _fenced(program: str) -> str:
     return f"```vox\n{program.rstrip()}\n```"
+
+
+_LONGEST: Final = 4_000
+"""Characters of a program that is sent back; longer ones are noise, and do not fit beside a request."""
+
+
+def is_vox(program: str, mode: Mode) -> bool:
+    """Check whether the front end accepts a program, and it declares something."""
+    module = analyze(program, mode).module
+    return module is not None and bool(module.declarations)
+
+
+def repair_of(request: Request, program: str, mode: Mode) -> Request | None:
+    """Ask to mend a program.
+
+    The request is without any earlier repair.
+
+    Returns:
+        The request with the program and its first errors; None for what is Vox, is empty, or is too long to be shown.
+    """
+    if is_vox(program, mode) or not program.strip() or len(program) > _LONGEST:
+        return None
+    errors = analyze(program, mode).errors
+    report = report_of(errors, has_advice=True) if errors else "it declares nothing"
+    mend = "This answer is no Vox yet. Mend it, and answer with the whole program in a fenced block."
+    prompt = f"{request.prompt}\n\n{mend}\n\n```vox\n{program.rstrip()}\n```\n\nThe compiler says:\n{report}"
+    return asked_again(request, f"repair:{prompt}", prompt)
+
+
+def asked_again(request: Request, why: str, prompt: str) -> Request:
+    """Return a request with another prompt, and with a key and so a seed of its own."""
+    return replace(request, key=hashlib.sha256(f"{request.key}:{why}".encode()).hexdigest(), prompt=prompt)

@@ -121,7 +121,7 @@ def draw_tasks(seed: int, side: Side = Side.TRAIN, *, workers: int = 1) -> Itera
             yield pair
 
 
-def heldout_tasks(seed: int, num_tasks: int, *, workers: int = 1) -> dict[Side, tuple[TrainingPair, ...]]:
+def heldout_tasks(seed: int, num_tasks: int) -> dict[Side, tuple[TrainingPair, ...]]:
     """Return tasks to examine with: as many with new constants of known families as of families that never train.
 
     Another seed gives others, of which none can train either; `num_tasks` is that of each side.
@@ -129,9 +129,7 @@ def heldout_tasks(seed: int, num_tasks: int, *, workers: int = 1) -> dict[Side, 
     Raises:
         RefusedError: There are not as many different ones.
     """
-    return {
-        side: tuple(islice(draw_tasks(seed, side, workers=workers), num_tasks)) for side in (Side.KNOWN, Side.UNKNOWN)
-    }
+    return {side: tuple(islice(draw_tasks(seed, side), num_tasks)) for side in (Side.KNOWN, Side.UNKNOWN)}
 
 
 def observed_function(random: Random) -> ObservedFunction:
