@@ -10,10 +10,9 @@ from mens_pipeline.language.interpreter.case import error_of
 from mens_pipeline.language.interpreter.compiler.calls import CALLABLE
 from mens_pipeline.language.interpreter.faults import VoxError
 from mens_pipeline.language.interpreter.limits import Features, Limits
-from mens_pipeline.language.interpreter.machine import Machine
+from mens_pipeline.language.interpreter.machine import Machine, time_limit
 from mens_pipeline.language.interpreter.program import Program
 from mens_pipeline.language.interpreter.results import ErrorKind, LimitKind, Outcome, Reason, TextName
-from mens_pipeline.language.interpreter.time_limit import time_limit
 from mens_pipeline.language.interpreter.values import Native, Refused, Value, kind_name
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from mens_pipeline.language.ast.functions import Forall, Test
 from mens_pipeline.language.ast.types import GenericType, NamedType, Param, Type
 from mens_pipeline.language.interpreter.faults import VoxError
-from mens_pipeline.language.interpreter.machine import Machine
+from mens_pipeline.language.interpreter.machine import Machine, time_limit
 from mens_pipeline.language.interpreter.program import Program
 from mens_pipeline.language.interpreter.results import (
     CaseResult,
@@ -22,7 +22,6 @@ from mens_pipeline.language.interpreter.results import (
     TextName,
 )
 from mens_pipeline.language.interpreter.text_form import shown
-from mens_pipeline.language.interpreter.time_limit import time_limit
 from mens_pipeline.language.interpreter.values import NONE, Refused, Value, Variant, arity_error, some
 from mens_pipeline.language.source_text import SourceText
 

@@ -1,7 +1,10 @@
 """The state of one running test: what it used up, printed and asserted."""
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import current_thread, main_thread
+from types import FrameType
 
 from mens_pipeline.language.interpreter.database import Database
 from mens_pipeline.language.interpreter.faults import VoxError
@@ -125,3 +128,28 @@ class Machine:
         self.num_written += len(line)
         if len(line) <= len(text):
             self.notes[f"output cut at {self.limits.max_output:,} characters"] = None
+
+
+@contextmanager
+def time_limit(machine: Machine, seconds: float) -> Iterator[None]:
+    """Let the time of a test expire by a signal; without effect outside the main thread, which gets none (R6).
+
+    It bounds what counting steps cannot, such as one search by a regular expression.
+
+    Raises:
+        VoxError: The time is over.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+
+    def expire(_number: int, _frame: FrameType | None) -> None:
+        machine.expire(seconds)
+
+    before = signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
