@@ -20,12 +20,9 @@ _MAX_BYTES: Final = 4 * MAX_TEXT
 
 
 def read_files(folder: Path, named: Iterable[tuple[str, str]], mistakes: list[str]) -> dict[str, str]:
-    """Read the texts of the files that can be read.
+    """Read the files that can be read: file -> its text, line ends and all else as they stand.
 
     `named` holds task and file, relative to the folder; `mistakes` takes a sentence for each file that cannot be read.
-
-    Returns:
-        File -> its text; line ends and all else as they stand.
     """
     texts: dict[str, str] = {}
     for task, name in named:

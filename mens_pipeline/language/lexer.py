@@ -159,11 +159,7 @@ def tokenize(source: str) -> tuple[Token, ...]:
 
 
 def scan(source: str) -> TokenStream:
-    """Tokenize a text to the columns the parser reads.
-
-    Returns:
-        The significant tokens of `tokenize`, newlines included.
-    """
+    """Tokenize a text to the columns the parser reads: the significant tokens, newlines included."""
     pieces: list[str] = _PIECES.findall(source)
     piece_kinds = list(map(_KindOf(_FIXED).__getitem__, pieces))
     piece_starts = list(accumulate(map(len, pieces), initial=0))

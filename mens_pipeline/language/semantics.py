@@ -52,11 +52,7 @@ def first_error(module: Module, source: str, assumed: frozenset[str] = frozenset
 
 
 def semantic_records(found: Sequence[Diagnostic]) -> list[dict[str, Any]]:
-    """Return findings in JSON types.
-
-    Returns:
-        Records as those of `verdict_record`, each with its `severity`.
-    """
+    """Return findings in JSON types: records as those of `verdict_record`, each with its `severity`."""
     records = zip(found, diagnostic_records(found), strict=True)
     return [{"severity": str(one.severity), **record} for one, record in records]
 

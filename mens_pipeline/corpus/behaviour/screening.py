@@ -62,11 +62,7 @@ class Screening:
             return self._task(task).status()
 
     def first_passed(self, program: str, function: str, tasks: Sequence[TaskFunction]) -> int | None:
-        """Find the first task whose tests a function passes.
-
-        Returns:
-            The place among the tasks; None where it passes the tests of none.
-        """
+        """Return the place of the first task whose tests a function passes; None where it passes the tests of none."""
         module = analyze(program).module
         if module is None:
             return None

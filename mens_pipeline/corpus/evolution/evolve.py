@@ -157,10 +157,7 @@ class _Draft:
 
 
 def evolve(seeds: Seeds, plan: Plan, desk: Desk, judges: Judges) -> EvolutionAccount:
-    """Evolve seeds as far as the budget goes.
-
-    Returns:
-        Rows and account; it adds up.
+    """Evolve seeds as far as the budget goes, and return the account with the rows; it adds up.
 
     Raises:
         RefusedError: The generator does not work.

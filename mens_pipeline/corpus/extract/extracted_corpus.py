@@ -191,10 +191,7 @@ def params_of(root: Path, telemetry: TelemetryQuery | None = None) -> dict[str, 
 
 
 def write_telemetry(path: Path, query: TelemetryQuery | None) -> dict[str, Any] | None:
-    """Write the pairs of a telemetry table, redacted; an empty file without a database.
-
-    Returns:
-        The counts; None without a database.
+    """Write the pairs of a telemetry table, redacted, and return the counts; without a database none, and None.
 
     Raises:
         SourceNotFoundError: The SQLite file is not there.

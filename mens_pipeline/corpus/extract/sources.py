@@ -73,12 +73,9 @@ def shown_name(path: Path, root: Path) -> str:
 
 
 def tree_fingerprint(root: Path, files: Iterable[Path]) -> str:
-    """Hash the names and contents of files; of links and unreadable files only that they are such.
+    """Hash (SHA-256, hexadecimal) the names and contents of files; of links and unreadable ones that they are such.
 
     The files lie below `root`, in a fixed order.
-
-    Returns:
-        64 hexadecimal digits (SHA-256), the same on every machine.
     """
     digest = hashlib.sha256()
     for path in files:

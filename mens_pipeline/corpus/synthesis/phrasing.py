@@ -59,13 +59,10 @@ def load_phrasing(path: Path = _FILE) -> Phrasing:
 
 
 def ask(random: Random, what: str, *details: str, domain: str = "") -> str:
-    """Write a prompt that asks for a program.
+    """Write a prompt that asks for a program: one paragraph, or an opening with a list of the details.
 
     `what` is a short noun phrase with its article; `details` are whole sentences, all of which are kept, in this order;
     `domain` is one of `words.yaml` that the request may mention, empty for none.
-
-    Returns:
-        One paragraph, or an opening with a list of the details.
     """
     opening = _opening(random, what, domain)
     sentences = [detail for detail in details if detail]

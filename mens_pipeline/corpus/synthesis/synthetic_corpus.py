@@ -118,12 +118,9 @@ def write_synthetic(
     workers: int = 1,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Generate pairs into a file.
+    """Generate pairs into a file, and return counts and shares by kind, template and construct.
 
     There may be no records; `progress` takes the number of pairs made so far, after each.
-
-    Returns:
-        The account: counts and shares by kind, template and construct.
 
     Raises:
         RefusedError: There are not as many different pairs; nothing is written.

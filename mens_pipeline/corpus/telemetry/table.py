@@ -117,10 +117,7 @@ def read_telemetry(query: TelemetryQuery) -> Iterator[TelemetryRow]:
 
 
 def telemetry_fingerprint(query: TelemetryQuery) -> str:
-    """Hash the rows that would be imported; the hash changes when one of them does.
-
-    Returns:
-        64 hexadecimal digits (SHA-256).
+    """Hash the rows that would be imported: 64 hexadecimal digits (SHA-256), others when one of them changes.
 
     Raises:
         SourceNotFoundError: As `read_telemetry`.

@@ -110,11 +110,7 @@ class CaseRunner:
     seed: str
 
     def result_of(self, test: Test | Forall, seconds: float) -> CaseResult:
-        """Run a test.
-
-        Returns:
-            Its result; a program can neither raise nor hang here.
-        """
+        """Run a test; a program can neither raise nor hang here."""
         self.machine.begin()
         with time_limit(self.machine, seconds):
             error = error_of(partial(self._execute, test))
@@ -184,11 +180,7 @@ class CaseRunner:
 
 
 def error_of(body: Callable[[], object]) -> VoxError | None:
-    """Run a part of a program.
-
-    Returns:
-        How it ended before its time; None when it came to its end.
-    """
+    """Run a part of a program, and return how it ended before its time; None when it came to its end."""
     try:
         body()
     except VoxError as error:

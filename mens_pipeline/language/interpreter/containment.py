@@ -137,11 +137,7 @@ def system_call_filter(machine: str) -> bytes | None:
 
 
 def own_prctl(libc: object | None = None) -> Prctl:
-    """Return the prctl(2) of this system.
-
-    Returns:
-        It; where there is none, a function that raises OSError.
-    """
+    """Return the prctl(2) of this system; where there is none, a function that raises OSError."""
     function = getattr(libc or ctypes.CDLL(None, use_errno=True), "prctl", None)
 
     def call(option: int, first: int, second: int) -> None:

@@ -49,9 +49,6 @@ def run_with_tests(
 
     The two texts may use `limits` together; `seed` is for the arguments of properties.
 
-    Returns:
-        A result a hidden test.
-
     Raises:
         ConfigurationError: The tests themselves are rejected, or there are none.
     """

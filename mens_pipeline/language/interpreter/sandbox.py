@@ -57,10 +57,7 @@ class Sandbox(WorkerPool):
         return self._answer(Request(source, None, self.limits, self._seed, self._features, mode))
 
     def run_with_tests(self, candidate: str, tests: str) -> ProgramReport:
-        """Run hidden tests against a candidate.
-
-        Returns:
-            As the function of the same name.
+        """Run hidden tests against a candidate, as the function of the same name.
 
         Raises:
             ConfigurationError: The tests themselves are rejected, or there are none.

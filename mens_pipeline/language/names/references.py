@@ -43,12 +43,9 @@ ROW_FIELDS: Final = ("_id", "id")
 def resolve(
     module: Module, findings: Findings, assumed: frozenset[str] = frozenset()
 ) -> tuple[ModuleNames, Resolution]:
-    """Find out what all names of a program mean.
+    """Find out what a program declares, and what each use of a name refers to.
 
     Names of `assumed` need not be declared.
-
-    Returns:
-        What it declares, and what each use refers to.
     """
     names = declared_in(module, assumed)
     _refuse_duplicates(module, findings)

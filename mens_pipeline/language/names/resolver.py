@@ -186,11 +186,7 @@ class Resolver:
             self.findings.add(Code.UNKNOWN_NAME, self.findings.name_in(holder, name), message, advice)
 
     def value_name(self, name: str, place: Node | Place, what: str = "name") -> Binding | None:
-        """Look up the name of a value.
-
-        Returns:
-            Its meaning; None where it has none.
-        """
+        """Return what the name of a value means; None where it means nothing."""
         binding = self.scopes.find(name)
         if binding is None and not self.may_be_foreign(name):
             message = f"no {what} `{name}` is known here"

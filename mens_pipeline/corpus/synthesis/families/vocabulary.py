@@ -25,11 +25,7 @@ _LINE: Final = 96
 
 
 def some_fields(random: Random, entity: Entity, *needed: Field, most: int = 6) -> tuple[Field, ...]:
-    """Return needed fields and a few more of the same entity, in its own order.
-
-    Returns:
-        At least the needed ones and at least two.
-    """
+    """Return needed fields and a few more of the same entity, at least two, in its own order."""
     others = [field for field in entity.fields if field not in needed]
     least = max(0, 2 - len(needed))
     extra = random.sample(others, random.randint(least, max(least, min(len(others), most - len(needed)))))

@@ -226,12 +226,9 @@ def index_access(node: IndexAccess, scope: Scope) -> Code:
 
 
 def position(value: Value, key: Value) -> int | str:
-    """Resolve an index to a position.
+    """Resolve an index to one from 0, or to a field that exists.
 
     An index counts from 0, or from the end if it is negative; or it is the name of a field.
-
-    Returns:
-        An index from 0, or a field that exists.
 
     Raises:
         VoxError: There is nothing there, or nothing of this kind can be there.

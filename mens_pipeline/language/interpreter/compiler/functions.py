@@ -46,10 +46,7 @@ class Function:
         self._captured = captured
 
     def invoke(self, machine: Machine, arguments: list[Value]) -> Value:
-        """Call it.
-
-        Returns:
-            What it returns, or the value of its last statement.
+        """Call it, and return what it returns, or the value of its last statement.
 
         Raises:
             VoxError: The number of arguments is wrong, too many calls are open, or its body fails.
