@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Final, TypeVar
@@ -72,28 +72,22 @@ def extract_docs(file: SourceFile, root: Path, may_include: Callable[[Path], boo
     return _Extraction(file, root, may_include, page, SourceText(text), weight).run()
 
 
+@dataclass
 class _Extraction:
     """The records of one eligible page."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a page
-        self,
-        file: SourceFile,
-        root: Path,
-        may_include: Callable[[Path], bool],
-        page: Page,
-        text: SourceText,
-        weight: float,
-    ) -> None:
-        self.file = file
-        self.root = root
-        self.may_include = may_include
-        self.page = page
-        self.text = text
-        self.starts = tuple(accumulate((len(line) + 1 for line in text.text.split("\n")), initial=0))
-        self.weight = weight
-        self.metadata = {key: jsonable(value) for key, value in page.header.items()}
-        self.allowance = Allowance()
-        self.room = MAX_FILE_RECORDS
+    file: SourceFile
+    root: Path
+    may_include: Callable[[Path], bool]
+    page: Page
+    text: SourceText
+    weight: float
+    room: int = MAX_FILE_RECORDS
+    allowance: Allowance = field(default_factory=Allowance)
+
+    def __post_init__(self) -> None:
+        self.starts = tuple(accumulate((len(line) + 1 for line in self.text.text.split("\n")), initial=0))
+        self.metadata = {key: jsonable(value) for key, value in self.page.header.items()}
 
     def run(self) -> PageExtraction:
         results = [self._fitting(Unit.BLOCK, block, self._block) for block in self.page.blocks]

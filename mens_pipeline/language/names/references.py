@@ -157,14 +157,6 @@ def _type(node: TypeDef | Url, resolver: Resolver) -> None:
         _fields(node.fields, resolver)
 
 
-def _table(node: Table, resolver: Resolver) -> None:
-    _fields(node.fields, resolver)
-
-
-def _v0(node: V0Component, resolver: Resolver) -> None:
-    _fields(node.props, resolver)
-
-
 def _index(node: Index, resolver: Resolver) -> None:
     findings, tables = resolver.findings, resolver.names.tables
     table = tables.get(node.table)
@@ -277,8 +269,8 @@ _DECLARATIONS: Final[dict[type, Callable[[Any, Resolver], None]]] = {
     Const: _const,
     TypeDef: _type,
     Url: _type,
-    Table: _table,
-    V0Component: _v0,
+    Table: lambda node, resolver: _fields(node.fields, resolver),
+    V0Component: lambda node, resolver: _fields(node.props, resolver),
     Index: _index,
     ReactiveComponent: _component,
     ReactiveModule: _reactive_module,

@@ -101,10 +101,6 @@ def _component(checker: Checker, node: ReactiveComponent) -> None:
         checker.infer(node.view)
 
 
-def _reactive_module(checker: Checker, node: ReactiveModule) -> None:
-    _members(checker, node.members)
-
-
 def _members(checker: Checker, members: Sequence[ReactiveMember]) -> None:
     """Check members: what is written of state is known everywhere, the rest from its own place on."""
     for member in members:
@@ -143,7 +139,7 @@ _FORMS: Final[dict[type, Callable[[Checker, Any], None]]] = {
     Actor: _actor,
     Const: _const,
     ReactiveComponent: _component,
-    ReactiveModule: _reactive_module,
+    ReactiveModule: lambda checker, node: _members(checker, node.members),
     Fragment: _fragment,
     Form: _form,
 }

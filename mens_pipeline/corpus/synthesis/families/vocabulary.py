@@ -87,36 +87,18 @@ def camel(words: str) -> str:
     return "".join(word[:1].upper() + word[1:] for word in re.split(r"[ _-]", words))
 
 
-DRAWS: Final[Mapping[str, Callable[..., Any]]] = {
-    "choice": Random.choice,
-    "sample": Random.sample,
-    "randint": Random.randint,
-    "one_in": one_in,
-    "pick": pick,
-    "two_of": two_of,
-    "some_fields": some_fields,
-    "has_fields": has_fields,
-    "described_fields": described_fields,
-    "observed_function": observed_function,
-}
+def _by_name(*functions: Callable[..., Any]) -> Mapping[str, Callable[..., Any]]:
+    return {function.__name__: function for function in functions}
+
+
+DRAWS: Final = _by_name(
+    *(Random.choice, Random.sample, Random.randint, one_in, pick, two_of),
+    *(some_fields, has_fields, described_fields, observed_function),
+)
 """Functions that take from the generator, by the names that templates call them."""
 
-WORDS: Final[Mapping[str, Callable[..., Any]]] = {
-    "params": params,
-    "counted": counted,
-    "assertion": assertion,
-}
+WORDS: Final = _by_name(params, counted, assertion)
 """Functions that take nothing from it."""
 
-FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
-    "folded": folded,
-    "same_names": same_names,
-    "listed": listed,
-    "quoted": quoted,
-    "lines": lines,
-    "with_article": with_article,
-    "sentence": sentence,
-    "snake": snake,
-    "camel": camel,
-}
+FILTERS: Final = _by_name(folded, same_names, listed, quoted, lines, with_article, sentence, snake, camel)
 """Filters of templates."""
