@@ -112,3 +112,7 @@ class McpResource(Node):
     uri: str
     description: str
     function: Function
+
+
+WRAPPERS = Test | Forall | Scheduled | Endpoint | Loading | McpTool | McpResource
+"""Declarations that are a function with something in front (G12)."""

@@ -8,22 +8,10 @@ from mens_pipeline.language.ast.base import Node
 from mens_pipeline.language.ast.behaviour import Activity, Actor, Form, Workflow
 from mens_pipeline.language.ast.data import Const, Import, ImportPath, Table, TypeDef, Url, Variant
 from mens_pipeline.language.ast.declarations import Declaration, Module
-from mens_pipeline.language.ast.functions import (
-    Endpoint,
-    Forall,
-    Function,
-    Loading,
-    McpResource,
-    McpTool,
-    Scheduled,
-    Test,
-)
+from mens_pipeline.language.ast.functions import WRAPPERS, Function
 from mens_pipeline.language.ast.ui import Fragment, ReactiveComponent, ReactiveModule, V0Component
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS
 from mens_pipeline.language.names.built_ins import VALUES, VARIANTS
-
-WRAPPERS = Test | Forall | Scheduled | Endpoint | Loading | McpTool | McpResource
-"""Declarations that are a function with something in front (G12)."""
 
 
 class Kind(StrEnum):

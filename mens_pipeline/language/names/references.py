@@ -7,7 +7,7 @@ from mens_pipeline.language.ast.base import Node
 from mens_pipeline.language.ast.behaviour import Activity, Actor, BackButton, DeepLink, Form, Push, Workflow
 from mens_pipeline.language.ast.data import Const, Field, Index, StateMachine, Table, TypeDef, Url
 from mens_pipeline.language.ast.declarations import Declaration, Module
-from mens_pipeline.language.ast.functions import Decorator, Function
+from mens_pipeline.language.ast.functions import WRAPPERS, Decorator, Function
 from mens_pipeline.language.ast.ui import (
     Fragment,
     ReactiveComponent,
@@ -19,7 +19,6 @@ from mens_pipeline.language.ast.ui import (
 )
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.names.declarations import (
-    WRAPPERS,
     Binding,
     Kind,
     ModuleNames,

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from mens_pipeline.language.ast.behaviour import Activity, Actor, Form, Handler, Workflow
 from mens_pipeline.language.ast.data import Const
 from mens_pipeline.language.ast.declarations import Module
-from mens_pipeline.language.ast.functions import Function, Test
+from mens_pipeline.language.ast.functions import WRAPPERS, Function, Test
 from mens_pipeline.language.ast.ui import Fragment, ReactiveComponent, ReactiveMember, ReactiveModule
 from mens_pipeline.language.diagnostics import Code
-from mens_pipeline.language.names.declarations import WRAPPERS, ModuleNames
+from mens_pipeline.language.names.declarations import ModuleNames
 from mens_pipeline.language.names.findings import Findings
 from mens_pipeline.language.names.resolver import Resolution
 from mens_pipeline.language.types.branches import parameter
