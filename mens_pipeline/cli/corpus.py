@@ -168,7 +168,7 @@ def pairs(
     """
     from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers  # noqa: PLC0415 - pydantic can wait
     from mens_pipeline.corpus.curate.pairs import BehaviourCounts, make_pairs  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.extract.page_records import page_records  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.extract.workspace import page_records  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.schema.reading import read_records  # noqa: PLC0415 - likewise
     from mens_pipeline.storage.jsonl import open_rows, write_jsonl  # noqa: PLC0415 - likewise
 

@@ -42,7 +42,7 @@ class _How:
     is_base: bool
 
 
-def evol(  # noqa: PLR0913, PLR0915 - one parameter an option, and imports that can wait
+def evol(  # noqa: PLR0913 - one parameter an option
     pairs: Annotated[Path, typer.Argument(metavar="IN", help="Training pairs, as JSON lines: the seeds.")],
     *,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where the new pairs go.")],
@@ -91,8 +91,7 @@ def evol(  # noqa: PLR0913, PLR0915 - one parameter an option, and imports that 
     misused. 130: interrupted; run the same command to go on.
     """
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.evolution.budget import Budget, Plan  # noqa: PLC0415 - pydantic and datasketch can wait
-    from mens_pipeline.corpus.evolution.evolve import Desk, Judges, evolve  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.evolution.evolve import Budget, Desk, Judges, Plan, evolve  # noqa: PLC0415 - pydantic and datasketch can wait
     from mens_pipeline.corpus.evolution.ledger import Ledger  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.evolution.neighbours import Neighbours  # noqa: PLC0415 - likewise
     from mens_pipeline.corpus.evolution.seeds import sort_seeds  # noqa: PLC0415 - likewise

@@ -20,12 +20,7 @@ class Dependencies:
     """
 
     def __init__(self, spans: Sequence[DeclarationSpan], source: str) -> None:
-        """Look up every name once.
-
-        Args:
-            spans: All declarations of the file, in source order.
-            source: The file.
-        """
+        """Look up every name once."""
         self._declared = declared_names(spans)
         self._sizes = tuple(span.end - span.start + len(BETWEEN) for span in spans)
         self._totals = {name: sum(self._sizes[i] for i in indexes) for name, indexes in self._declared.items()}
@@ -36,9 +31,7 @@ class Dependencies:
     def needed_with(self, index: int, most: int) -> tuple[int, ...] | None:
         """Return a declaration and all it needs, directly or not.
 
-        Args:
-            index: Which declaration.
-            most: Characters that all of them may have together, each with `BETWEEN` behind it.
+        All of them together, each with `BETWEEN` behind it, may have `most` characters.
 
         Returns:
             Indexes in source order, `index` among them; None when they are longer.
@@ -67,11 +60,7 @@ def _names(text: str) -> list[str]:
 
 
 def declared_names(spans: Sequence[DeclarationSpan]) -> dict[str, list[int]]:
-    """Name -> the declarations that declare it; indexes, imports and tests are never what another one needs by name.
-
-    Args:
-        spans: All declarations of a file.
-    """
+    """Name -> the declarations that declare it; indexes, imports and tests are never what another one needs by name."""
     declared: dict[str, list[int]] = {}
     for index, span in enumerate(spans):
         names = {variant.name for variant in getattr(span.declaration, "variants", ())}

@@ -20,15 +20,9 @@ _MAX_BYTES: Final = 4 * MAX_TEXT
 
 
 def read_files(folder: Path, named: Iterable[tuple[str, str]], mistakes: list[str]) -> dict[str, str]:
-    """Read the texts of the files that can be read.
+    """Read the files that can be read: file -> its text, line ends and all else as they stand.
 
-    Args:
-        folder: Where the manifest lies.
-        named: Task and file, relative to the folder.
-        mistakes: Takes one sentence for each file that cannot be read: where, what was found, what was expected.
-
-    Returns:
-        File -> its text; line ends and all else as they stand.
+    `named` holds task and file, relative to the folder; `mistakes` takes a sentence for each file that cannot be read.
     """
     texts: dict[str, str] = {}
     for task, name in named:
@@ -42,12 +36,7 @@ def read_files(folder: Path, named: Iterable[tuple[str, str]], mistakes: list[st
 
 
 def digest_of(manifest: bytes, files: Mapping[str, str]) -> str:
-    """Compute the SHA-256 over a manifest and the files it names, hexadecimal.
-
-    Args:
-        manifest: The manifest as it stands.
-        files: File -> its text.
-    """
+    """Compute the SHA-256 over a manifest and the files it names, hexadecimal."""
     digest = hashlib.sha256(hashlib.sha256(manifest).digest())
     for name, text in sorted(files.items()):
         digest.update(name.encode() + b"\0")
@@ -72,11 +61,6 @@ def _text(folder: Path, name: str) -> str:
 
 def solution_mistakes(spec: TaskSpec, solution: str, tests: str | None) -> Iterator[str]:
     """Yield what is wrong with a task, as its own solution and tests show.
-
-    Args:
-        spec: The task.
-        solution: Its reference solution.
-        tests: Its hidden tests; None without.
 
     Yields:
         A sentence for each mistake: where, what was found, what was expected, what to do.
@@ -124,7 +108,6 @@ class BenchmarkTask:
     """One task with the files that it names.
 
     Attributes:
-        spec: What the manifest says of it.
         solution: The reference solution, which the front end accepts and which meets all that is required.
         tests: `@test` functions that no model sees; None without.
         context: The texts of `file` and `context_files`, in this order.
@@ -147,11 +130,7 @@ class BenchmarkTask:
 class Benchmark:
     """Tasks to judge a model by.
 
-    Attributes:
-        folder: Where they lie.
-        description: What they are for.
-        digest: SHA-256 over the manifest and all files named in it, hexadecimal; the same on every machine.
-        tasks: The tasks, in the order of the manifest.
+    `digest` is the SHA-256 over the manifest and all files named in it, hexadecimal; the same on every machine.
     """
 
     folder: Path
@@ -161,10 +140,7 @@ class Benchmark:
 
 
 def load_benchmark(folder: Path) -> Benchmark:
-    """Read and check a benchmark.
-
-    Args:
-        folder: Holds `manifest.json` and the files that it names.
+    """Read and check a benchmark: a folder with `manifest.json` and the files that it names.
 
     Raises:
         ConfigurationError: Something is missing or wrong; the message names all of it, one mistake a line.
@@ -193,18 +169,12 @@ def tasks_as_pairs(benchmark: Benchmark) -> tuple[TrainingPair, ...]:
 
     A solution stands for a whole file (`vox_file`), whose path tells how it is read. That of a script is not told by
     its path, so scripts are compared by their words and requests, not by their structure.
-
-    Args:
-        benchmark: The tasks.
     """
     return tuple(_pair(benchmark.folder.name, task) for task in benchmark.tasks)
 
 
 def protected_pairs(folder: Path) -> tuple[TrainingPair, ...]:
     """Return the tasks of a benchmark and of all benchmarks below its folder, as pairs that training may not be near.
-
-    Args:
-        folder: The folder of a benchmark.
 
     Raises:
         ConfigurationError: One of them does not hold together.

@@ -15,10 +15,7 @@ from mens_pipeline.inference.generation import Answer
 def best_of(tasks: Sequence[Task], answers: Sequence[Answer], judged: Sequence[Judgement]) -> BestOf | None:
     """Choose an answer to each request, and score what was chosen.
 
-    Args:
-        tasks: What was asked, at least one.
-        answers: As they are served, several to each request.
-        judged: What is to be said of each, in the same order.
+    `answers` are those that are served; `judged` has the same order.
 
     Returns:
         The figures; None with one answer to each request.

@@ -85,9 +85,7 @@ class Examination:
 class Champion:
     """The adapter that is in use, as it answers.
 
-    Attributes:
-        key: Of the promoted adapter in the store.
-        generation: What it is asked.
+    `key` is that of the promoted adapter in the store.
     """
 
     key: str
@@ -98,12 +96,7 @@ class Champion:
 class Generations:
     """The generations that an evaluation compares.
 
-    Attributes:
-        base: The base model alone.
-        adapter: With the adapter that is judged.
-        champion: With the adapter that is in use, if there is one.
-        few_shot: The base with examples in its prompt, if it is asked.
-        families: The adapter, asked synthetic tasks, if there are any.
+    `few_shot` is the base with examples in its prompt, `families` the adapter on synthetic tasks.
     """
 
     base: PreparedGeneration
@@ -161,11 +154,6 @@ def examination(
 def refuse_unanswerable(heldout: Path, tasks: Sequence[Task], fits: Callable[[str], bool]) -> None:
     """Refuse an eval suite that would judge nothing, whoever answers; known before anything is trained.
 
-    Args:
-        heldout: Where the tasks stand.
-        tasks: What is held out of code.
-        fits: Whether a text is short enough for an answer.
-
     Raises:
         RefusedError: There is no task, or none that could be answered.
     """
@@ -191,13 +179,8 @@ def prepare_generations(  # noqa: PLR0913, PLR0917 - who answers what, and where
 ) -> Generations:
     """Prepare the generations of base, adapter and champion, and of the base with examples in its prompt.
 
-    Args:
-        run: The folder with `adapter/` and its training manifest.
-        exam: What they are asked.
-        conditions: Under which they answer.
-        store: Where promoted adapters are kept, and jobs work.
-        work: Names the folders of the jobs; no other evaluation at work may have the same.
-        baseline_of: Finds the promoted adapter to compare with, by the SHA-256 of the candidate's weights.
+    `work` names the folders of the jobs; no other evaluation at work may have the same. `baseline_of` finds the
+    promoted adapter to compare with, by the SHA-256 of the candidate's weights.
 
     Raises:
         RefusedError: The run is not complete, or its base is not what it was trained on.
@@ -238,13 +221,8 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
 ) -> tuple[Artifact, bool]:
     """Let all models answer and judge what they wrote, unless the very same was done before and is as it was.
 
-    Args:
-        exam: What they were asked so far.
-        generations: Which models, of each round; together they are asked what the exam asks.
-        manifest: The training manifest of the adapter.
-        store: Where answers and figures are kept.
-        launch: Runs a generation process and returns its exit code.
-        progress: How much of the exam that is, and which try it is.
+    `generations` are those of each round; together they are asked what the exam asks. `launch` runs a generation
+    process and returns its exit code.
 
     Returns:
         The evaluation, and whether it was reused. The folder holds `eval_results.json`, `judged_answers.jsonl`, and
@@ -323,21 +301,14 @@ def _champion_answers(champion: Champion | None, answered: Mapping[str, Sequence
 
 
 def answers_of(artifacts: Iterable[Artifact]) -> tuple[Answer, ...]:
-    """Read the answers of generations.
-
-    Args:
-        artifacts: The generations, in order.
-    """
+    """Read the answers of generations."""
     return tuple(answer for artifact in artifacts for answer in read_models(artifact.path / ANSWERS, Answer))
 
 
 def write_documents(folder: Path, evaluation: Evaluation, bench: str) -> None:
     """Write the documents of an evaluation.
 
-    Args:
-        folder: Where.
-        evaluation: What was judged.
-        bench: The folder of the benchmark, for the reader; without a benchmark two documents are left out.
+    `bench` is the folder of the benchmark, for the reader; without a benchmark two documents are left out.
     """
     documents = {
         RESULTS: evaluation.results,
@@ -351,11 +322,7 @@ def write_documents(folder: Path, evaluation: Evaluation, bench: str) -> None:
 
 
 def judged_answers(evaluation: Evaluation) -> Iterator[JudgedAnswer]:
-    """Yield every judged answer with its prompt: of the base, of the base with examples, of the adapter, free and not.
-
-    Args:
-        evaluation: What was judged.
-    """
+    """Yield every judged answer with its prompt: of the base, that with examples, and the adapter, free and not."""
     by_id = {task.id: task for task in evaluation.tasks}
     models: Sequence[tuple[AnsweringModel, Any]] = (
         ("base", evaluation.base),
@@ -369,13 +336,7 @@ def judged_answers(evaluation: Evaluation) -> Iterator[JudgedAnswer]:
 
 
 def judged_answer(model: AnsweringModel, task: Task, judgement: Judgement) -> JudgedAnswer:
-    """Return an answer with what was asked.
-
-    Args:
-        model: Whose it is.
-        task: What was asked.
-        judgement: What is to be said of the answer.
-    """
+    """Return an answer with what was asked."""
     return JudgedAnswer(
         model=model,
         suite=str(task.suite),

@@ -1,7 +1,7 @@
 """From answers to the documents of an evaluation."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from mens_pipeline.evaluation.best_of import best_of
@@ -20,7 +20,7 @@ from mens_pipeline.evaluation.results import (
     Subject,
     TaskResult,
 )
-from mens_pipeline.evaluation.scores import Scores, scores_of_model
+from mens_pipeline.evaluation.scores import Scores, grouped, scores_of_model
 from mens_pipeline.evaluation.statistics import Paired, paired
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.inference.generation import Answer, Decoding, as_served
@@ -32,10 +32,7 @@ from mens_pipeline.language import CONSTRUCTS
 class ChampionAnswers:
     """Answers of the champion.
 
-    Attributes:
-        key: Of the promoted adapter in the store.
-        adapter_sha256: Of its weights.
-        answers: To the same requests.
+    `key` is that of the promoted adapter in the store.
     """
 
     key: str
@@ -97,16 +94,7 @@ def evaluate_answers(  # noqa: PLR0913 - all that the figures are made from
 ) -> Evaluation:
     """Judge the answers of all models.
 
-    Args:
-        tasks: What was asked, at least one held-out task among them.
-        answers: What the models wrote.
-        subject: What was judged, by hash.
-        decoding: How the answers were drawn.
-        progress: How much of the exam was asked, and which try it is.
-        num_too_long: Tasks that were not asked because not even their reference fits into an answer.
-        num_tests_dropped: Tasks without the hidden tests that they had, because their reference fails them.
-        few_shot: What the base was asked with examples in its prompt; None where it was not.
-        families: The synthetic tasks that the adapter was asked.
+    At least one of `tasks` is held out; `families` are the synthetic ones that the adapter was asked.
     """
     has_fallback = decoding.syntax is Syntax.FALLBACK
     second = [answer for answer in answers.adapter if has_fallback and answer.constrained]
@@ -196,12 +184,7 @@ def _differences(tasks: Iterable[Task], first: Iterable[Judgement], second: Iter
 
 
 def judge_all(tasks: Sequence[Task], answers: Iterable[Answer]) -> tuple[Judgement, ...]:
-    """Judge answers, and run those that have hidden tests.
-
-    Args:
-        tasks: What was asked.
-        answers: What was written, in any order.
-    """
+    """Judge answers, and run those that have hidden tests."""
     by_id = {task.id: task for task in tasks}
     judged = [judge(by_id[answer.task], answer) for answer in answers]
     tested = [(place, tests) for place, j in enumerate(judged) if j.parses and (tests := by_id[j.task].tests)]
@@ -218,9 +201,6 @@ def judge_all(tasks: Sequence[Task], answers: Iterable[Answer]) -> tuple[Judgeme
 def with_sound_tests(tasks: Sequence[Task]) -> tuple[tuple[Task, ...], int]:
     """Take hidden tests away where the reference answer itself does not pass them: they would judge nothing.
 
-    Args:
-        tasks: With tests or without.
-
     Returns:
         The tasks in order, and how many of them lost their tests.
     """
@@ -234,16 +214,11 @@ def with_sound_tests(tasks: Sequence[Task]) -> tuple[tuple[Task, ...], int]:
 
 
 def local_report(evaluation: Evaluation, bench: str) -> LocalReport | None:
-    """Return the benchmark results of the adapter, task by task; None when the benchmark was left out.
-
-    Args:
-        evaluation: What was judged.
-        bench: The folder of the benchmark, for the reader.
-    """
+    """Return the benchmark results of the adapter, task by task; None when the benchmark was left out."""
     tasks = [task for task in evaluation.tasks if task.suite is Suite.BENCHMARK]
     if not tasks:
         return None
-    samples = _by_task(evaluation.adapter)
+    samples = grouped(evaluation.adapter)
     results = tuple(
         TaskResult(
             id=task.id.removeprefix("benchmark/"),
@@ -280,11 +255,7 @@ def local_report(evaluation: Evaluation, bench: str) -> LocalReport | None:
 
 
 def pass_at_k_report(results: EvalResults) -> PassAtK | None:
-    """Return the benchmark results of the adapter in a few numbers; None when the benchmark was left out.
-
-    Args:
-        results: The figures.
-    """
+    """Return the benchmark results of the adapter in a few numbers; None when the benchmark was left out."""
     scores: Scores | None = results.adapter.suites.get(Suite.BENCHMARK)
     if scores is None:
         return None
@@ -303,13 +274,6 @@ def pass_at_k_report(results: EvalResults) -> PassAtK | None:
 def _share(value: float | None) -> float:
     assert value is not None, "an evaluation has tasks of every suite it reports"  # noqa: S101 - our own impossibility
     return value
-
-
-def _by_task(judgements: Iterable[Judgement]) -> Mapping[str, list[Judgement]]:
-    samples: dict[str, list[Judgement]] = {}
-    for judgement in judgements:
-        samples.setdefault(judgement.task, []).append(judgement)
-    return samples
 
 
 def _first(judgements: Iterable[Judgement]) -> list[Judgement]:

@@ -31,10 +31,6 @@ class Execution(BaseModel):
 def run_hidden_tests(pairs: Sequence[tuple[str, str]], num_workers: int = 2) -> list[Execution]:
     """Run programs of a model against hidden tests; nothing they do can hang or harm this process.
 
-    Args:
-        pairs: Each program with its tests.
-        num_workers: Processes at the same time.
-
     Raises:
         ConfigurationError: Some tests are rejected by the front end, or there are none.
     """
@@ -45,13 +41,7 @@ def run_hidden_tests(pairs: Sequence[tuple[str, str]], num_workers: int = 2) -> 
 
 
 def completed(program: str, given: str, mode: Mode) -> str:
-    """Put in front of a program the given declarations that are not its own.
-
-    Args:
-        program: What the front end accepts.
-        given: Declarations that it may rely on, accepted as well; empty for none.
-        mode: How the program is read.
-    """
+    """Put in front of a program the given declarations that are not its own."""
     if not given:
         return program
     names = {span.name for span in _spans(program, mode)}

@@ -31,9 +31,7 @@ _LONGEST_DESCRIPTION: Final = 20_000
 class FewShot:
     """Tasks and system prompt for the base with examples in its prompt.
 
-    Attributes:
-        prompt: What it is told before each request.
-        tasks: The sample of the exam that it is asked.
+    `prompt` is what it is told before each request, `tasks` the sample of the exam that it is asked.
     """
 
     prompt: str
@@ -45,11 +43,7 @@ def few_shot_of(
 ) -> FewShot | None:
     """Build the few-shot baseline: language description, examples from the train set, and a sample of the tasks.
 
-    Args:
-        tasks: The exam.
-        number: Tasks to ask at most; None for all.
-        description: A text file.
-        manifest: The training manifest of the adapter.
+    `number` is how many tasks are asked at most; None for all.
 
     Returns:
         None where no task is to be asked.
@@ -72,9 +66,6 @@ def few_shot_of(
 def described(description: Path) -> str:
     """Return the system prompt with the description of the language, without examples.
 
-    Args:
-        description: A text file.
-
     Raises:
         ConfigurationError: It cannot be read.
     """
@@ -89,21 +80,13 @@ def _read(description: Path) -> str:
 
 
 def few_shot_prompt(description: str, examples: Iterable[TrainingPair]) -> str:
-    """Write the system prompt of the few-shot baseline: the description of the language and solved examples.
-
-    Args:
-        description: Of the language.
-        examples: Solved requests.
-    """
+    """Write the system prompt of the few-shot baseline: the description of the language and solved examples."""
     solved = (f"Request: {row.prompt.strip()}\nAnswer:\n```vox\n{row.response.strip()}\n```" for row in examples)
     return "\n\n".join([SYSTEM_PROMPT, description.strip(), *solved])
 
 
 def examples_among(rows: Iterable[TrainingPair]) -> tuple[TrainingPair, ...]:
     """Return five short rows: two functions, those with tests first, and one of each of the most frequent constructs.
-
-    Args:
-        rows: A train set.
 
     Returns:
         Fewer where there are fewer; where constructs are few, more of the same. The same rows give the same examples.

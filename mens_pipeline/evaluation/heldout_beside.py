@@ -12,9 +12,6 @@ from mens_pipeline.storage.store import digest_of
 def heldout_beside(manifest: dict[str, Any]) -> Path:
     """Return the path of the held-out pairs beside the train set of a run.
 
-    Args:
-        manifest: The training manifest.
-
     Raises:
         RefusedError: There are none.
     """
@@ -29,9 +26,6 @@ def heldout_of_training(run: Path) -> Path:
     """Return the path of a run's held-out pairs, and check that they and its train set are those it was trained with.
 
     Only of these it is known that they were held out: any other file may hold what the adapter has seen.
-
-    Args:
-        run: Its folder.
 
     Raises:
         RefusedError: They cannot be told; the message says why.

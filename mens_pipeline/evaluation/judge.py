@@ -70,12 +70,7 @@ class Judgement(BaseModel):
 
 
 def judge(task: Task, answer: Answer) -> Judgement:
-    """Judge an answer, without running it.
-
-    Args:
-        task: What was asked.
-        answer: What was written.
-    """
+    """Judge an answer, without running it."""
     program = program_in(answer.text)
     analysis = analyze(program, task.mode)
     module = analysis.module

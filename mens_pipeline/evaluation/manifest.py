@@ -91,9 +91,7 @@ class Manifest(_Strict):
 def read_manifest(content: bytes, mistakes: list[str]) -> tuple[str, tuple[TaskSpec, ...]]:
     """Parse a manifest to its description and those of its tasks that are well formed.
 
-    Args:
-        content: The file.
-        mistakes: Takes one sentence for each mistake: where, what was found, what was expected.
+    `mistakes` takes one sentence for each mistake: where, what was found, what was expected.
     """
     try:
         data = json.loads(content)

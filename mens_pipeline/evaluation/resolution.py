@@ -19,12 +19,7 @@ _UNDECLARED: Final = frozenset((Code.UNKNOWN_NAME, Code.UNKNOWN_TYPE, Code.UNKNO
 
 
 def first_semantic_error(task: Task, program: str) -> Diagnostic | None:
-    """Return the first error in names and types of an answer; None where nothing is known to be wrong.
-
-    Args:
-        task: What was asked, and with it what an answer may rely on.
-        program: The answer, which the front end accepts.
-    """
+    """Return the first error in names and types of an answer; None where nothing is known to be wrong."""
     asked = frozenset(name for name in (task.name, *(need.name for need in task.requires)) if name is not None)
     assumed = _assumed(task.prompt, task.reference, task.given, task.mode, asked)
     return next((error for error, _ in errors_beside(task.given, program, task.mode, assumed)), None)
@@ -44,11 +39,8 @@ def _assumed(prompt: str, reference: str, given: str, mode: Mode, asked: frozens
 def errors_beside(given: str, program: str, mode: Mode, assumed: frozenset[str]) -> list[tuple[Diagnostic, str]]:
     """Return the errors in names and types of a program, each with the text at its place.
 
-    Args:
-        given: Accepted declarations that are there; their own errors are not those of the program. Empty for none.
-        program: What the front end accepts.
-        mode: How it is read.
-        assumed: Names that are there as well.
+    `given` are accepted declarations that are there; their own errors are not those of the program. `assumed` are names
+    that are there as well.
     """
     text = completed(program, given, mode)
     module = analyze(text, mode).module

@@ -16,34 +16,17 @@ _KEYS: Final = TypeAdapter(dict[str, str])
 
 
 def remember(run_dir: Path, artifact: Artifact) -> None:
-    """Note that an artifact belongs to a run.
-
-    Args:
-        run_dir: The folder of the run.
-        artifact: One of each kind.
-    """
+    """Note that an artifact, one of each kind, belongs to a run."""
     _write(run_dir, {**_keys(run_dir), artifact.kind: artifact.key})
 
 
 def forget(run_dir: Path, kind: str) -> None:
-    """Note that an artifact belongs to a run no more.
-
-    Args:
-        run_dir: The folder of the run.
-        kind: What it was.
-    """
+    """Note that an artifact belongs to a run no more."""
     _write(run_dir, {other: key for other, key in _keys(run_dir).items() if other != kind})
 
 
 def remembered(run_dir: Path, kind: str, document: str, store: ArtifactStore, advice: str) -> Artifact:
     """Return the artifact of a run; its document in the folder must be as it was written.
-
-    Args:
-        run_dir: The folder of the run.
-        kind: What it is.
-        document: The file that stands in the folder as well.
-        store: Where artifacts are kept.
-        advice: What to do when there is none.
 
     Raises:
         RefusedError: There is none, or the document was changed.

@@ -74,13 +74,9 @@ class ModelScores(BaseModel):
 def scores_of_model(tasks: Sequence[Task], judgements: Iterable[Judgement]) -> ModelScores:
     """Compute the figures of a model.
 
-    Args:
-        tasks: What was asked, in order.
-        judgements: Of every answer to every task; each task has the same number.
+    Each task has the same number of answers.
     """
-    by_task: defaultdict[str, list[Judgement]] = defaultdict(list)
-    for judgement in judgements:
-        by_task[judgement.task].append(judgement)
+    by_task = grouped(judgements)
     repeated = _repeated(by_task)
 
     def parts(key: Callable[[Task], str]) -> dict[str, Scores]:
@@ -95,15 +91,20 @@ def scores_of_model(tasks: Sequence[Task], judgements: Iterable[Judgement]) -> M
     )
 
 
+def grouped(judgements: Iterable[Judgement]) -> dict[str, list[Judgement]]:
+    """Group judgements by their tasks."""
+    by_task: defaultdict[str, list[Judgement]] = defaultdict(list)
+    for judgement in judgements:
+        by_task[judgement.task].append(judgement)
+    return by_task
+
+
 def scores_of(
     tasks: Sequence[Task], by_task: Mapping[str, Sequence[Judgement]], repeated: frozenset[str] = frozenset()
 ) -> Scores:
     """Compute the figures over some tasks.
 
-    Args:
-        tasks: What was asked.
-        by_task: Task -> its judged answers, at least one, as many for each.
-        repeated: Programs that answer more than one task.
+    Each task has as many judged answers, at least one; `repeated` are programs that answer more than one task.
     """
     flat = [judgement for task in tasks for judgement in by_task[task.id]]
     tested = [task for task in tasks if task.tests is not None]

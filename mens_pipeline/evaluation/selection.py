@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
-from threading import Lock
 from time import monotonic
 from types import TracebackType
 from typing import Final, Self
@@ -47,9 +46,7 @@ _MOST_NAMED: Final = 3
 class Candidate:
     """One of several answers.
 
-    Attributes:
-        text: What the model wrote.
-        likelihood: Mean log-probability of its tokens.
+    `likelihood` is the mean log-probability of its tokens.
     """
 
     text: str
@@ -68,12 +65,7 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several answers.
-
-    Attributes:
-        place: Which.
-        step: What it was chosen by.
-    """
+    """One of several answers: its place, and the step that chose it."""
 
     place: int
     step: Step
@@ -86,19 +78,14 @@ class Selector:
     """
 
     def __init__(self, num_workers: int = 2) -> None:
-        """Set the number of processes; nothing is started yet.
-
-        Args:
-            num_workers: Processes of each kind at the same time.
-        """
-        self._num_workers = num_workers
+        """Set the number of processes of each kind; nothing is started yet."""
         self._stack = ExitStack()
-        self._lock = Lock()
-        self._sandbox: Sandbox | None = None
+        self._sandbox = Sandbox(num_workers, LIMITS, features=FEATURES)
         self._workers = BehaviourWorkers(num_workers, seconds=_SECONDS)
 
     def __enter__(self) -> Self:
         """Start the processes at the first choice."""
+        self._stack.enter_context(self._sandbox)
         self._stack.enter_context(self._workers)
         return self
 
@@ -111,11 +98,8 @@ class Selector:
     def choose(self, prompt: str, mode: Mode, candidates: Sequence[Candidate], end: float = inf) -> Choice:
         """Choose one of several answers; the first of those that are as good.
 
-        Args:
-            prompt: What was asked.
-            mode: How a program in an answer is read; examples are run in the usual one alone.
-            candidates: At least one.
-            end: When no further step begins, on the monotonic clock; the likeliest of what is left is chosen then.
+        Examples are run in the usual mode alone. After `end`, on the monotonic clock, no further step begins, and the
+        likeliest of what is left is chosen.
         """
         texts = [candidate.text for candidate in candidates]
         programs = [program_in(text) for text in texts]
@@ -148,7 +132,7 @@ class Selector:
             return [0.0] * len(programs)
         tests = with_given(shown_code(prompt), example_tests(examples))
         different = list(dict.fromkeys(programs))
-        reports = self._started().map_with_tests((program, tests) for program in different)
+        reports = self._sandbox.map_with_tests((program, tests) for program in different)
         passed = {
             program: _STOPPED if report.status is ProgramStatus.STOPPED else float(report.num_passed)
             for program, report in zip(different, reports, strict=True)
@@ -169,12 +153,6 @@ class Selector:
                 else:
                     agreed[place] += sum(votes[n][result] - 1 for n, result in enumerate(some) if result is not None)
         return agreed
-
-    def _started(self) -> Sandbox:
-        with self._lock:
-            if self._sandbox is None:
-                self._sandbox = self._stack.enter_context(Sandbox(self._num_workers, LIMITS, features=FEATURES))
-            return self._sandbox
 
     @staticmethod
     def _likeliest(left: Sequence[int], candidates: Sequence[Candidate]) -> int:

@@ -67,20 +67,13 @@ class Rate(BaseModel):
         return f"{count}/{self.denominator} ({100 * self.value:.1f} %)"
 
     def chance_of_at_least(self, floor: float) -> float:
-        """Compute the posterior probability that the true rate is at least a floor.
-
-        Args:
-            floor: 0 to 1.
-        """
+        """Compute the posterior probability that the true rate is at least a floor, 0 to 1."""
         return _upper_tail(self.value, self.num_effective, floor)
 
     def chance_after(self, floor: float, num_more: int, share: float) -> float:
         """Compute the posterior probability of at least a floor after more cases, as alike as these are.
 
-        Args:
-            floor: 0 to 1.
-            num_more: Cases that come.
-            share: Of them that count.
+        A `share` of the `num_more` cases that come counts.
         """
         total = self.denominator + num_more
         if self.value is None:
@@ -91,20 +84,14 @@ class Rate(BaseModel):
 
 
 def rate_of(outcomes: Iterable[bool]) -> Rate:
-    """Compute the share of independent outcomes that are true.
-
-    Args:
-        outcomes: One for each case.
-    """
+    """Compute the share of independent outcomes that are true."""
     return mean_rate([float(outcome) for outcome in outcomes])
 
 
 def mean_rate(shares: Sequence[float], units: Sequence[str] | None = None) -> Rate:
     """Compute the mean of one share a task, with the interval of Jeffreys' posterior over an effective number of tasks.
 
-    Args:
-        shares: Of each task, 0 to 1.
-        units: The source file of each task; None where each stands for itself.
+    `shares` (0 to 1) and `units`, their source files, are those of each task; without units each stands for itself.
 
     Source:
         Jeffreys' interval is advised for small numbers by Brown, Cai and DasGupta 2001. The effective number is that of
@@ -186,11 +173,6 @@ def _interval(value: float | None, num_effective: float) -> tuple[float, float]:
 def pass_at_k(num_samples: int, num_passed: int, k: int) -> float:
     """Estimate the probability that at least one of k samples passes, without bias.
 
-    Args:
-        num_samples: Samples drawn.
-        num_passed: Those that passed.
-        k: At most `num_samples`.
-
     Raises:
         ValueError: There are fewer samples than k.
 
@@ -244,10 +226,7 @@ class Paired(BaseModel):
 def paired(first: Sequence[bool], second: Sequence[bool], units: Sequence[str] | None = None) -> Paired:
     """Compare two models task by task.
 
-    Args:
-        first: Whether the first model does each task.
-        second: Whether the second does, in the same order.
-        units: The source file of each task; None where each stands for itself.
+    `units` are the source files of the tasks; without them each stands for itself.
 
     Source:
         Fisher's exact randomisation test of paired differences: were neither better, the net gain of each file would
@@ -300,9 +279,5 @@ def _is_near(stated: float | None, computed: float | None) -> bool:
 
 
 def p_text(p_value: float) -> str:
-    """Write a p-value as people read it.
-
-    Args:
-        p_value: 0 to 1.
-    """
+    """Write a p-value as people read it."""
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"  # noqa: PLR2004 - three places are shown

@@ -81,8 +81,7 @@ def heldout_tasks(pairs: Iterable[TrainingPair]) -> tuple[Task, ...]:
     What the tests of a pair declare beside tests is there already for an answer as well: the request shows it, or
     names it.
 
-    Args:
-        pairs: Held out by `heldout_split`, each prompt once.
+    Each prompt stands there once.
 
     Raises:
         ConfigurationError: Hidden tests of a pair are rejected by the front end, or hold no test.
@@ -94,9 +93,7 @@ def heldout_tasks(pairs: Iterable[TrainingPair]) -> tuple[Task, ...]:
 def family_tasks(pairs: Iterable[TrainingPair], number: int) -> tuple[Task, ...]:
     """Turn synthetic pairs into tasks, the same ones every time.
 
-    Args:
-        pairs: Their `task_family` names the suite, one of FAMILIES.
-        number: Tasks of each suite at most.
+    Their `task_family` names the suite, one of FAMILIES; `number` is how many of each suite at most.
 
     Raises:
         ConfigurationError: A pair is of no such suite, or its hidden tests cannot be run.
@@ -115,9 +112,6 @@ def family_tasks(pairs: Iterable[TrainingPair], number: int) -> tuple[Task, ...]
 
 def training_tasks(pairs: Iterable[TrainingPair]) -> dict[str, tuple[Task, TrainingPair]]:
     """Turn the rows of a train set that have hidden tests into tasks.
-
-    Args:
-        pairs: The train set.
 
     Returns:
         Name of the task, which follows from its prompt -> the task, and the first row that it was made from.
@@ -138,9 +132,7 @@ def training_tasks(pairs: Iterable[TrainingPair]) -> dict[str, tuple[Task, Train
 def sample_of(tasks: Sequence[Task], number: int | None) -> tuple[Task, ...]:
     """Choose some tasks by the hash of what they ask: the same ones every time, in their order.
 
-    Args:
-        tasks: All of them.
-        number: How many at most; None for all.
+    `number` is how many at most; None for all.
     """
     hashes = {task.id: hashlib.sha256(task.prompt.encode("utf-8", "surrogatepass")).digest() for task in tasks}
     chosen = set(sorted(hashes, key=lambda name: (hashes[name], name))[:number])
@@ -150,9 +142,7 @@ def sample_of(tasks: Sequence[Task], number: int | None) -> tuple[Task, ...]:
 def sample_with_tests(tasks: Sequence[Task], number: int | None) -> tuple[Task, ...]:
     """Sample each suite, in the order of the tasks: all with hidden tests, and others if there is room.
 
-    Args:
-        tasks: All of them.
-        number: About how many; those with hidden tests are never left out. None for all.
+    `number` is about how many: those with hidden tests are never left out. None for all.
     """
     chosen = {task.id for task in tasks if task.tests is not None}
     for suite in {task.suite for task in tasks}:
@@ -198,11 +188,7 @@ def _given(task: str, tests: str) -> str:
 
 
 def benchmark_tasks(benchmark: Benchmark) -> tuple[Task, ...]:
-    """Convert a benchmark to the tasks that a model is asked.
-
-    Args:
-        benchmark: As it was loaded.
-    """
+    """Convert a benchmark to the tasks that a model is asked."""
     tasks = []
     for task in benchmark.tasks:
         spec = task.spec

@@ -29,11 +29,8 @@ TRIAL: Final = "trial_answers.jsonl"
 class Trial:
     """Scores and answers of a trial.
 
-    Attributes:
-        scores: The figures.
-        best_of: Those of best-of-n; None with one answer to each request.
-        answers: Every answer with what is to be said of it.
-        num_too_long: Tasks that were not asked because not even their reference fits into an answer.
+    `best_of` is None with one answer to each request; `num_too_long` counts tasks that were not asked because not even
+    their reference fits into an answer.
     """
 
     scores: Scores
@@ -53,13 +50,7 @@ def try_adapter(  # noqa: PLR0913 - what a trial is made from
 ) -> Trial:
     """Let the adapter alone answer a benchmark.
 
-    Args:
-        run: The folder with `adapter/` and its training manifest.
-        benchmark: What it is asked.
-        fits: Whether a text is short enough for an answer.
-        conditions: Under which it answers.
-        store: Where answers are kept.
-        launch: Runs a generation process and returns its exit code.
+    `launch` runs a generation process and returns its exit code.
 
     Raises:
         RefusedError: The run is not complete, the model could not answer, or no reference fits.
@@ -77,12 +68,7 @@ def try_adapter(  # noqa: PLR0913 - what a trial is made from
 def try_generator(generator: Generator, benchmark: Benchmark, system: str, decoding: Decoding, ledger: Ledger) -> Trial:
     """Let a model that is not ours answer a benchmark; what the ledger holds already is not asked again.
 
-    Args:
-        generator: The model.
-        benchmark: What it is asked.
-        system: What it is told before each prompt.
-        decoding: How many answers to each task, and the seed; another one asks anew.
-        ledger: Where its replies are kept.
+    Another seed in `decoding` asks anew.
 
     Raises:
         RefusedError: It does not answer.
@@ -96,12 +82,7 @@ def answers_by(
 ) -> tuple[Answer, ...]:
     """Let a generator answer tasks; what the ledger holds already is not asked again.
 
-    Args:
-        generator: The model.
-        tasks: What it is asked, no two with the same prompt.
-        system: What it is told before each prompt.
-        decoding: How many answers to each task, and the seed; another one asks anew.
-        ledger: Where its replies are kept.
+    No two tasks have the same prompt; another seed in `decoding` asks anew.
 
     Returns:
         All samples of the first task, then those of the next one.

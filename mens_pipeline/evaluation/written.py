@@ -32,9 +32,6 @@ class WrittenAnswer(BaseModel):
 def read_written(path: Path) -> list[WrittenAnswer]:
     """Read answers, one JSON document a line.
 
-    Args:
-        path: The file.
-
     Raises:
         SourceNotFoundError: It cannot be read.
         RefusedError: A line is no answer.
@@ -46,10 +43,6 @@ def read_written(path: Path) -> list[WrittenAnswer]:
 
 def judge_written(benchmark: Benchmark, written: Iterable[WrittenAnswer]) -> tuple[Judgement, ...]:
     """Judge answers, and run the hidden tests of their tasks.
-
-    Args:
-        benchmark: What was asked.
-        written: To some of its tasks.
 
     Returns:
         A judgement on each, in order.

@@ -9,7 +9,7 @@ from mens_pipeline.language.lexer import Token, tokenize
 from mens_pipeline.language.outline import DeclarationSpan, declaration_spans
 from mens_pipeline.language.parser.modules import Mode, mode_of
 from mens_pipeline.language.source_text import Position, SourceText
-from mens_pipeline.language.taxonomy import CONSTRUCTS, Construct, construct_of, difficulty, evaluate, histogram
+from mens_pipeline.language.taxonomy import CONSTRUCTS, Construct, construct_of, difficulty, histogram
 from mens_pipeline.language.verdict import verdict_record
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "construct_of",
     "declaration_spans",
     "difficulty",
-    "evaluate",
     "histogram",
     "mode_of",
     "tokenize",

@@ -37,11 +37,7 @@ _TOKENS: Final = {word: kept(tokenize(word))[0] for word in _WORDS}
 def complete(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False, max_length: int = 2000) -> str | None:
     """Write what a text lacks to be a program.
 
-    Args:
-        text: Any text.
-        mode: How it is read.
-        is_strict: Whether what the lexer drops without a word counts as dead.
-        max_length: Characters at most.
+    With `is_strict`, what the lexer drops without a word counts as dead; `max_length` is in characters.
 
     Returns:
         A short continuation, empty for a program. None for a dead text, if `max_length` is too little, or where no
@@ -67,11 +63,7 @@ class _Growing(ViableText):
     """A text that knows what may follow, without reading all of itself for each token."""
 
     def alive(self, pieces: Iterable[str]) -> Iterator[str]:
-        """Yield the pieces with which the text can still become a program.
-
-        Args:
-            pieces: Any texts.
-        """
+        """Yield the pieces with which the text can still become a program."""
         return (piece for piece in pieces if self.would_be(piece) is not Viability.DEAD)
 
     def followed(self) -> Iterator[str]:
@@ -105,9 +97,7 @@ class _Growing(ViableText):
 def _pieces(text: _Growing, before: str) -> Iterator[str]:
     """Yield the texts that may come next, what the parser asks for first; an open string has to end before all else.
 
-    Args:
-        text: The text so far.
-        before: What was written last; where the same is asked for again, it was swallowed, as in `@forall(`.
+    Where what was written last, `before`, is asked for again, it was swallowed, as in `@forall(`.
     """
     pieces = tokenize(text.unsettled)
     last = pieces[-1].text if pieces and goes_on(pieces[-1]) else ""

@@ -34,10 +34,8 @@ _BOOL_OR_WORD: Final = _BOOL | _WORD
 class KeyTable:
     """Arguments that one decorator accepts between its parentheses.
 
-    Attributes:
-        separator: What follows a key.
-        values: Key -> the token kinds its value may have; a value of another kind is not consumed.
-        takes_unknown: Whether the value of an unknown key is consumed, whatever it is.
+    The `values` of a key are the token kinds it may have; one of another kind is not consumed. `takes_unknown` tells
+    whether the value of an unknown key is consumed, whatever it is.
     """
 
     separator: Separator

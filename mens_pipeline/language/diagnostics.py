@@ -76,13 +76,8 @@ class Code(StrEnum):
 class Diagnostic:
     """One finding.
 
-    Attributes:
-        severity: Error or warning.
-        code: Its kind.
-        message: What was found and what was expected.
-        start: Where the text it speaks of begins.
-        end: Where that text ends; equal to `start` at the end of the input.
-        advice: What to do about it, when there is something specific to say.
+    `start` and `end` are where the text it speaks of begins and ends, equal at the end of the input; `advice` is what
+    to do about it, where there is something specific to say.
     """
 
     severity: Severity

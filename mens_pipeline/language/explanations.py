@@ -38,9 +38,7 @@ _CHARACTER_ADVICE: Final[dict[str, str]] = {
 class Explanation:
     """A failure and what is behind it.
 
-    Attributes:
-        error: The diagnostic.
-        blamed: Where the dropped text begins that it speaks of, if it speaks of one.
+    `blamed` is where the dropped text begins that it speaks of, if it speaks of one.
     """
 
     error: Diagnostic
@@ -49,11 +47,6 @@ class Explanation:
 
 def explain(finding: Finding, stream: TokenStream, text: SourceText) -> Explanation:
     """Convert a failure of the parser to a diagnostic that names its likely cause.
-
-    Args:
-        finding: What the parser says.
-        stream: The tokens it read.
-        text: The same source.
 
     Returns:
         An error; its code is `unknown-decorator` or `unclosed-string` where dropped text is to blame.
@@ -83,10 +76,7 @@ def explain(finding: Finding, stream: TokenStream, text: SourceText) -> Explanat
 def dropped_warnings(stream: TokenStream, text: SourceText, blamed: frozenset[int]) -> Iterator[Diagnostic]:
     """Build one warning for each piece that the reference drops without a word (L5, L7, L9, L10).
 
-    Args:
-        stream: The tokens of the text.
-        text: The same source.
-        blamed: Where pieces begin that an error already speaks of.
+    Pieces that begin in `blamed` are those that an error already speaks of.
     """
     for piece in stream.dropped:
         if piece.start in blamed:

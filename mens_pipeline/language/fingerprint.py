@@ -18,14 +18,7 @@ GRAMMAR_FILES: Final = ("vocabulary.py", "decorator_keys.py", "taxonomy.py", "le
 
 @cache
 def grammar_fingerprint(folder: Path = _LANGUAGE) -> str:
-    """Return the fingerprint of the grammar.
-
-    Args:
-        folder: A copy of this package.
-
-    Returns:
-        64 hexadecimal digits (SHA-256).
-    """
+    """Return the fingerprint of the grammar: 64 hexadecimal digits (SHA-256)."""
     digest = hashlib.sha256()
     for pattern in GRAMMAR_FILES:
         for path in sorted(folder.glob(pattern)):
@@ -37,9 +30,6 @@ def grammar_fingerprint(folder: Path = _LANGUAGE) -> str:
 
 def rules(source: str) -> list[str]:
     """Return the lines of a Python module that decide what it does.
-
-    Args:
-        source: The module.
 
     Returns:
         Its lines without comments on lines of their own, docstrings, strings that document a constant, and blanks.

@@ -24,22 +24,14 @@ class DeepStack:
     """The recursion limit, raised on demand and given back when the last parse has ended."""
 
     def __init__(self, extra_frames: int) -> None:
-        """Remember how much may be needed.
-
-        Args:
-            extra_frames: Python calls that a parse may nest beyond those of its caller.
-        """
+        """Remember how many Python calls a parse may nest beyond those of its caller."""
         self._extra_frames = extra_frames
         self._lock = Lock()
         self._num_parses = 0
         self._usual_limit: int | None = None
 
     def run(self, work: Callable[[], Made]) -> Made:
-        """Do what recurses; once more from its beginning, with a higher limit, where the usual one is too low.
-
-        Args:
-            work: Can be begun anew.
-        """
+        """Do what recurses; once more from its beginning, with a higher limit, where the usual one is too low."""
         with self.parse():
             try:
                 return work()
@@ -91,9 +83,7 @@ DEEP_STACK: Final = DeepStack(MAX_NESTING * _FRAMES_PER_LEVEL)
 class Analysis:
     """Syntax tree and diagnostics of a text.
 
-    Attributes:
-        module: The syntax tree; None when the text is rejected.
-        diagnostics: Errors and warnings in source order.
+    `module` is None when the text is rejected; diagnostics are in source order.
     """
 
     module: Module | None
@@ -116,11 +106,7 @@ class Analysis:
 
 
 def analyze(source: str, mode: Mode = Mode.SOURCE) -> Analysis:
-    """Lex and parse a text.
-
-    Args:
-        source: Any text at all.
-        mode: How to read it (M1-M5).
+    """Lex and parse a text in a mode (M1-M5).
 
     Returns:
         The verdict of the reference front end, with our own messages.
@@ -144,10 +130,6 @@ def analyze(source: str, mode: Mode = Mode.SOURCE) -> Analysis:
 
 def analyze_bytes(data: bytes, mode: Mode = Mode.SOURCE) -> Analysis:
     """Decode, lex and parse the content of a file.
-
-    Args:
-        data: Any bytes.
-        mode: How to read them.
 
     Returns:
         As `analyze`; bytes that are not UTF-8 are a rejection of their own (L1).

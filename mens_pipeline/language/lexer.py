@@ -68,11 +68,7 @@ _PIECES: Final = re.compile(
 class Token(NamedTuple):
     """One piece of the source.
 
-    Attributes:
-        kind: A fixed spelling stands for itself; otherwise a token class or a kind of trivia.
-        text: The piece as written.
-        start: Offset of its first character.
-        end: Offset after its last character.
+    A fixed spelling is its own kind; `start` is the offset of the first character, `end` that after the last.
     """
 
     kind: TokenKind | TriviaKind
@@ -148,9 +144,6 @@ def _classify_number(text: str) -> TokenKind | TriviaKind:
 def tokenize(source: str) -> tuple[Token, ...]:
     """Return all tokens of a text, trivia included, in order.
 
-    Args:
-        source: Any text.
-
     Returns:
         Tokens whose texts, joined, equal `source`; there is no EOF token.
 
@@ -165,14 +158,7 @@ def tokenize(source: str) -> tuple[Token, ...]:
 
 
 def scan(source: str) -> TokenStream:
-    """Tokenize a text to the columns the parser reads.
-
-    Args:
-        source: Any text.
-
-    Returns:
-        The significant tokens of `tokenize`, newlines included.
-    """
+    """Tokenize a text to the columns the parser reads: the significant tokens, newlines included."""
     pieces: list[str] = _PIECES.findall(source)
     piece_kinds = list(map(_KindOf(_FIXED).__getitem__, pieces))
     piece_starts = list(accumulate(map(len, pieces), initial=0))

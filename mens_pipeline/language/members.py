@@ -17,10 +17,7 @@ _NOBODY: Final = "q0"
 def members_after(text: str, mode: Mode = Mode.SOURCE, unsettled: str | None = None) -> frozenset[str] | None:
     """Return the names that may stand behind the dot with which a text ends.
 
-    Args:
-        text: The beginning of a program.
-        mode: How it is read.
-        unsettled: What of it its completion depends on (`ViableText.unsettled`); None for all of it.
+    Its completion depends on `unsettled` alone (`ViableText.unsettled`); None for all of it.
 
     Returns:
         Fields and methods of the value before the dot; None where that is not known, or the dot is no access.

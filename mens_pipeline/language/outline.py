@@ -39,11 +39,7 @@ class DeclarationSpan:
     doc: tuple[str, ...]
 
     def cut(self, source: str) -> str:
-        """Return the text of the declaration, without its doc comment.
-
-        Args:
-            source: The text it was found in.
-        """
+        """Return the text of the declaration, without its doc comment."""
         return source[self.start : self.end]
 
 
@@ -52,10 +48,6 @@ def declaration_spans(source: str, module: Module) -> tuple[DeclarationSpan, ...
 
     A doc comment is the run of whole-line comments directly above, without a blank line between; comment frontmatter
     at the head of the file is none. The synthetic `main` of a script spans its first to its last statement.
-
-    Args:
-        source: The text.
-        module: What it was parsed to.
     """
     tokens = tokenize(source)
     index_of = {token.start: index for index, token in enumerate(tokens)}
@@ -82,9 +74,6 @@ def declaration_spans(source: str, module: Module) -> tuple[DeclarationSpan, ...
 
 def name_of(declaration: Declaration) -> str | None:
     """Return the name that a declaration declares.
-
-    Args:
-        declaration: Any declaration.
 
     Returns:
         Its name; the name of the function it wraps; the index as `Table.index`; the last part of an import's first

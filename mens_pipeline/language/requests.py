@@ -56,9 +56,6 @@ _WORD: Final = re.compile(r"[^\W\d]\w*")
 def mentioned_names(prompt: str) -> set[str]:
     """Return the words of a request that may be names of code that exists.
 
-    Args:
-        prompt: The request.
-
     Returns:
         The words in backticks, all behind the first blank line, where code is shown, and any that prose does not have:
         with capitals, digits or underscores.
@@ -70,29 +67,17 @@ def mentioned_names(prompt: str) -> set[str]:
 
 
 def words_of_code(text: str) -> set[str]:
-    """Return the words of a text that names may be made of, keywords and words of comments among them.
-
-    Args:
-        text: Code.
-    """
+    """Return the words of a text that names may be made of, keywords and words of comments among them."""
     return set(_WORD.findall(text))
 
 
 def noun_of(construct: str) -> str:
-    """Return the noun for a construct, with its article.
-
-    Args:
-        construct: A name of `CONSTRUCTS`.
-    """
+    """Return the noun for a construct, with its article."""
     return _NOUNS[construct]
 
 
 def shape_of(declaration: Declaration, source: str) -> str:
     """Describe what a declaration consists of, as the end of a sentence; empty where there is nothing to add.
-
-    Args:
-        declaration: Any declaration.
-        source: The text it was parsed from.
 
     Returns:
         Such as ``with the signature `(a: int) to str` `` or ``with the fields `id: int`, `name: str` ``.
@@ -105,12 +90,7 @@ def shape_of(declaration: Declaration, source: str) -> str:
 
 
 def signature_of(declaration: Function | Workflow | Activity, source: str) -> str:
-    """Return parameters, effects and return type as written.
-
-    Args:
-        declaration: What is called.
-        source: The text it was parsed from.
-    """
+    """Return parameters, effects and return type as written."""
     params = ", ".join(source[param.start : param.end] for param in declaration.params)
     effects = (
         f" uses {', '.join(declaration.effects)}" if isinstance(declaration, Function) and declaration.effects else ""

@@ -20,10 +20,7 @@ from mens_pipeline.language.verdict import diagnostic_records
 def semantic_diagnostics(module: Module, source: str, assumed: frozenset[str] = frozenset()) -> tuple[Diagnostic, ...]:
     """Find what is wrong with the names and types of a program.
 
-    Args:
-        module: Its syntax.
-        source: The text that it was parsed from.
-        assumed: Names that are declared where the program goes; nothing else is known of them.
+    Names of `assumed` are declared where the program goes; nothing else is known of them.
 
     Returns:
         The findings in source order, at most a hundred; errors are mistakes, warnings are doubtful.
@@ -34,10 +31,7 @@ def semantic_diagnostics(module: Module, source: str, assumed: frozenset[str] = 
 def members_at(module: Module, source: str, offset: int) -> frozenset[str] | None:
     """Return the members of a value that is asked for one that it has not.
 
-    Args:
-        module: The syntax of the program.
-        source: The text that it was parsed from.
-        offset: Characters before the name of the member.
+    `offset` counts the characters before the name of the member.
 
     Returns:
         The fields, or where the name is called the methods; None where the value may have any, or has this one.
@@ -46,37 +40,19 @@ def members_at(module: Module, source: str, offset: int) -> frozenset[str] | Non
 
 
 def resolves(source: str, mode: Mode = Mode.SOURCE) -> bool:
-    """Return whether a text is accepted, and nothing is wrong with its names and types as far as can be known.
-
-    Args:
-        source: Any text at all.
-        mode: How to read it.
-    """
+    """Return whether a text is accepted, and nothing is wrong with its names and types as far as can be known."""
     module = analyze(source, mode).module
     return module is not None and first_error(module, source) is None
 
 
 def first_error(module: Module, source: str, assumed: frozenset[str] = frozenset()) -> Diagnostic | None:
-    """Return the first mistake in names and types of a program; None where none is known.
-
-    Args:
-        module: Its syntax.
-        source: The text that it was parsed from.
-        assumed: Names that are declared where the program goes.
-    """
+    """Return the first mistake in names and types of a program; None where none is known."""
     found = semantic_diagnostics(module, source, assumed)
     return next((one for one in found if one.severity is Severity.ERROR), None)
 
 
 def semantic_records(found: Sequence[Diagnostic]) -> list[dict[str, Any]]:
-    """Return findings in JSON types.
-
-    Args:
-        found: What is wrong with the names and types of a program.
-
-    Returns:
-        Records as those of `verdict_record`, each with its `severity`.
-    """
+    """Return findings in JSON types: records as those of `verdict_record`, each with its `severity`."""
     records = zip(found, diagnostic_records(found), strict=True)
     return [{"severity": str(one.severity), **record} for one, record in records]
 

@@ -22,11 +22,7 @@ class Position:
 
 @dataclass(frozen=True)
 class SourceText:
-    """A text that answers where its characters are.
-
-    Attributes:
-        text: The whole source.
-    """
+    """A text that answers where its characters are."""
 
     text: str
 
@@ -44,25 +40,14 @@ class SourceText:
         return self.text.isascii()
 
     def position(self, index: int) -> Position:
-        """Return the byte offset, line and column of the character at `index`.
-
-        Args:
-            index: Characters before it, 0 to the length of the text.
-
-        Returns:
-            Its byte offset, line and column; a lone surrogate counts three bytes.
-        """
+        """Return the byte offset, line and column of the character at `index`; a lone surrogate counts three bytes."""
         line = bisect_right(self._line_starts, index)
         column = index - self._line_starts[line - 1]
         offset = index if self._is_ascii else len(self.text[:index].encode("utf-8", "surrogatepass"))
         return Position(offset, line, column)
 
     def line(self, number: int) -> str:
-        """Return the text of a line, without its line end.
-
-        Args:
-            number: The line, from 1.
-        """
+        """Return the text of a line, counted from 1, without its line end."""
         start = self._line_starts[number - 1]
         end = self.text.find("\n", start)
         return self.text[start : end if end >= 0 else len(self.text)].removesuffix("\r")

@@ -56,9 +56,8 @@ _FIXED: Final = frozenset(("op", "role", "kind", "root", "category", "strategy")
 class Structure:
     """The structure of a piece of syntax.
 
-    Attributes:
-        digest: SHA-256 over its nodes with names numbered and literals left out, hexadecimal.
-        num_nodes: How many nodes it has; two small pieces are easily alike by chance.
+    `digest` is the SHA-256 over its nodes with names numbered and literals left out, hexadecimal; two pieces of few
+    nodes are easily alike by chance.
     """
 
     digest: str
@@ -71,19 +70,12 @@ def structure_of(root: Node) -> Structure:
     Two pieces have the same structure when one becomes the other by renaming what it declares and by changing the
     values of literals, comments, spacing and redundant brackets. Names of built-in types, methods, tags, attributes and
     operators are part of the structure.
-
-    Args:
-        root: Any syntax node.
     """
     return _structure(root, _declared(root))
 
 
 def declaration_structures(module: Module) -> tuple[Structure, ...]:
-    """Return the structure of each declaration of a module; a name that any of them declares is no part of it.
-
-    Args:
-        module: A whole text.
-    """
+    """Return the structure of each declaration of a module; a name that any of them declares is no part of it."""
     declared = _declared(module)
     return tuple(_structure(declaration, declared) for declaration in module.declarations)
 

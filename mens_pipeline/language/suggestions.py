@@ -35,10 +35,6 @@ _MOST_WORDS: Final = 2000
 def did_you_mean(found: str, known: Iterable[str]) -> str | None:
     """Return a question that names the nearest known word.
 
-    Args:
-        found: The word in the source.
-        known: The words that would have been right.
-
     Returns:
         ``Did you mean `query`?``: the most similar word, else the shortest that begins like it, else None.
     """
@@ -52,12 +48,7 @@ def did_you_mean(found: str, known: Iterable[str]) -> str | None:
 
 
 def near_miss(found: str, known: Iterable[str]) -> str | None:
-    """Return a question that names the known word that this one can only be a slip of.
-
-    Args:
-        found: The word in the source.
-        known: The words that would have been right.
-    """
+    """Return a question that names the known word that this one can only be a slip of."""
     words = sorted(known)
     near = get_close_matches(found, words, n=1, cutoff=_SIMILAR) if len(words) <= _MOST_WORDS else []
     return f"Did you mean `{near[0]}`?" if near else None

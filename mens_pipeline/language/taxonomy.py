@@ -6,11 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mens_pipeline.language.ast.declarations import Declaration, Module
-from mens_pipeline.language.ast.functions import Endpoint, Forall, Test
-from mens_pipeline.language.front_end import Analysis
-
-FULL_COVERAGE: Final = 8
-"""Distinct construct names that make a coverage score of 1 (A10)."""
+from mens_pipeline.language.ast.functions import Endpoint
 
 DEFAULT_DIFFICULTY: Final = 5
 """Difficulty of a text without declarations."""
@@ -74,91 +70,20 @@ _BY_KIND: Final = {construct.kind: construct for construct in CONSTRUCTS.values(
 
 
 def kind_of(declaration: Declaration) -> str:
-    """Return the declaration kind of A2, such as `TypeDef`.
-
-    Args:
-        declaration: Any declaration.
-    """
+    """Return the declaration kind of A2, such as `TypeDef`."""
     return type(declaration).__name__
 
 
 def construct_of(declaration: Declaration) -> Construct:
-    """Return the construct a declaration is an example of; endpoints are told apart by their kind.
-
-    Args:
-        declaration: Any declaration.
-    """
+    """Return the construct a declaration is an example of; endpoints are told apart by their kind."""
     return CONSTRUCTS[declaration.kind] if isinstance(declaration, Endpoint) else _BY_KIND[kind_of(declaration)]
 
 
 def histogram(module: Module) -> dict[str, int]:
-    """Construct name -> number of declarations with that name, names sorted (A10).
-
-    Args:
-        module: A parsed text.
-    """
+    """Construct name -> number of declarations with that name, names sorted (A10)."""
     return dict(sorted(Counter(construct_of(d).histogram_name for d in module.declarations).items()))
 
 
 def difficulty(module: Module) -> int:
-    """Return the difficulty of the hardest declaration, 1 to 10; 5 where there is none.
-
-    Args:
-        module: A parsed text.
-    """
+    """Return the difficulty of the hardest declaration, 1 to 10; 5 where there is none."""
     return max((construct_of(d).difficulty for d in module.declarations), default=DEFAULT_DIFFICULTY)
-
-
-@dataclass(frozen=True, slots=True)
-class ConstructEvaluation:
-    """Quality of a text as an example (A10).
-
-    Attributes:
-        parse_success: The verdict.
-        node_count: Declarations; 0 if rejected.
-        construct_histogram: As `histogram`; empty if rejected.
-        has_tests: Whether a `@test` or `@forall` is present.
-        error_span: Byte range of the first error, if rejected.
-        coverage_score: Distinct construct names over 8, at most 1; 0 if rejected.
-    """
-
-    parse_success: bool
-    node_count: int
-    construct_histogram: dict[str, int]
-    has_tests: bool
-    error_span: tuple[int, int] | None
-    coverage_score: float
-
-
-def evaluate(analysis: Analysis) -> ConstructEvaluation:
-    """Return the construct evaluation of a text.
-
-    Args:
-        analysis: What the front end said of it, in source mode.
-
-    Source:
-        Rule A10.
-    """
-    module = analysis.module
-    if module is None:
-        first = analysis.errors[0]
-        span = first.start.offset, first.end.offset
-        return ConstructEvaluation(
-            parse_success=False,
-            node_count=0,
-            construct_histogram={},
-            has_tests=False,
-            error_span=span,
-            coverage_score=0.0,
-        )
-    names = histogram(module)
-    has_tests = any(isinstance(d, Test | Forall) for d in module.declarations)
-    score = min(1.0, len(names) / FULL_COVERAGE)
-    return ConstructEvaluation(
-        parse_success=True,
-        node_count=len(module.declarations),
-        construct_histogram=names,
-        has_tests=has_tests,
-        error_span=None,
-        coverage_score=score,
-    )

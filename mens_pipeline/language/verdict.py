@@ -11,9 +11,6 @@ from mens_pipeline.language.taxonomy import histogram, kind_of
 def verdict_record(analysis: Analysis) -> dict[str, Any]:
     """Return an analysis in JSON types.
 
-    Args:
-        analysis: What the front end said.
-
     Returns:
         `ok`; `declarations`, their kinds in order (A2); `constructs`, the histogram (A10), both empty if rejected;
         `diagnostics`, the errors, empty exactly when accepted; `warnings`. Lines count from 1, columns from 0,
@@ -30,11 +27,7 @@ def verdict_record(analysis: Analysis) -> dict[str, Any]:
 
 
 def diagnostic_records(diagnostics: Sequence[Diagnostic]) -> list[dict[str, Any]]:
-    """Return diagnostics in JSON types.
-
-    Args:
-        diagnostics: Any number.
-    """
+    """Return diagnostics in JSON types."""
     return [
         {
             "line": diagnostic.start.line,

@@ -72,10 +72,8 @@ class ViableText:
     def __init__(self, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> None:
         """Begin with the empty text.
 
-        Args:
-            mode: How it is read.
-            is_strict: Whether what the lexer drops without a word counts as dead: characters that mean nothing, unknown
-                decorators, strings without an end, integers above 2^63 (L5, L7, L9, L10). For generation.
+        With `is_strict`, what the lexer drops without a word counts as dead: characters that mean nothing, unknown
+        decorators, strings without an end, integers above 2^63 (L5, L7, L9, L10). That is for generation.
         """
         self.mode = mode
         self.is_strict = is_strict
@@ -95,33 +93,18 @@ class ViableText:
         return self._text
 
     def would_be(self, piece: str) -> Viability:
-        """Return the viability of the text with a piece appended.
-
-        Args:
-            piece: Any text.
-        """
+        """Return the viability of the text with a piece appended."""
         return self._look(piece).viability
 
     def place_behind(self, piece: str) -> Place:
         """Return where the parser stands behind the text with a piece appended.
 
-        Args:
-            piece: Any text with which it is not dead.
-
-        Returns:
-            Texts with the same place mostly end the same way, however they began.
+        Texts with the same place mostly end the same way, however they began.
         """
         return self._look(piece).place
 
     def append(self, piece: str) -> Viability:
-        """Take a piece in.
-
-        Args:
-            piece: Any text.
-
-        Returns:
-            What the text is now.
-        """
+        """Take a piece in, and return what the text is now."""
         self.viability, settled, _ = self._look(piece)
         self._looks = {}
         self._text += piece
@@ -169,10 +152,7 @@ class ViableText:
     def _leads_on(self, tokens: list[Token], ending: _Parse | None = None, depth: int = 0) -> bool:
         """Return whether tokens that are what they are begin a program.
 
-        Args:
-            tokens: The tokens.
-            ending: How their parse ends, where that is known.
-            depth: How many of the last ones are tried.
+        `ending` is how their parse ends, where that is known; `depth` is how many of the last ones are tried.
         """
         ending = self._parse(tokens)[0] if ending is None else ending
         if ending is not _Parse.AFTER_LOOK:
@@ -198,34 +178,21 @@ class ViableText:
 
 
 def viable(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> Viability:
-    """Decide whether a text is a program, can become one, or cannot.
+    """Decide whether a text is a program, can become one, or cannot; its last word, number or string may go on.
 
-    Args:
-        text: Any text; its last word, number, operator or string may go on.
-        mode: How it is read.
-        is_strict: Whether what the lexer drops without a word counts as dead.
-
-    Returns:
-        DEAD exactly if no continuation is accepted by the front end.
+    DEAD exactly if no continuation is accepted by the front end. With `is_strict` what the lexer drops without a word
+    counts as dead.
     """
     return ViableText(mode, is_strict=is_strict).would_be(text)
 
 
 def has_tokens(text: str) -> bool:
-    """Return whether there is anything beside blanks, line ends and comments in a text.
-
-    Args:
-        text: Any text.
-    """
+    """Return whether there is anything beside blanks, line ends and comments in a text."""
     return any(piece.kind not in _NOTHING for piece in tokenize(text))
 
 
 def kept(pieces: tuple[Piece, ...]) -> list[Token]:
-    """Return the tokens that the parser sees.
-
-    Args:
-        pieces: Of a text, those that it never sees included.
-    """
+    """Return the tokens that the parser sees."""
     return [(piece.kind, piece.text) for piece in pieces if piece.kind not in TRIVIA]  # type: ignore[misc]
 
 
@@ -235,10 +202,8 @@ def _settled(tokens: list[Token], items: list[int], blocks: list[list[int]]) -> 
     Of a block the first statement stays, by which a block is told from an object (G37). What is left out stands behind
     a line end, and that behind a statement that ends there: an `if` without `else` goes on in the next line (N8).
 
-    Args:
-        tokens: What was read.
-        items: The tokens that declarations begin with, or statements of a script.
-        blocks: Those that statements begin with, of each open block.
+    `items` are the tokens that declarations begin with, or statements of a script; `blocks` those that statements begin
+    with, of each open block.
     """
     certain = len(tokens) - _LOOKAHEAD
     if first := max((start for start in items if start < certain), default=0):
@@ -259,11 +224,7 @@ def _ends_line(tokens: list[Token], start: int) -> bool:
 
 
 def goes_on(piece: Piece) -> bool:
-    """Return whether a piece at the end of a text may become another one when the text goes on.
-
-    Args:
-        piece: The last one.
-    """
+    """Return whether a piece at the end of a text may become another one when the text goes on."""
     return piece.kind not in {"STRING", "SSTRING", "SPACE", "NL", "DECIMAL"}
 
 
@@ -286,11 +247,7 @@ def _variants(pieces: tuple[Piece, ...], *, is_strict: bool) -> Iterator[list[To
 
 
 def longer_tokens(text: str) -> Iterator[Token]:
-    """Yield the tokens, other than the text itself, that it may be the beginning of.
-
-    Args:
-        text: The last piece of a text.
-    """
+    """Yield the tokens, other than the text itself, that it may be the beginning of."""
     first = text[0]
     if first in "\"'":
         yield ("STRING", '"a"') if first == '"' else ("SSTRING", "'a'")

@@ -11,9 +11,5 @@ _UNSEEN: Final = re.compile(
 
 
 def visible_text(text: str) -> str:
-    """Replace every character that would not show with a mark such as `⟨1B⟩`; line ends and tabs stay.
-
-    Args:
-        text: Any text.
-    """
+    """Replace every character that would not show with a mark such as `⟨1B⟩`; line ends and tabs stay."""
     return _UNSEEN.sub(lambda match: f"\u27e8{ord(match[0]):02X}\u27e9", text.replace("\r\n", "\n"))

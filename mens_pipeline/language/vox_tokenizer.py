@@ -53,9 +53,6 @@ _IDS: Final = bytes(map(_id_of_byte, range(256)))
 def encode(text: str) -> bytes:
     """Encode a text as ids, one a byte; greedy, the longest compound first.
 
-    Args:
-        text: Any text.
-
     Returns:
         Ids from 1 to 132, never `PAD` or `EOS`; one `UNK` for each character that is neither printable ASCII, nor an
         end of line, nor a tab.
@@ -68,9 +65,6 @@ def encode(text: str) -> bytes:
 def decode(ids: Iterable[int]) -> str:
     """Decode ids to text; `PAD` and `EOS` give none, `UNK` gives U+FFFD.
 
-    Args:
-        ids: Ids from 0 to 132.
-
     Raises:
         IndexError: An id is beyond the table, or below 0, where other tables have a meaning of their own.
     """
@@ -81,9 +75,5 @@ def decode(ids: Iterable[int]) -> str:
 
 
 def num_unknown(ids: bytes) -> int:
-    """Count the characters of a text without an id of their own.
-
-    Args:
-        ids: What `encode` gave.
-    """
+    """Count the characters of a text without an id of their own."""
     return ids.count(UNK)

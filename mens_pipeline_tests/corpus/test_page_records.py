@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.extract.page_records import page_records
+from mens_pipeline.corpus.extract.workspace import page_records
 from mens_pipeline.errors import SourceNotFoundError
 
 _PAGE = "---\ntraining_eligible: true\n---\n```vox\nfn {name}() {{ }}\n```\n"

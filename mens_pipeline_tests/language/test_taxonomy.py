@@ -1,10 +1,10 @@
-"""Constructs, histogram, difficulty, evaluation (A10)."""
+"""Constructs, histogram (A10), difficulty."""
 
 from typing import get_args
 
 import pytest
 
-from mens_pipeline.language import CONSTRUCTS, Mode, analyze, construct_of, difficulty, evaluate, histogram
+from mens_pipeline.language import CONSTRUCTS, Mode, analyze, construct_of, difficulty, histogram
 from mens_pipeline.language.ast.declarations import Declaration, Module
 from mens_pipeline.language.taxonomy import kind_of
 
@@ -80,27 +80,3 @@ def test_difficulty_is_that_of_the_hardest_declaration() -> None:
     assert difficulty(_module("let x = 1\nworkflow W() { }")) == 7
     assert difficulty(_module("")) == 5
     assert all(1 <= construct.difficulty <= 10 for construct in CONSTRUCTS.values())
-
-
-def test_evaluation_of_an_accepted_text() -> None:
-    """Verdict, count, histogram, tests and score (A10)."""
-    result = evaluate(analyze("import a\nfn f() { }\n@test fn t() { }\nlet x = 1\n"))
-
-    assert (result.parse_success, result.node_count, result.has_tests, result.error_span) == (True, 4, True, None)
-    assert result.construct_histogram == {"fn": 1, "import": 1, "other": 1, "test": 1}
-    assert result.coverage_score == 0.5
-
-
-def test_evaluation_of_a_rejected_text() -> None:
-    """Nothing is counted, and the span says where it went wrong."""
-    result = evaluate(analyze("let é = 1"))
-
-    assert (result.parse_success, result.node_count, result.construct_histogram) == (False, 0, {})
-    assert (result.error_span, result.coverage_score, result.has_tests) == ((7, 8), 0.0, False)
-
-
-def test_coverage_score_is_at_most_one() -> None:
-    """Eight names are full coverage, ten are no more."""
-    source = "\n".join(_EXAMPLES[name] for name in _EXAMPLES if name != "reactive_module")
-
-    assert evaluate(analyze(source)).coverage_score == 1.0

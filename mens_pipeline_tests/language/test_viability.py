@@ -14,7 +14,8 @@ from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.language import Mode, analyze, mode_of, tokenize
 from mens_pipeline.language import parser as parser_package
 from mens_pipeline.language.completion import _WORDS, _Growing, complete
-from mens_pipeline.language.viability import NEXT, WORDS, Probe, Token, Viability, ViableText, has_tokens, viable
+from mens_pipeline.language.probe import Probe, Token
+from mens_pipeline.language.viability import NEXT, WORDS, Viability, ViableText, has_tokens, viable
 from mens_pipeline_tests.evaluation.benches import SHIPPED
 from mens_pipeline_tests.language.examples import Case, conformance_cases, golden_programs, reference_examples
 

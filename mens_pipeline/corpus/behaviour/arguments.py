@@ -49,11 +49,7 @@ class Drawing:
     """Draws argument lists for functions of one program."""
 
     def __init__(self, module: Module) -> None:
-        """Read the types and the literals of the program.
-
-        Args:
-            module: Its syntax.
-        """
+        """Read the types and the literals of the program."""
         self._structs = {d.name: d.fields for d in module.declarations if isinstance(d, TypeDef | Table) and d.fields}
         self._sums = {d.name: d.variants for d in module.declarations if isinstance(d, TypeDef | Url) and d.variants}
         self._heights = self._found_heights()
@@ -65,10 +61,7 @@ class Drawing:
     def lists(self, params: Sequence[Param], generics: Sequence[str], seed: str) -> Iterator[tuple[Value, ...]]:
         """Yield argument lists without end, the smallest first; the same seed gives the same ones.
 
-        Args:
-            params: The parameters.
-            generics: Type parameters of the function; ints are drawn for them.
-            seed: What the draws depend on.
+        Ints are drawn for type parameters, `generics`.
 
         Raises:
             UndrawableError: A parameter has no type, or one that no values are known of, such as a function type.
@@ -214,12 +207,7 @@ _PLAIN: Final = frozenset(("int", "float", "bool", "str"))
 
 
 def type_key(annotation: Type | None, generics: Sequence[str] = ()) -> str:
-    """Return a key for a type, equal for types that mean the same.
-
-    Args:
-        annotation: A type; None where none is written.
-        generics: Type parameters, which count as ints.
-    """
+    """Return a key for a type, equal for types that mean the same; type parameters count as ints."""
     if isinstance(annotation, GenericType):
         name = {"list": "List", "map": "Map"}.get(annotation.name, annotation.name)
         return f"{name}[{', '.join(type_key(argument, generics) for argument in annotation.arguments)}]"

@@ -72,11 +72,6 @@ def mutants_of(declaration: Declaration, most: int, seed: str) -> tuple[Declarat
     """Return copies of a function with one change each, of as many kinds as there are.
 
     The syntax tree is changed, not the text: nothing has to be parsed again.
-
-    Args:
-        declaration: A function, or what wraps one.
-        most: How many at most.
-        seed: Chooses where there are more.
     """
     kinds: dict[type, list[tuple[_Path, Node]]] = {}
     for path, node in _sites(declaration):
@@ -93,11 +88,7 @@ def mutants_of(declaration: Declaration, most: int, seed: str) -> tuple[Declarat
 
 
 def probed(declaration: Declaration) -> Declaration:
-    """Return a copy of a function that calls `PROBE` with a number where a branch begins and returns the same result.
-
-    Args:
-        declaration: A function, or what wraps one.
-    """
+    """Return a copy of a function that calls `PROBE` with a number where a branch begins, and does the same."""
     return _Probes().inside(declaration)
 
 

@@ -100,12 +100,7 @@ _LASTING: Final = frozenset((NoBehaviour.NOT_PURE, NoBehaviour.NONDETERMINISTIC)
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One call that returned, as Vox text.
-
-    Attributes:
-        call: The call: `area(Rect(2, 3))`.
-        result: What it returned: `6`.
-    """
+    """One call that returned, as Vox text: `area(Rect(2, 3))`, and its result: `6`."""
 
     call: str
     result: str
@@ -140,11 +135,8 @@ def behaviour_of(
 ) -> Behaviour | NoBehaviour:
     """Observe a function.
 
-    Args:
-        source: A program that declares it and all it needs.
-        function: Its name.
-        seed: What the drawn arguments and the choice of mutants depend on.
-        arguments: The argument lists to call it with; drawn by the types of its parameters when not given.
+    `seed` decides the drawn arguments and the choice of mutants; `arguments` are drawn by the types of the parameters
+    when they are not given.
 
     Returns:
         Its behaviour, or why it has none to speak of. The same for the same arguments.
@@ -162,12 +154,6 @@ def behaviour_in(
     module: Module, function: str, *, seed: str, arguments: Sequence[tuple[Value, ...]] | None = None
 ) -> Behaviour | NoBehaviour:
     """Observe a function of a parsed program; as `behaviour_of`.
-
-    Args:
-        module: The program.
-        function: The name of the function.
-        seed: What the drawn arguments and the choice of mutants depend on.
-        arguments: The argument lists to call it with; drawn when not given.
 
     Raises:
         RefusedError: There is no such function.
@@ -191,10 +177,6 @@ def behaviour_in(
 def passes(program: str, tests: str) -> bool:
     """Return whether a program passes hidden tests, all of them.
 
-    Args:
-        program: Any text.
-        tests: Hidden tests.
-
     Raises:
         ConfigurationError: The tests are rejected, or there are none.
     """
@@ -203,10 +185,6 @@ def passes(program: str, tests: str) -> bool:
 
 def function_in(module: Module, function: str) -> Declaration:
     """Return the last function of a name, which is the one that counts (C1).
-
-    Args:
-        module: A program.
-        function: The name.
 
     Raises:
         RefusedError: There is no such function.

@@ -37,12 +37,7 @@ class TaskFunctions:
     """The functions that hidden tests of tasks call, by their signatures."""
 
     def __init__(self, tasks: Iterable[TrainingPair], workers: BehaviourWorkers) -> None:
-        """Take up the tasks, and leave out those whose tests say nothing.
-
-        Args:
-            tasks: Held-out pairs and tasks of a benchmark; those without tests count and do nothing.
-            workers: Where their references run.
-        """
+        """Take up the tasks, and leave out those whose tests say nothing."""
         self._workers = workers
         self._entries: defaultdict[_Signature, list[_Entry]] = defaultdict(list)
         self.counts: Counter[str] = Counter()
@@ -74,11 +69,7 @@ class TaskFunctions:
         return {str(status): self.counts[status] for status in (*TaskStatus, "without_tests")}
 
     def repeated(self, rows: Sequence[TrainingPair]) -> list[str | None]:
-        """Return for each row the task that one of its functions solves; None where it solves none.
-
-        Args:
-            rows: Training rows.
-        """
+        """Return for each row the task that one of its functions solves; None where it solves none."""
         tried: dict[tuple[str, str, int], list[_Entry]] = {}
         functions: list[list[tuple[str, str, int]]] = []
         for row in rows:

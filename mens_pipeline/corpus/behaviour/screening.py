@@ -30,13 +30,7 @@ _MOST_CONSTANTS: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class TaskFunction:
-    """A function that hidden tests call.
-
-    Attributes:
-        reference: A program that passes the tests.
-        tests: The tests.
-        function: The name of the function, which the reference declares.
-    """
+    """A function that hidden tests call, and a program that declares it and passes them."""
 
     reference: str
     tests: str
@@ -62,26 +56,13 @@ class Screening:
         self._tasks: dict[TaskFunction, _Task] = {}
 
     def status(self, task: TaskFunction) -> TaskStatus:
-        """Return whether passing the tests of a function is evidence.
-
-        Args:
-            task: The function.
-        """
+        """Return whether passing the tests of a function is evidence."""
         with DEEP_STACK.parse():
             DEEP_STACK.deepen()
             return self._task(task).status()
 
     def first_passed(self, program: str, function: str, tasks: Sequence[TaskFunction]) -> int | None:
-        """Find the first task whose tests a function passes.
-
-        Args:
-            program: An accepted program that declares it.
-            function: Its name.
-            tasks: The tasks to try it on.
-
-        Returns:
-            The place among the tasks; None where it passes the tests of none.
-        """
+        """Return the place of the first task whose tests a function passes; None where it passes the tests of none."""
         module = analyze(program).module
         if module is None:
             return None

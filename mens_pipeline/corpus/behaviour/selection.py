@@ -32,15 +32,8 @@ _GLANCE: Final = 50
 class SeenCall:
     """One call that returned a value that can be written.
 
-    Attributes:
-        arguments: Its arguments.
-        value: What it returned.
-        call: The call as text.
-        result: What it returned as text.
-        num_steps: What it took.
-        goals: What it is good for.
-        length: Characters of both texts.
-        oddity: How much of it is at an edge or hard to read: large numbers, empty and single things, long texts.
+    `goals` is what it is good for, `length` the characters of both texts; `oddity` is how much of it is at an edge or
+    hard to read: large numbers, empty and single things, long texts.
     """
 
     arguments: tuple[Value, ...]
@@ -72,11 +65,7 @@ def _oddity(value: Value) -> int:
 
 
 def rivals(arguments: Sequence[Value]) -> dict[str, Value]:
-    """Compute the results of simple rival functions: the maximum, the sum, the length, each argument as it is.
-
-    Args:
-        arguments: Those of one call.
-    """
+    """Compute the results of simple rival functions: the maximum, the sum, the length, each argument as it is."""
     found: dict[str, Value] = {f"argument {index}": value for index, value in enumerate(arguments)}
     ints = [value for value in arguments if type(value) is int]
     texts = [value for value in arguments if type(value) is str]
@@ -103,20 +92,12 @@ def rivals(arguments: Sequence[Value]) -> dict[str, Value]:
 
 
 def goals_of(calls: Iterable[SeenCall]) -> set[Goal]:
-    """Unite what several calls cover.
-
-    Args:
-        calls: The calls.
-    """
+    """Unite what several calls cover."""
     return {goal for call in calls for goal in call.goals}
 
 
 def chosen_examples(calls: Sequence[SeenCall]) -> list[SeenCall]:
-    """Return one to three short calls that reach different branches, with different results; no hidden test needs them.
-
-    Args:
-        calls: More calls than a function must have hidden tests.
-    """
+    """Return one to three short calls that reach different branches, with other results; no hidden test needs them."""
     left = Counter(goal for call in calls for goal in call.goals)
     short = [call for call in calls if call.length <= _LONGEST_EXAMPLE] or [min(calls, key=lambda call: call.length)]
     spare = [call for call in short if all(left[goal] > 1 for goal in call.goals)]
@@ -139,8 +120,7 @@ def chosen_examples(calls: Sequence[SeenCall]) -> list[SeenCall]:
 def chosen_tests(calls: Iterable[SeenCall]) -> list[SeenCall]:
     """Return as few calls as cover all that any call covers, but eight if there are, with different results.
 
-    Args:
-        calls: Those that are no examples; earlier ones are preferred.
+    `calls` are those that are no examples; earlier ones are preferred.
     """
     left, chosen = list(calls), list[SeenCall]()
     missing = goals_of(left)

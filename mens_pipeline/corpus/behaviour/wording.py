@@ -24,20 +24,12 @@ _MOST_SHOWN: Final = 4
 
 
 def behaviour_sentence(span: DeclarationSpan) -> str | None:
-    """Return the comment lines directly above a declaration as one line, without directives; None if there are none.
-
-    Args:
-        span: The declaration.
-    """
+    """Return the comment lines directly above a declaration as one line, without directives; None if there are none."""
     return " ".join(line for line in span.doc if not is_directive(f"// {line}")).strip() or None
 
 
 def examples_sentence(examples: Sequence[Observation]) -> str:
-    """Return the examples as a sentence: ``For example, `f(1)` is 2 and `f(2)` is 3.``.
-
-    Args:
-        examples: At least one.
-    """
+    """Return the examples as a sentence: ``For example, `f(1)` is 2 and `f(2)` is 3.``."""
     parts = [f"`{example.call}` is {example.result}" for example in examples]
     listed = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
     return f"For example, {listed}."
@@ -47,9 +39,6 @@ def stated_examples(prompt: str) -> tuple[Observation, ...]:
     """Return the examples that a prompt states, as ``f(1)` is 2``: a call in backticks, a verb, and a value.
 
     The verb is one of `is`, `gives`, `returns` and `equals`. What is no call or no value of the language is left out.
-
-    Args:
-        prompt: What is asked of a model; at most its first 16 examples are read.
     """
     found: list[Observation] = []
     for match in _STATED.finditer(prompt):
@@ -63,21 +52,13 @@ def stated_examples(prompt: str) -> tuple[Observation, ...]:
 
 
 def example_tests(examples: Sequence[Observation]) -> str:
-    """Return the examples as `@test` functions, one each, in their order.
-
-    Args:
-        examples: At least one.
-    """
+    """Return the examples as `@test` functions, one each, in their order."""
     lines = (f"@test fn stated_{n}() {{ assert({seen.call} is {seen.result}) }}" for n, seen in enumerate(examples))
     return "\n".join(lines) + "\n"
 
 
 def shown_code(prompt: str) -> str:
-    """Return the program that a prompt ends with, behind a sentence such as `This is there already:`; empty for none.
-
-    Args:
-        prompt: What is asked of a model.
-    """
+    """Return the program that a prompt ends with, behind a sentence such as `This is there already:`; else nothing."""
     start = prompt.find(_SHOWN)
     for _ in range(_MOST_SHOWN):
         if start < 0:

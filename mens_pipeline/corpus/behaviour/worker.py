@@ -41,11 +41,7 @@ def outputs_of(programs: Sequence[str], number: int, function: str, seed: str) -
     The arguments are drawn from all of them, about as many from each, by the types of the parameters and with the
     literals of the program; they are the same whichever program is called.
 
-    Args:
-        programs: Accepted programs, those that are rejected count for nothing.
-        number: The place of the one that is called.
-        function: The name of the function.
-        seed: What the drawn arguments depend on.
+    The one at the place `number` is called; programs that are rejected count for nothing.
 
     Returns:
         What each call returned, as Vox text; None where it did not, or where that cannot be written. Nothing where
@@ -106,14 +102,10 @@ class Responder:
         self._screening = Screening()
 
     def respond(self, request: dict[str, Any]) -> Any:
-        """Answer a request.
+        """Answer a request in JSON types.
 
-        Args:
-            request: Its `kind`, and what that takes: `observe` a function, `outputs` of a function of several
-                programs, `status` of a tested function, `try` a function on tests.
-
-        Returns:
-            The answer in JSON types.
+        Its `kind` decides what it takes: `observe` a function, `outputs` of a function of several programs, `status` of
+        a tested function, `try` a function on tests.
         """
         if request["kind"] == "observe":
             return _observed(request)
@@ -126,11 +118,7 @@ class Responder:
 
 
 def behaviour_from(record: dict[str, Any]) -> Behaviour | NoBehaviour:
-    """Convert the reply of a worker to the behaviour it observed, or to the reason why there is none.
-
-    Args:
-        record: The answer.
-    """
+    """Convert the reply of a worker to the behaviour it observed, or to the reason why there is none."""
     if "reason" in record:
         return NoBehaviour(record["reason"])
     examples, hidden = (tuple(Observation(**seen) for seen in record[name]) for name in ("examples", "hidden"))
@@ -140,11 +128,7 @@ def behaviour_from(record: dict[str, Any]) -> Behaviour | NoBehaviour:
 def main(memory_bytes: int, requests: BinaryIO, answers: BinaryIO, give_up: Callable[[int], object] = confine) -> None:
     """Warm up, give everything up, answer.
 
-    Args:
-        memory_bytes: Address space that remains.
-        requests: A request a line.
-        answers: Takes an answer a line.
-        give_up: Confines this process, and says what is kept from it.
+    Of the address space, `memory_bytes` remain; `give_up` confines this process and says what is kept from it.
     """
     responder = Responder()
     warm = responder.respond({"kind": "observe", "source": _WARM_UP, "function": "f", "given": "", "seed": ""})

@@ -7,18 +7,15 @@ it says nothing in time, and is replaced. So no program can stop or harm the sta
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from itertools import islice
-from queue import LifoQueue
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from mens_pipeline.corpus.behaviour.observe import Behaviour, NoBehaviour
 from mens_pipeline.corpus.behaviour.screening import TaskFunction, TaskStatus
 from mens_pipeline.corpus.behaviour.worker import behaviour_from
 from mens_pipeline.language.interpreter import Limits
-from mens_pipeline.language.interpreter.worker_process import WorkerProcess, WorkerStoppedError, worker_command
+from mens_pipeline.language.interpreter.worker_process import WorkerPool, WorkerStoppedError, worker_command
 
 WORKER_COMMAND: Final = worker_command("mens_pipeline.corpus.behaviour.worker")
 
@@ -35,11 +32,8 @@ _AT_ONCE: Final = 64
 class Job:
     """A function to observe.
 
-    Attributes:
-        source: Its declaration, as an answer would be.
-        function: Its name.
-        given: Declarations that it needs and an answer need not repeat; empty for none.
-        seed: What is drawn depends on it.
+    `source` is its declaration, as an answer would be; `given` holds declarations that it needs and an answer need not
+    repeat, empty for none.
     """
 
     source: str
@@ -48,57 +42,31 @@ class Job:
     seed: str
 
 
-class BehaviourWorkers:
-    """Worker processes, started when they are first needed; a context manager, since they must be ended."""
+class BehaviourWorkers(WorkerPool):
+    """Worker processes that observe and try functions."""
 
     def __init__(
         self, num_workers: int = 2, *, command: Sequence[str] = WORKER_COMMAND, seconds: float = _SECONDS
     ) -> None:
         """Set the number of processes; nothing is started yet.
 
-        Args:
-            num_workers: Processes at the same time.
-            command: Starts a worker.
-            seconds: How long a worker may take for one request.
+        A worker may take so many seconds for one request.
         """
+        super().__init__(num_workers, command, _LIMITS)
         self._seconds = seconds
-        self._num_workers = num_workers
-        self._command = command
-        self._idle: LifoQueue[WorkerProcess | None] = LifoQueue()
-        for _ in range(num_workers):
-            self._idle.put(None)
-
-    def __enter__(self) -> Self:
-        """Start the processes at the first request."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End the workers."""
-        for _ in range(self._num_workers):
-            worker = self._idle.get()
-            if worker is not None:
-                worker.end()
 
     def observe(self, jobs: Iterable[Job]) -> Iterator[Behaviour | NoBehaviour]:
         """Observe functions.
 
-        Args:
-            jobs: Which ones.
-
         Yields:
             What was observed, in the same order; `STOPPED` where the worker had to be replaced.
         """
-        requests = ({"kind": "observe", **_fields(job)} for job in jobs)
+        requests = ({"kind": "observe", **asdict(job)} for job in jobs)
         for answer in self._answers(requests):
             yield NoBehaviour.STOPPED if answer is None else behaviour_from(answer)
 
     def statuses(self, tasks: Iterable[TaskFunction]) -> Iterator[TaskStatus]:
         """Return whether the tests of tasks say something about functions that pass them.
-
-        Args:
-            tasks: The tasks.
 
         Yields:
             The status of each; that of a task that stops its worker is that its reference fails.
@@ -107,10 +75,7 @@ class BehaviourWorkers:
             yield TaskStatus.FAILS if answer is None else TaskStatus(answer[0])
 
     def first_passed(self, tried: Iterable[tuple[str, str, Sequence[TaskFunction]]]) -> Iterator[int | None]:
-        """Try functions on the tests of tasks.
-
-        Args:
-            tried: Program, name of the function, tasks to try it on.
+        """Try functions, each by its program and its name, on the tests of tasks.
 
         Yields:
             The place of the first task whose tests it passes; None where it passes none, or stops its worker.
@@ -124,11 +89,6 @@ class BehaviourWorkers:
     def outputs(self, programs: Sequence[str], function: str, seed: str) -> Iterator[list[str | None] | None]:
         """Call a function of several programs with the same arguments.
 
-        Args:
-            programs: The programs.
-            function: The name of the function.
-            seed: What the drawn arguments depend on.
-
         Yields:
             For each program what `outputs_of` says; None where the program stops its worker.
         """
@@ -138,27 +98,13 @@ class BehaviourWorkers:
     def _answers(self, requests: Iterable[dict[str, Any]]) -> Iterator[Any]:
         """Yield the replies in order; None where a worker had to be replaced."""
         waiting = iter(requests)
-        with ThreadPoolExecutor(self._num_workers) as threads:
+        with ThreadPoolExecutor(self.num_workers) as threads:
             while batch := list(islice(waiting, _AT_ONCE)):
                 yield from threads.map(self._answer, batch)
 
     def _answer(self, request: dict[str, Any]) -> Any:
-        with self._worker() as worker:
+        with self.worker() as worker:
             try:
                 return worker.exchange(request, self._seconds)
             except WorkerStoppedError:
                 return None
-
-    @contextmanager
-    def _worker(self) -> Iterator[WorkerProcess]:
-        worker = self._idle.get()
-        try:
-            if worker is None:
-                worker = WorkerProcess(self._command, _LIMITS)
-            yield worker
-        finally:
-            self._idle.put(worker)
-
-
-def _fields(job: Job) -> dict[str, str]:
-    return {"source": job.source, "function": job.function, "given": job.given, "seed": job.seed}

@@ -32,11 +32,7 @@ class DataEvaluation:
     unreadable_rows: int = 0
 
     def add(self, row: ExtractedRecord | TrainingPair) -> None:
-        """Count a row.
-
-        Args:
-            row: A record or a pair.
-        """
+        """Count a row."""
         code = judged_code(row)
         if code is None:
             self.prose_rows += 1
@@ -104,11 +100,7 @@ def _figures(num_parsed: int, num_rows: int, constructs: Counter[str]) -> LaneEv
 
 
 def evaluate_data(lines: Iterable[bytes]) -> DataEvaluation:
-    """Return figures of the rows of a JSONL file; nothing is deduplicated.
-
-    Args:
-        lines: Extracted records or pairs, one a line.
-    """
+    """Return figures of the records or pairs of a JSONL file; nothing is deduplicated."""
     evaluation = DataEvaluation()
     for row in read_rows(lines):
         if isinstance(row, Quarantined):

@@ -9,10 +9,6 @@ from mens_pipeline.errors import RefusedError
 def trained_heldout(heldout: Path, train: Path) -> str | None:
     """List the prompts and answers of held-out pairs that stand in a train set, whatever the white space.
 
-    Args:
-        heldout: Held-out pairs, JSON lines.
-        train: The train set, JSON lines.
-
     Returns:
         What was found, counted, and what to do; None where they share nothing.
 
@@ -38,10 +34,6 @@ def trained_heldout(heldout: Path, train: Path) -> str | None:
 
 def refuse_trained_heldout(heldout: Path, train: Path) -> None:
     """Refuse to judge by held-out pairs that stand in a train set.
-
-    Args:
-        heldout: Held-out pairs, JSON lines.
-        train: The train set, JSON lines.
 
     Raises:
         RefusedError: One does.

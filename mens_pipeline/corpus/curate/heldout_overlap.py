@@ -23,12 +23,6 @@ def build_heldout_overlap(
 ) -> Artifact:
     """Count the training rows of a split that share something with what judges, unless they were counted before.
 
-    Args:
-        split: What trains, and what is held out.
-        policy: What is too near.
-        store: Where the counts are kept.
-        protected: Tasks of a benchmark.
-
     Returns:
         The manifest holds `num_train`, `num_heldout`, `pairs_of_heldout_files`, `near_copies` and `same_behaviour`.
     """

@@ -38,12 +38,7 @@ def build_heldout_split(
 ) -> tuple[Artifact, bool]:
     """Split validated pairs, unless the same was done before.
 
-    Args:
-        pairs: Validated pairs of one or more sources.
-        repeats: Which pairs repeat others, and how many one origin may give.
-        policy: What is held out, and what is too near to it.
-        store: Where the split is kept.
-        protected: Tasks of a benchmark; nothing near to them trains.
+    Nothing near to `protected`, the tasks of a benchmark, trains.
 
     Returns:
         The split, and whether it was reused. The folder holds what trains under the names of the sources,
@@ -75,9 +70,6 @@ def build_heldout_split(
 
 def family_pairs(policy: SplitPolicy) -> Iterator[TrainingPair]:
     """Yield synthetic tasks that judge: as many with new constants of a known task as of an unknown one.
-
-    Args:
-        policy: How many, and the seed.
 
     Raises:
         RefusedError: There are not as many different ones.

@@ -40,10 +40,7 @@ class SkippedReason(StrEnum):
 class SourceRows:
     """The rows of one source.
 
-    Attributes:
-        pairs: Its pairs in order; None when the file is missing.
-        unreadable: Rows that are no pairs.
-        sha256: Of the file, hexadecimal; None when it is missing.
+    Without the file, `pairs` and its `sha256` are None; `unreadable` rows are no pairs.
     """
 
     pairs: list[TrainingPair] | None
@@ -55,15 +52,8 @@ class SourceRows:
 class MixedSource:
     """Counts of one source of the mix.
 
-    Attributes:
-        source: What was asked for.
-        sha256: Of its file, hexadecimal; None when it is missing.
-        num_rows: Rows in it.
-        distinct: Pairs that are used.
-        dropped: Why the others are not.
-        emitted: Rows of the train set that come from it.
-        requested_share: By its weight, among the sources that give anything.
-        skipped_reason: Why it gives nothing, if so.
+    `distinct` are the pairs that are used, `emitted` counts the rows of the train set that come of them;
+    `requested_share` is by its weight, among the sources that give anything.
     """
 
     source: MixSource
@@ -102,9 +92,7 @@ class MixedSource:
 class Mix:
     """A train set and how it came about.
 
-    Attributes:
-        rows: The train set in order.
-        sources: What became of each source.
+    `rows` is the train set in order.
     """
 
     rows: list[TrainingPair]
@@ -125,9 +113,7 @@ def mix_sources(config: MixConfig, rows: Mapping[str, SourceRows]) -> Mix:
     The train set is as small as it can be while every pair is used at least once and the shares are met; a source that
     would have to be repeated more than `max_repeats` times falls short of its share, which the report shows.
 
-    Args:
-        config: What is asked for.
-        rows: Path of each source -> its rows.
+    `rows` has the path of each source.
 
     Raises:
         RefusedError: A source that is not optional gives nothing, or nothing is left to train on.

@@ -76,9 +76,6 @@ class MixConfig(BaseModel):
 def load_mix_config(path: Path) -> MixConfig:
     """Read and check a mix.
 
-    Args:
-        path: A YAML file.
-
     Raises:
         ConfigurationError: It is missing, is no YAML, or holds mistakes; the message names all of them.
     """

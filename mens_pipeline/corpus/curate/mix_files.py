@@ -18,14 +18,7 @@ REPORT_SUFFIX: Final = ".mix_report.json"
 
 
 def read_sources(config: MixConfig, folder: Path) -> dict[str, SourceRows]:
-    """Read the rows of all sources of a mix.
-
-    Args:
-        config: What is mixed.
-        folder: Where relative paths begin.
-
-    Returns:
-        Path as it is written in the mix -> its rows.
+    """Read the rows of all sources of a mix, by their paths as the mix writes them.
 
     Raises:
         SourceNotFoundError: A file is there and cannot be read.
@@ -52,15 +45,10 @@ def _read(source: MixSource, folder: Path) -> SourceRows:
 
 
 def write_mix(mix: Mix, output: Path, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a train set as JSON lines and as Parquet, and the report beside them.
+    """Write a train set as JSON lines and as Parquet, and the report beside them, which is returned.
 
-    Args:
-        mix: The train set.
-        output: The JSON lines, `train.jsonl`; `train.parquet` and `train.mix_report.json` stand beside it.
-        about: What else the report says.
-
-    Returns:
-        The report.
+    `output` is the JSON lines, `train.jsonl`; `train.parquet` and `train.mix_report.json` stand beside it. `about` is
+    what else the report says.
 
     Raises:
         ConfigurationError: The folder cannot be written, or is full.
@@ -74,10 +62,6 @@ def write_mix(mix: Mix, output: Path, about: Mapping[str, Any]) -> dict[str, Any
 
 def write_parquet(rows: Iterable[TrainingPair], path: Path) -> None:
     """Write a train set as Parquet, the same bytes for the same rows.
-
-    Args:
-        rows: The train set.
-        path: The target; replaced when it exists.
 
     Raises:
         ConfigurationError: The folder cannot be written, or is full.

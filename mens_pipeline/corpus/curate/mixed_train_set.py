@@ -17,10 +17,7 @@ TRAIN: Final = "train.jsonl"
 def build_mixed_train_set(split: Artifact, config: MixConfig, store: ArtifactStore) -> tuple[Artifact, bool]:
     """Mix what trains, unless the same was done before.
 
-    Args:
-        split: A split; the paths of the mix are relative to its folder.
-        config: What is mixed, and how much of each; its `output` is not looked at.
-        store: Where the train set is kept.
+    The paths of the mix are relative to the folder of the split; its `output` is not looked at.
 
     Returns:
         The train set, and whether it was reused. The folder holds `train.jsonl`, `train.parquet` and

@@ -20,11 +20,7 @@ class NearDuplicates:
     """The texts seen so far."""
 
     def __init__(self, threshold: float) -> None:
-        """Begin with no texts.
-
-        Args:
-            threshold: Share of common shingles (Jaccard, 0 to 1, estimated) from which two texts are near.
-        """
+        """Begin with no texts; from this share of common shingles (Jaccard, 0 to 1, estimated) on, two are near."""
         from datasketch import MinHash, MinHashLSH  # noqa: PLC0415 - with SciPy it takes half a second to load
 
         self._threshold = threshold
@@ -36,9 +32,7 @@ class NearDuplicates:
     def earlier(self, label: str, text: str) -> str | None:
         """Return the label of the first text that this one is near to; otherwise add it and return None.
 
-        Args:
-            label: What the text is called; not used before.
-            text: The text.
+        No two texts have the same label.
         """
         sketch = self._sketch(num_perm=_NUM_PERM)
         sketch.update_batch([shingle.encode() for shingle in sorted(ngrams_of(words_of(text), _SHINGLE))])

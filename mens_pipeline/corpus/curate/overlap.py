@@ -27,13 +27,7 @@ class HeldoutTasks:
     """The held-out tasks, ready to be compared with training rows."""
 
     def __init__(self, tasks: Iterable[TrainingPair], max_overlap: float, min_nodes: int) -> None:
-        """Take up the tasks.
-
-        Args:
-            tasks: Held-out pairs.
-            max_overlap: Share of the runs of a held-out answer that a training row may have.
-            min_nodes: Declarations with fewer syntax nodes are not compared by structure.
-        """
+        """Take up the tasks."""
         self._max_overlap = max_overlap
         self._min_nodes = min_nodes
         self._prompts: dict[str, int] = {}
@@ -57,8 +51,7 @@ class HeldoutTasks:
     def overlap(self, row: TrainingPair) -> tuple[Overlap, str] | None:
         """Find the held-out task that a row repeats, and the kind of overlap; None without one.
 
-        Args:
-            row: A training row; its prompt counts as well, since code may stand there.
+        The prompt of the row counts as well, since code may stand there.
         """
         same = self._prompts.get(_normalised(row.prompt))
         if same is not None:
@@ -77,9 +70,7 @@ class HeldoutTasks:
 def structures_in(row: TrainingPair, min_nodes: int) -> tuple[str, ...]:
     """Return the structure digests of the declarations in the code of a row; none for prose.
 
-    Args:
-        row: A pair.
-        min_nodes: Smaller declarations are left out.
+    Declarations with fewer than `min_nodes` syntax nodes are left out.
     """
     code = judged_code(row)
     module = analyze(*code).module if code is not None else None

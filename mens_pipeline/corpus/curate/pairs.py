@@ -79,11 +79,6 @@ def make_pairs(
     the hash of the text, so the same record always gives the same pairs. Where one function is asked for and its
     behaviour can be observed, the prompt gives examples of it, and the pair has hidden tests.
 
-    Args:
-        records: What was extracted.
-        workers: Where functions are observed.
-        counts: Takes the counts of functions, if given.
-
     Raises:
         RefusedError: The front end rejects the text of a record.
     """

@@ -84,11 +84,7 @@ class WatchPolicy(_Strict):
     )
 
     def counts(self, path: str) -> bool:
-        """Return whether a change of a file starts a run.
-
-        Args:
-            path: Below the workspace, with `/`.
-        """
+        """Return whether a change of a file, its path below the workspace with `/`, starts a run."""
         return any(fnmatchcase(path, pattern) for pattern in self.paths)
 
 
@@ -104,9 +100,6 @@ class PipelineConfig(_Strict):
 
 def load_pipeline_config(path: Path) -> PipelineConfig:
     """Read and check the configuration.
-
-    Args:
-        path: A YAML file.
 
     Raises:
         ConfigurationError: It is missing, is no YAML, or holds mistakes; the message names all of them.

@@ -85,10 +85,7 @@ _FORMATS: Final[Mapping[RecordFormat, type[_ToolTrace | _AsrRefine | _SpeechToCo
 
 
 def pair_reader(record_format: RecordFormat | None) -> Callable[[dict[str, Any]], TrainingPair]:
-    """Return a function that converts a row to a pair.
-
-    Args:
-        record_format: What the row is; None for a pair.
+    """Return a function that converts a row of a format to a pair; None is for rows that are pairs.
 
     Returns:
         A function that raises pydantic's ValidationError for a row that does not fit.

@@ -15,11 +15,7 @@ class Repetition:
     """The rows kept so far, as far as later ones may repeat them."""
 
     def __init__(self, policy: ValidatePolicy | None) -> None:
-        """Begin with no rows.
-
-        Args:
-            policy: What repeats, and how much one origin may give; without one only exact repetition counts.
-        """
+        """Begin with no rows; without a policy only exact repetition counts."""
         self._policy = policy
         self._seen: dict[bytes, str] = {}
         self._near = NearDuplicates(policy.near_duplicate_threshold) if policy else None
@@ -28,9 +24,7 @@ class Repetition:
     def objection(self, row: ExtractedRecord | TrainingPair, label: str) -> tuple[RejectReason, str] | None:
         """Return why a row is one too many, with a sentence; None for one that joins the others.
 
-        Args:
-            row: A record or a pair.
-            label: What later rows call it: `line 3`; not used before.
+        Later rows call it by its label, `line 3`, which was not used before.
         """
         key = _identity(row)
         if key in self._seen:

@@ -11,11 +11,6 @@ def semantic_problem(row: ExtractedRecord | TrainingPair, code: str, module: Mod
     """Return what is wrong with the names and types of the code of a row; None where nothing is known to be.
 
     What the request mentions or the hidden tests bring need not be declared by an answer.
-
-    Args:
-        row: A record or a pair.
-        code: What is judged of it.
-        module: Its syntax.
     """
     assumed: set[str] = set()
     if isinstance(row, TrainingPair):

@@ -103,12 +103,7 @@ def split_pairs(
     Which files are held out first depends on their paths and the seed alone; where those give too small an exam, files
     are added in the same order, so that an exam only grows.
 
-    Args:
-        sources: Label -> pairs.
-        repetition: Takes up the pairs that repeat none.
-        policy: What is held out, and what is too near to it.
-        workers: Where functions are tried on hidden tests.
-        protected: Tasks of a benchmark; nothing near to them trains.
+    Nothing near to `protected`, the tasks of a benchmark, trains.
 
     Returns:
         Every pair once: in `train`, in `heldout` or in `aside`. Synthetic pairs never judge.
@@ -156,11 +151,7 @@ def _set_aside(pair: TrainingPair, found: tuple[str, str] | None, split: Split) 
 
 
 def group_of(pair: TrainingPair) -> str | None:
-    """Return the source file of a pair; None when it has none, or when no file stands behind it.
-
-    Args:
-        pair: Any pair.
-    """
+    """Return the source file of a pair; None when it has none, or when no file stands behind it."""
     if pair.source is None:
         return None
     origin = pair.lineage.root_kind if pair.lineage is not None else pair.source.kind
@@ -168,12 +159,7 @@ def group_of(pair: TrainingPair) -> str | None:
 
 
 def is_held_out(group: str, policy: SplitPolicy) -> bool:
-    """Return whether a source file is held out in every workspace, however large.
-
-    Args:
-        group: Its path, relative to the workspace.
-        policy: The least share and the seed.
-    """
+    """Return whether a source file, by its path in the workspace, is held out in every workspace, however large."""
     return _place(group, policy) < policy.heldout_share
 
 

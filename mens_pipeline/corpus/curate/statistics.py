@@ -32,11 +32,7 @@ class Statistics:
     unreadable: int = 0
 
     def add(self, row: ExtractedRecord | TrainingPair) -> None:
-        """Count a row.
-
-        Args:
-            row: A record or a pair.
-        """
+        """Count a row."""
         prompt, response = (
             (row.prompt or "", row.text) if isinstance(row, ExtractedRecord) else (row.prompt, row.response)
         )
@@ -69,11 +65,7 @@ class Statistics:
 
 
 def statistics_of(lines: Iterable[bytes]) -> Statistics:
-    """Return figures of the rows of a JSONL file.
-
-    Args:
-        lines: Extracted records or pairs, one a line.
-    """
+    """Return figures of the records or pairs of a JSONL file."""
     statistics = Statistics()
     for row in read_rows(lines):
         if isinstance(row, Quarantined):

@@ -67,12 +67,9 @@ def validate_rows(
 ) -> Iterator[ExtractedRecord | TrainingPair]:
     """Yield the good rows, in canonical form and in order; blank lines are skipped.
 
-    Args:
-        lines: Extracted records (they have a `text`) or pairs, one a line.
-        report: Counts every row; it adds up once all rows have been taken. Its `recheck` says whether code is
-            judged by the front end again; schema and repetition are checked in any case.
-        quarantine: Takes each row that is not kept.
-        repetition: Knows the rows so far; takes up those that are kept.
+    Records have a `text`, pairs have none. `report` counts every row; it adds up once all rows have been taken, and its
+    `recheck` says whether code is judged by the front end again; schema and repetition are checked in any case.
+    `quarantine` takes each row that is not kept, `repetition` takes up those that are.
     """
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -90,9 +87,7 @@ def validate_rows(
 def read_row(line: bytes, number: int) -> ExtractedRecord | TrainingPair | Quarantined:
     """Parse a line as the row it should be; neither its code nor duplicates are checked.
 
-    Args:
-        line: A line that is not blank.
-        number: Its place in the file, from 1.
+    The number of the line, which is not blank, counts from 1.
     """
     if len(line) > MAX_LINE_BYTES:
         detail = f"more than {MAX_LINE_BYTES} bytes"
@@ -112,11 +107,7 @@ def read_row(line: bytes, number: int) -> ExtractedRecord | TrainingPair | Quara
 
 
 def read_rows(lines: Iterable[bytes]) -> Iterator[ExtractedRecord | TrainingPair | Quarantined]:
-    """Yield the rows of a JSONL file; blank lines are skipped.
-
-    Args:
-        lines: One row a line.
-    """
+    """Yield the rows of a JSONL file; blank lines are skipped."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield read_row(line, number)
@@ -148,11 +139,7 @@ def _objection(row: ExtractedRecord | TrainingPair, analysis: Analysis | None) -
 
 
 def judged_code(row: ExtractedRecord | TrainingPair) -> tuple[str, Mode] | None:
-    """Return the code of a row and the mode to parse it in; None for prose.
-
-    Args:
-        row: A record or a pair.
-    """
+    """Return the code of a row and the mode to parse it in; None for prose."""
     if isinstance(row, ExtractedRecord):
         code, is_code = row.text, row.verdict == "accepted"
     else:

@@ -30,11 +30,7 @@ def build_validated_pairs(
 ) -> tuple[Artifact, bool]:
     """Validate a corpus and make its pairs, and validate pairs from elsewhere, unless the same was done before.
 
-    Args:
-        corpus: An extracted corpus.
-        others: Files of pairs, `synthetic.jsonl` or `telemetry.jsonl`; each is validated under its own name.
-        policy: Which records repeat others, and how many a source may give.
-        store: Where the pairs are kept.
+    `others` are files of pairs, `synthetic.jsonl` or `telemetry.jsonl`; each is validated under its own name.
 
     Returns:
         The pairs, and whether they were reused. The folder holds `pairs.jsonl`, a file for each of the others, and

@@ -4,19 +4,19 @@ The outcome depends on seeds, plan, generator and its replies alone; a call that
 one call would have given.
 """
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from mens_pipeline.corpus.curate.resolution import semantic_problem
-from mens_pipeline.corpus.curate.validate import judged_code
-from mens_pipeline.corpus.evolution.budget import Plan
 from mens_pipeline.corpus.evolution.examine import (
     Candidate,
     Reading,
     Refusal,
+    code_of,
     content_refusal,
     form_refusal,
     instruction_in,
@@ -27,14 +27,36 @@ from mens_pipeline.corpus.evolution.ledger import Ledger
 from mens_pipeline.corpus.evolution.neighbours import Neighbours
 from mens_pipeline.corpus.evolution.operators import Evolution, draw_evolution
 from mens_pipeline.corpus.evolution.outcome import DroppedAttempt, EvolutionAccount, EvolutionDrop
-from mens_pipeline.corpus.evolution.repair import is_vox, repair_of
-from mens_pipeline.corpus.evolution.requests import Generator, Prompts, Reply, Request
+from mens_pipeline.corpus.evolution.requests import Generator, Prompts, Reply, Request, is_vox, repair_of
 from mens_pipeline.corpus.evolution.seeds import Seeds, digest_of_pair
 from mens_pipeline.corpus.schema.records import Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import Lineage, TrainingPair
 from mens_pipeline.language import Mode, analyze, difficulty
 from mens_pipeline.language.ast.declarations import Module
 from mens_pipeline.language.interpreter import ProgramReport
+
+
+class Budget(BaseModel):
+    """Bounds of one evolution. Requests, tokens and rows count those of earlier calls with the same ledger."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_requests: int = Field(ge=0, description="Requests that the generator answers.")
+    max_tokens: int = Field(ge=0, description="Tokens of requests and replies; never exceeded.")
+    max_minutes: float = Field(ge=0, description="Of one call; what is on its way then is still taken.")
+    max_rows: int = Field(ge=0, description="Rows that are kept.")
+
+
+class Plan(BaseModel):
+    """Seed, generations, repairs and budget of an evolution."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: int = Field(ge=0, description="Decides the order of seeds and the operators.")
+    generations: int = Field(ge=1, le=8, description="How often a row that was kept is evolved again.")
+    budget: Budget
+    repairs: int = Field(default=0, ge=0, le=2, description="How often an answer that is no Vox is sent back.")
+
 
 _TESTED: Final = 4
 _UNTESTED: Final = 3
@@ -48,13 +70,8 @@ def evolved_row(  # noqa: PLR0913 - all that a row says of where it comes from
     It stands where the first of its ancestors stands: whoever holds that file out holds this row out as well, and
     whoever caps what a file or template may give counts it.
 
-    Args:
-        candidate: The answer.
-        module: Its syntax tree.
-        generation: 1 for a row whose parent nobody evolved.
-        generator: Name and digest of the model.
-        seed: Of the run.
-        is_tested: Whether it has tests, which pass.
+    `generation` is 1 for a row whose parent nobody evolved, `generator` the name and digest of the model; `is_tested`
+    tells whether it has tests, which pass.
     """
     parent = candidate.parent
     program = candidate.program.rstrip() + "\n"
@@ -81,11 +98,9 @@ def evolved_row(  # noqa: PLR0913 - all that a row says of where it comes from
 
 
 def _source(parent: TrainingPair, program: str, mode: Mode) -> Source:
-    blob = hashlib.sha256(program.encode()).hexdigest()
     suffix = ".vox.ui" if mode is Mode.UI else ".vox"
     path = parent.source.path if parent.source is not None else f"evolved/{digest_of_pair(parent)[:16]}{suffix}"
-    lines = (1, program.count("\n"))
-    return Source(path=path, blob=blob, span=(0, len(program)), lines=lines, kind=SourceKind.EVOLVED)
+    return Source.of_text(path, program, SourceKind.EVOLVED)
 
 
 _WAVE: Final = 32
@@ -96,10 +111,8 @@ _WAVE: Final = 32
 class Judges:
     """Checks on replies that other packages provide.
 
-    Attributes:
-        read: Finds the program in a reply, as evaluation does.
-        run_tests: Runs the tests of a program where nothing can come to harm.
-        neighbours: Rows that a new one must differ from.
+    `read` finds the program in a reply, as evaluation does; `run_tests` runs the tests of a program where nothing can
+    come to harm; a new row must differ from `neighbours`.
     """
 
     read: Callable[[str], Reading]
@@ -111,10 +124,7 @@ class Judges:
 class Desk:
     """Generator and ledger of an evolution.
 
-    Attributes:
-        generator: The model.
-        ledger: Earlier replies; takes new ones.
-        clock: Seconds of a clock that never goes back.
+    `clock` gives the seconds of a clock that never goes back.
     """
 
     generator: Generator
@@ -134,9 +144,7 @@ class _Attempt:
     @property
     def mode(self) -> Mode:
         """The mode in which a completion is parsed: that of the parent."""
-        code = judged_code(self.parent)
-        assert code is not None, "seeds and rows are code"  # noqa: S101 - our own impossibility
-        return code[1]
+        return code_of(self.parent)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,16 +157,7 @@ class _Draft:
 
 
 def evolve(seeds: Seeds, plan: Plan, desk: Desk, judges: Judges) -> EvolutionAccount:
-    """Evolve seeds as far as the budget goes.
-
-    Args:
-        seeds: What is evolved, and what nothing may be near to.
-        plan: How far, and at what cost.
-        desk: Who is asked.
-        judges: What decides about replies.
-
-    Returns:
-        Rows and account; it adds up.
+    """Evolve seeds as far as the budget goes, and return the account with the rows; it adds up.
 
     Raises:
         RefusedError: The generator does not work.
@@ -229,10 +228,8 @@ class _Work:
                 self.account.num_repaired += is_vox(self._judges.read(answers[key].text).program, mode)
 
     def _attempt(self, parent: TrainingPair, generation: int) -> _Attempt:
-        code = judged_code(parent)
-        assert code is not None, "seeds and rows are code"  # noqa: S101 - our own impossibility
         draw = f"{self._plan.seed}:{digest_of_pair(parent)}:{generation}"
-        evolution = draw_evolution(Random(draw), parent.category, code[1], self._seeds.examples)  # noqa: S311 - no secret
+        evolution = draw_evolution(Random(draw), parent.category, code_of(parent)[1], self._seeds.examples)  # noqa: S311 - no secret
         return _Attempt(parent, evolution, generation, self._prompts.evolving(parent, evolution))
 
     def _drafts(self, attempts: Sequence[_Attempt], written: dict[str, Reply]) -> Iterator[_Draft]:
@@ -326,9 +323,7 @@ class _Work:
 
         Whether a reply is known already makes no difference, so that a call that was cut short goes on as it was.
 
-        Args:
-            requests: In order.
-            num_each: Requests that come of each, itself among them.
+        Of each come `num_each` requests, itself among them.
         """
         budget, num_tokens = self._plan.budget, self.account.num_tokens
         for number, request in enumerate(requests):

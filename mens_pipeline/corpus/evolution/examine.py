@@ -50,10 +50,7 @@ Refusal = tuple[EvolutionDrop, str]
 class Reading:
     """A reply as those read it who judge models.
 
-    Attributes:
-        program: The program in it: the fenced block, or all of it.
-        is_refusal: Whether it says that the model will not or cannot.
-        is_stub: Whether a comment of the program stands where code should.
+    The program is the fenced block in it, or all of it; a stub has a comment where code should stand.
     """
 
     program: str
@@ -62,11 +59,7 @@ class Reading:
 
 
 def instruction_in(text: str) -> str:
-    """Extract the instruction from a reply, without a label before it and quotes around it.
-
-    Args:
-        text: What the model wrote.
-    """
+    """Extract the instruction from a reply, without a label before it and quotes around it."""
     bare = _LABEL.sub("", text.strip()).strip()
     quoted = any(bare.startswith(pair[0]) and bare.endswith(pair[1]) and len(bare) > 1 for pair in _QUOTES)
     return bare[1:-1].strip() if quoted else bare
@@ -75,11 +68,7 @@ def instruction_in(text: str) -> str:
 def instruction_refusal(instruction: str, parent: TrainingPair, reading: Reading, *, stopped: bool) -> Refusal | None:
     """Return why a new request is not worth answering; None for one that is.
 
-    Args:
-        instruction: The request, as `instruction_in` gives it.
-        parent: The pair it was made from.
-        reading: Of the reply.
-        stopped: Whether the model ended by itself.
+    `stopped` tells whether the model ended by itself.
     """
     if not instruction:
         return EvolutionDrop.INSTRUCTION_EMPTY, ""
@@ -111,12 +100,7 @@ def _is_code(instruction: str) -> bool:
 class Candidate:
     """An answer on its way to a row.
 
-    Attributes:
-        instruction: The new request.
-        program: The program in the answer.
-        parent: The pair that was evolved.
-        evolution: What was done to it.
-        construct: What the new request asks for.
+    `instruction` is the new request, `parent` the pair that was evolved.
     """
 
     instruction: str
@@ -132,19 +116,11 @@ class Candidate:
     @property
     def mode(self) -> Mode:
         """Grammar mode of the program: that of its parent."""
-        code = judged_code(self.parent)
-        assert code is not None, "seeds and what comes of them are code"  # noqa: S101 - our own impossibility
-        return code[1]
+        return code_of(self.parent)[1]
 
 
 def form_refusal(candidate: Candidate, reading: Reading, *, stopped: bool) -> Refusal | None:
-    """Return why an answer is no program to look at; None for one that may be.
-
-    Args:
-        candidate: The answer.
-        reading: Of the reply.
-        stopped: Whether the model ended by itself.
-    """
+    """Return why an answer is no program to look at; None for one that may be."""
     program = candidate.program
     if not program.strip():
         return EvolutionDrop.ANSWER_EMPTY, ""
@@ -165,12 +141,7 @@ def form_refusal(candidate: Candidate, reading: Reading, *, stopped: bool) -> Re
 
 
 def content_refusal(candidate: Candidate, module: Module) -> Refusal | None:
-    """Return why an accepted program is not what was asked for, or not new; None for one that is both.
-
-    Args:
-        candidate: The answer.
-        module: Its syntax tree.
-    """
+    """Return why an accepted program is not what was asked for, or not new; None for one that is both."""
     runs = ngrams_of(words_of(candidate.instruction.lower()), _RUN)
     if len(runs & ngrams_of(words_of(candidate.program.lower()), _RUN)) > _COPIED * len(runs):
         return EvolutionDrop.COPIES_INSTRUCTION, ""
@@ -191,24 +162,13 @@ def content_refusal(candidate: Candidate, module: Module) -> Refusal | None:
 
 
 def asked_names(instruction: str, construct: str) -> set[str]:
-    """Return the names that an instruction gives to what it asks for: those in backticks behind its noun.
-
-    Args:
-        instruction: The request.
-        construct: A name of `CONSTRUCTS`.
-    """
+    """Return the names that an instruction gives to what it asks for: those in backticks behind its noun."""
     noun = noun_of(construct).split(" ", 1)[1].replace("`", "")
     return set(re.findall(rf"\b{re.escape(noun)}(?: named| called)? `([A-Za-z_][\w.]*)(?:\([^`]*\))?`", instruction))
 
 
 def refusal_of_tests(program: str, mode: Mode, run: Callable[[str, Mode], ProgramReport]) -> Refusal | bool:
-    """Return why the tests of a program speak against it; otherwise whether there are any.
-
-    Args:
-        program: An accepted program.
-        mode: How it is read.
-        run: Runs its tests, where nothing can come to harm.
-    """
+    """Return why the tests of a program speak against it; otherwise whether there are any."""
     report = run(program, mode)
     if report.status is ProgramStatus.NO_TESTS:
         return False
@@ -226,16 +186,20 @@ def refusal_of_tests(program: str, mode: Mode, run: Callable[[str, Mode], Progra
 def structures_of(pairs: Iterable[TrainingPair], min_nodes: int) -> set[str]:
     """Return the structure digests of the programs of some pairs.
 
-    Args:
-        pairs: Pairs of accepted code.
-        min_nodes: Smaller programs are alike by chance and left out.
+    Programs with fewer than `min_nodes` nodes are alike by chance and left out.
     """
     structures = (structure_of(_tree_of(pair)) for pair in pairs)
     return {structure.digest for structure in structures if structure.num_nodes >= min_nodes}
 
 
-def _tree_of(pair: TrainingPair) -> Node:
+def code_of(pair: TrainingPair) -> tuple[str, Mode]:
+    """Return the code of a seed, or of what comes of one, and the mode to parse it in."""
     code = judged_code(pair)
-    module = analyze(*code).module if code is not None else None
+    assert code is not None, "seeds and rows are code"  # noqa: S101 - our own impossibility
+    return code
+
+
+def _tree_of(pair: TrainingPair) -> Node:
+    module = analyze(*code_of(pair)).module
     assert module is not None, "seeds and rows are accepted code"  # noqa: S101 - our own impossibility
     return module

@@ -24,8 +24,7 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         """Read what is there; what a call that died left of a line is dropped, once all before it is known to be ours.
 
-        Args:
-            path: JSON lines; made at the first reply.
+        The file of JSON lines is made at the first reply.
 
         Raises:
             RefusedError: A whole line is no reply, or what is left of one is of something else; nothing is changed.
@@ -62,18 +61,11 @@ class Ledger:
             raise ConfigurationError(f"{self._path}: {error.strerror}. {_WRITABLE}") from error
 
     def find(self, key: str) -> Reply | None:
-        """Return the stored reply to a prompt; None if it was never answered.
-
-        Args:
-            key: Of the request.
-        """
+        """Return the stored reply to a prompt; None if it was never answered."""
         return self._replies.get(key)
 
     def add(self, reply: Reply) -> None:
         """Keep a reply; it is on disk when the call returns.
-
-        Args:
-            reply: Of a request that had none.
 
         Raises:
             ConfigurationError: The file cannot be written.

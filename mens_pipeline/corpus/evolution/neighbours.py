@@ -26,14 +26,7 @@ class Neighbours:
     def __init__(
         self, seeds: Seeds, protected: Iterable[TrainingPair], near_duplicate_threshold: float, policy: SplitPolicy
     ) -> None:
-        """Take up what is there.
-
-        Args:
-            seeds: What is evolved, and what of the same file is held out.
-            protected: Other held-out pairs, and the tasks of benchmarks.
-            near_duplicate_threshold: Share of common shingles from which a row repeats another one.
-            policy: What is too near to a held-out pair.
-        """
+        """Take up what is there."""
         self._heldout = HeldoutTasks([*seeds.heldout, *protected], policy.max_overlap, policy.min_nodes)
         self._min_nodes = policy.min_nodes
         self._structures = structures_of(seeds.pairs, policy.min_nodes)
@@ -43,12 +36,7 @@ class Neighbours:
             self._texts.earlier(f"seed {number}", _text(pair))
 
     def refusal(self, row: TrainingPair, module: Module) -> Refusal | None:
-        """Return the reason to drop a row, with a detail; None for a row that is kept and joins the others.
-
-        Args:
-            row: A row that is good in itself.
-            module: The syntax tree of its program.
-        """
+        """Return the reason to drop a row, with a detail; None for a row that is kept and joins the others."""
         overlap = self._heldout.overlap(row)
         if overlap is not None:
             return _OVERLAPS[overlap[0]], overlap[1]

@@ -37,9 +37,7 @@ class Operator(StrEnum):
 class Evolution:
     """One operator, drawn for one request.
 
-    Attributes:
-        operator: What is done.
-        goal: The construct that has to be asked for as well; None where the operator names none.
+    `goal` is the construct that has to be asked for as well; None where the operator names none.
     """
 
     operator: Operator
@@ -56,11 +54,7 @@ class Evolution:
         return _DEMANDS.get(self.operator, "").format(goal=noun_of(self.goal) if self.goal is not None else "")
 
     def is_shown(self, module: Module) -> bool:
-        """Return whether a program shows what the operator asks for.
-
-        Args:
-            module: An accepted answer.
-        """
+        """Return whether a program shows what the operator asks for."""
         if self.goal is not None:
             return any(construct_of(declaration).name == self.goal for declaration in module.declarations)
         is_shown = _SHOWN.get(self.operator)
@@ -70,11 +64,7 @@ class Evolution:
 def draw_evolution(random: Random, construct: str, mode: Mode, known: Mapping[str, str]) -> Evolution:
     """Draw one of the operators that fit a prompt, each with the same probability.
 
-    Args:
-        random: Draws.
-        construct: What the request asks for.
-        mode: How its answer is read.
-        known: Construct -> a program that shows it; no other construct is asked for.
+    `known` holds a program for each construct that may be asked for.
     """
     goals = _harder(construct, known) if mode is Mode.SOURCE else ()
     fitting = [operator for operator in Operator if _fits(operator, construct, mode, goals)]

@@ -1,15 +1,21 @@
-"""Prompts to a generator: first for a harder request, then for the program."""
+"""Prompts to a generator: first for a harder request, then for the program, and to mend one that does not parse.
+
+Mending is for models behind an endpoint, which the parser cannot steer token by token. More than two rounds hardly help
+(2604.10508).
+"""
 
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from mens_pipeline.corpus.evolution.operators import Evolution, Operator
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.synthesis.repairs.repair import report_of
+from mens_pipeline.language import Mode, analyze
 from mens_pipeline.language.requests import SYSTEM_PROMPT, noun_of
 
 REWRITER: Final = (
@@ -23,10 +29,8 @@ REWRITER: Final = (
 class Request:
     """One thing asked of a generator.
 
-    Attributes:
-        key: SHA-256 over all that decides the reply, hexadecimal; what a ledger knows it by.
-        system: What the model is told first.
-        prompt: What it is asked.
+    `key`, by which a ledger knows it, is the SHA-256 over all that decides the reply, hexadecimal; `system` is what the
+    model is told first.
     """
 
     key: str
@@ -102,21 +106,13 @@ class Prompts:
     def __init__(self, generator: Generator, seed: int, examples: Mapping[str, str]) -> None:
         """Word for a generator.
 
-        Args:
-            generator: Who is asked.
-            seed: Another one asks anew.
-            examples: Construct -> a program that shows it.
+        Another seed asks anew; `examples` maps a construct to a program that shows it.
         """
         self._decides = [generator.name, generator.digest, dict(generator.decoding), seed]
         self._examples = examples
 
     def evolving(self, parent: TrainingPair, evolution: Evolution) -> Request:
-        """Ask for a new request.
-
-        Args:
-            parent: The pair whose request is evolved.
-            evolution: What is done to it.
-        """
+        """Ask for a new request."""
         noun = noun_of(parent.category)
         if evolution.operator is Operator.BREADTH:
             task = f"Write a new request, inspired by the one below. It asks for {noun} in Vox as well."
@@ -126,13 +122,7 @@ class Prompts:
         return self._request(REWRITER, f"{task} {evolution.how} {rules}\n\nThe request:\n{parent.prompt.strip()}")
 
     def answering(self, parent: TrainingPair, evolution: Evolution, instruction: str) -> Request:
-        """Ask for the program.
-
-        Args:
-            parent: The pair that was evolved; its program shows the syntax.
-            evolution: What was done to it.
-            instruction: The new request.
-        """
+        """Ask for the program."""
         parts = [instruction, evolution.demand]
         parts.append("This program shows the syntax of Vox. It is for another request: do not repeat it.")
         parts.append(_fenced(parent.response))
@@ -148,3 +138,35 @@ class Prompts:
 
 def _fenced(program: str) -> str:
     return f"```vox\n{program.rstrip()}\n```"
+
+
+_LONGEST: Final = 4_000
+"""Characters of a program that is sent back; longer ones are noise, and do not fit beside a request."""
+
+
+def is_vox(program: str, mode: Mode) -> bool:
+    """Check whether the front end accepts a program, and it declares something."""
+    module = analyze(program, mode).module
+    return module is not None and bool(module.declarations)
+
+
+def repair_of(request: Request, program: str, mode: Mode) -> Request | None:
+    """Ask to mend a program.
+
+    The request is without any earlier repair.
+
+    Returns:
+        The request with the program and its first errors; None for what is Vox, is empty, or is too long to be shown.
+    """
+    if is_vox(program, mode) or not program.strip() or len(program) > _LONGEST:
+        return None
+    errors = analyze(program, mode).errors
+    report = report_of(errors, has_advice=True) if errors else "it declares nothing"
+    mend = "This answer is no Vox yet. Mend it, and answer with the whole program in a fenced block."
+    prompt = f"{request.prompt}\n\n{mend}\n\n```vox\n{program.rstrip()}\n```\n\nThe compiler says:\n{report}"
+    return asked_again(request, f"repair:{prompt}", prompt)
+
+
+def asked_again(request: Request, why: str, prompt: str) -> Request:
+    """Return a request with another prompt, and with a key and so a seed of its own."""
+    return replace(request, key=hashlib.sha256(f"{request.key}:{why}".encode()).hexdigest(), prompt=prompt)

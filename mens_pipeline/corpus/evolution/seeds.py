@@ -34,11 +34,8 @@ class NoSeed(StrEnum):
 class Seeds:
     """The rows of a file, sorted by what they are good for.
 
-    Attributes:
-        pairs: What is evolved, in the order of the seed.
-        heldout: What nothing may be near to.
-        dropped: Why the others are not evolved.
-        examples: Construct -> the shortest program of a seed that shows it.
+    Nothing may be near to `heldout`; `dropped` counts why the others are not evolved; `examples` maps a construct to
+    the shortest program of a seed that shows it.
     """
 
     pairs: list[TrainingPair] = field(default_factory=list)
@@ -48,21 +45,14 @@ class Seeds:
 
 
 def digest_of_pair(pair: TrainingPair) -> str:
-    """Compute the SHA-256 over request and answer, hexadecimal: what a row is called as a parent.
-
-    Args:
-        pair: Any pair.
-    """
+    """Compute the SHA-256 over request and answer, hexadecimal: what a row is called as a parent."""
     return hashlib.sha256(f"{pair.prompt}\0{pair.response}".encode()).hexdigest()
 
 
 def sort_seeds(pairs: Iterable[TrainingPair], policy: SplitPolicy, seed: int) -> Seeds:
     """Sort rows into seeds, held-out ones, and others; every row is in `pairs` or counted in `dropped`.
 
-    Args:
-        pairs: Training pairs.
-        policy: What is held out.
-        seed: Decides the order; the same rows in another order give the same.
+    The seed decides the order; the same rows in another order give the same.
     """
     seeds = Seeds()
     seen: set[str] = set()

@@ -38,11 +38,8 @@ def in_batches(
 
     Other processes are started only when there is work for more than one batch.
 
-    Args:
-        items: A job, or a result that is there already; and its size in bytes.
-        work: What gives the results of jobs, in order; importable by name when there are several workers.
-        workers: Processes; 1 works in this one.
-        batch_bytes: Size from which on a batch is full.
+    An item is a job, or a result that is there already, and its size in bytes. `work` gives the results of jobs in
+    order; with several `workers` it is importable by name, and one worker is this process.
     """
     waiting: deque[_Batch[Job, Result]] = deque()
     with ExitStack() as stack:

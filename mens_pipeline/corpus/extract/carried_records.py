@@ -27,9 +27,7 @@ class LeaveReason(StrEnum):
 class CarriedRecords:
     """The records of other folders.
 
-    Attributes:
-        lines: Those that stay, as they stand, without their ends.
-        left: How many do not, by reason.
+    `lines` are those that stay, without their ends; `left` counts the others by reason.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -43,11 +41,8 @@ class CarriedRecords:
 def carried_records(records: Path, folder: Path, workspace: Path, roots: SourceRoots) -> CarriedRecords:
     """Read the records of other folders of the workspace; those of files that are gone or changed are left out.
 
-    Args:
-        records: What extractions before this one wrote; need not be there.
-        folder: What is extracted now; its records are made anew, and are neither kept nor counted.
-        workspace: What the paths of records are relative to.
-        roots: The roots that govern it.
+    `records`, what earlier extractions wrote, need not be there; those of `folder` are made anew, and are neither kept
+    nor counted.
 
     Raises:
         SourceNotFoundError: The file is there and cannot be read.

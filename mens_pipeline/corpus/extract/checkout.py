@@ -27,19 +27,12 @@ def commit_of(root: Path) -> str | None:
     """Return the newest git commit that changed a program or a page; None outside a checkout or without git.
 
     Other commits leave it as it is, and so the corpus: nothing is trained again because of a change elsewhere.
-
-    Args:
-        root: Any folder.
     """
     return _told(root, _NEWEST_CHANGE)
 
 
 def head_commit(folder: Path) -> str | None:
-    """Return the git commit that is checked out, 40 hexadecimal digits; None where there is none, and without git.
-
-    Args:
-        folder: Any folder; the checkout that holds it is asked.
-    """
+    """Return the git commit that is checked out around a folder, 40 hexadecimal digits; None without one, or git."""
     return _told(folder, _HEAD)
 
 

@@ -24,16 +24,7 @@ def code_record(  # noqa: PLR0913 - a record has this many parts
 ) -> ExtractedRecord:
     """Build a record of code that the front end accepts.
 
-    Args:
-        text: The code, without metadata comments.
-        module: What it was parsed to; at least one declaration.
-        source: Where it stands.
-        weight: `training_weight` of the source.
-        metadata: Frontmatter of the source.
-        prompt: The request it answers, if the source states one.
-        context: What it is about.
-        name: The declared name, for a declaration.
-        category: Its construct; that of the hardest declaration when it is not given.
+    `module` has at least one declaration; `category` is that of the hardest when it is not given.
     """
     hardest = hardest_construct(module)
     counts = Counter(construct_of(declaration).name for declaration in module.declarations)
@@ -55,9 +46,5 @@ def code_record(  # noqa: PLR0913 - a record has this many parts
 
 
 def hardest_construct(module: Module) -> Construct:
-    """Return the construct of the hardest declaration, which gives a text its difficulty; of equals the first.
-
-    Args:
-        module: A text with at least one declaration.
-    """
+    """Return the construct of the hardest declaration, which gives a text its difficulty; of equals the first."""
     return max((construct_of(declaration) for declaration in module.declarations), key=lambda c: c.difficulty)

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Final, TypeVar
@@ -40,9 +40,7 @@ Piece = TypeVar("Piece", Block, Section)
 class PageExtraction:
     """Sections, blocks and drops of a page.
 
-    Attributes:
-        records: Its records, blocks first.
-        drops: Its blocks and sections that gave none.
+    Blocks come first among the records; `drops` are the blocks and sections that gave none.
     """
 
     records: tuple[ExtractedRecord, ...]
@@ -52,10 +50,7 @@ class PageExtraction:
 def extract_docs(file: SourceFile, root: Path, may_include: Callable[[Path], bool]) -> PageExtraction | Drop:
     """Extract the records of a page, or return a drop with the reason why it has none.
 
-    Args:
-        file: The page.
-        root: The workspace; includes are resolved inside it.
-        may_include: Whether a file of the workspace may be included (negative roots may not).
+    Includes are resolved inside `root`, the workspace; files below negative roots may not be included.
     """
     try:
         text = file.data.decode("utf-8")
@@ -77,28 +72,22 @@ def extract_docs(file: SourceFile, root: Path, may_include: Callable[[Path], boo
     return _Extraction(file, root, may_include, page, SourceText(text), weight).run()
 
 
+@dataclass
 class _Extraction:
     """The records of one eligible page."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a page
-        self,
-        file: SourceFile,
-        root: Path,
-        may_include: Callable[[Path], bool],
-        page: Page,
-        text: SourceText,
-        weight: float,
-    ) -> None:
-        self.file = file
-        self.root = root
-        self.may_include = may_include
-        self.page = page
-        self.text = text
-        self.starts = tuple(accumulate((len(line) + 1 for line in text.text.split("\n")), initial=0))
-        self.weight = weight
-        self.metadata = {key: jsonable(value) for key, value in page.header.items()}
-        self.allowance = Allowance()
-        self.room = MAX_FILE_RECORDS
+    file: SourceFile
+    root: Path
+    may_include: Callable[[Path], bool]
+    page: Page
+    text: SourceText
+    weight: float
+    room: int = MAX_FILE_RECORDS
+    allowance: Allowance = field(default_factory=Allowance)
+
+    def __post_init__(self) -> None:
+        self.starts = tuple(accumulate((len(line) + 1 for line in self.text.text.split("\n")), initial=0))
+        self.metadata = {key: jsonable(value) for key, value in self.page.header.items()}
 
     def run(self) -> PageExtraction:
         results = [self._fitting(Unit.BLOCK, block, self._block) for block in self.page.blocks]

@@ -32,10 +32,8 @@ from mens_pipeline.storage.store import Artifact, ArtifactStore
 class PreviousExtraction:
     """The records of an earlier corpus, by file.
 
-    Attributes:
-        accounts: Path -> the account of the file, with `start` and `end`, where its records lie in bytes.
-        records: The records, open for reading.
-        commit: The commit that they name.
+    `accounts` maps a path to the account of the file, with `start` and `end`, where its records lie in bytes; `commit`
+    is the one that the records name.
     """
 
     accounts: dict[str, dict[str, Any]]
@@ -43,11 +41,7 @@ class PreviousExtraction:
     commit: str | None
 
     def outcome(self, file: SourceFile) -> FileOutcome | None:
-        """Return what the file gave, if its content is the same now and nothing else decided it; None otherwise.
-
-        Args:
-            file: The file as it is now.
-        """
+        """Return what the file gave, if its content is the same now and nothing else decided it; None otherwise."""
         account = self.accounts.get(file.path)
         if account is None or account["blob"] != file.blob or not account["stands_alone"]:
             return None
@@ -58,11 +52,7 @@ class PreviousExtraction:
 
 
 def read_accounts(path: Path) -> dict[str, dict[str, Any]]:
-    """Read the index of a corpus: path -> account of the file.
-
-    Args:
-        path: Its `files.jsonl`.
-    """
+    """Read the index of a corpus, its `files.jsonl`: path -> account of the file."""
     with path.open(encoding="utf-8") as lines:
         return {account["path"]: account for account in map(json.loads, lines)}
 
@@ -82,11 +72,8 @@ _RULES: Final = ("code", "roots")
 class Reuse:
     """Share of a corpus that was reused from an earlier run.
 
-    Attributes:
-        is_whole: The very corpus was there.
-        known: Files whose records were taken over.
-        extracted: Files that were extracted.
-        differs: A full extraction gave other bytes than the earlier one of the same inputs did.
+    `is_whole`: the very corpus was there. `differs`: a full extraction gave other bytes than the earlier one of the
+    same inputs did. The others count files that were taken over, and that were extracted.
     """
 
     is_whole: bool = False
@@ -106,13 +93,9 @@ def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
 ) -> tuple[Artifact, Reuse]:
     """Extract a workspace into the store; files that have not changed since the latest corpus are not read anew.
 
-    Args:
-        root: The workspace.
-        store: Where the corpus is kept.
-        workers: Processes that extract; the corpus does not depend on it.
-        telemetry: Rows to take up beside the workspace, if there is a database.
-        full: Extract every file, whatever is known; an earlier corpus of the same inputs is replaced.
-        pinned: What `params_of` gave when the workspace was looked at; None to take it as it is.
+    The corpus does not depend on the number of `workers`. `full` extracts every file, whatever is known; an earlier
+    corpus of the same inputs is replaced. `pinned` is what `params_of` gave when the workspace was looked at; None to
+    take it as it is.
 
     Returns:
         The corpus, and how much of it was known. Its folder holds `records.jsonl`, `telemetry.jsonl` (redacted pairs,
@@ -197,12 +180,7 @@ def _known(stack: ExitStack, previous: Artifact | None) -> Callable[[SourceFile]
 
 
 def params_of(root: Path, telemetry: TelemetryQuery | None = None) -> dict[str, Any]:
-    """Return all that decides what an extraction gives beside the code: contents, roots, commit.
-
-    Args:
-        root: The workspace.
-        telemetry: Rows to take up, if there is a database.
-    """
+    """Return all that decides what an extraction gives beside the code: contents, roots, commit."""
     files = files_below(root, (*VOX_SUFFIXES, *PAGE_SUFFIXES, FILE_NAME))
     return {
         "sources": tree_fingerprint(root, files),
@@ -213,14 +191,7 @@ def params_of(root: Path, telemetry: TelemetryQuery | None = None) -> dict[str, 
 
 
 def write_telemetry(path: Path, query: TelemetryQuery | None) -> dict[str, Any] | None:
-    """Write the pairs of a telemetry table, redacted.
-
-    Args:
-        path: The target; empty without a database.
-        query: Which rows, if there is a database.
-
-    Returns:
-        The counts; None without a database.
+    """Write the pairs of a telemetry table, redacted, and return the counts; without a database none, and None.
 
     Raises:
         SourceNotFoundError: The SQLite file is not there.

@@ -48,12 +48,7 @@ class FileOutcome:
 
 
 def outcome_of(account: dict[str, Any], lines: tuple[str, ...]) -> FileOutcome:
-    """Build an outcome from its account and its lines.
-
-    Args:
-        account: What `FileOutcome.account` gave.
-        lines: Its records as JSON.
-    """
+    """Build an outcome from its account and its lines."""
     path = account["path"]
     return FileOutcome(
         path=path,
@@ -69,12 +64,6 @@ def outcome_of(account: dict[str, Any], lines: tuple[str, ...]) -> FileOutcome:
 
 
 def with_commit(line: str, old: str | None, new: str | None) -> str:
-    """Replace the commit in the source of a record's line.
-
-    Args:
-        line: The record as JSON.
-        old: The commit it names.
-        new: The commit it shall name.
-    """
+    """Replace the commit in the source of a record's line."""
     # Inside a JSON string a quote is escaped, so the first match is the key of the source.
     return line if old == new else line.replace(f'"commit":{json.dumps(old)}', f'"commit":{json.dumps(new)}', 1)

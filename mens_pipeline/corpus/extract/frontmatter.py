@@ -30,9 +30,7 @@ class FrontmatterError(Exception):
 class Header:
     """Metadata that a source states about itself.
 
-    Attributes:
-        values: The mapping; empty when there is no header.
-        end_line: Lines that the header takes up, fences included.
+    `end_line` is the number of lines that the header takes up, fences included.
     """
 
     values: dict[str, Any]
@@ -41,9 +39,6 @@ class Header:
 
 def comment_header(source: str) -> Header:
     """Read the `// ---` header at the top of a program; empty where there is none.
-
-    Args:
-        source: The program.
 
     Raises:
         FrontmatterError: The header does not close or is no YAML mapping.
@@ -62,9 +57,6 @@ def comment_header(source: str) -> Header:
 
 def parse_header(text: str) -> dict[str, Any]:
     """Return YAML text as a mapping.
-
-    Args:
-        text: The header without its fences.
 
     Raises:
         FrontmatterError: It is too large, uses aliases (which can grow without bound), or is no mapping.
@@ -90,9 +82,7 @@ def parse_header(text: str) -> dict[str, Any]:
 def objection(values: dict[str, Any], *, must_opt_in: bool) -> tuple[DropReason, str] | None:
     """Return why a source with this header may not train, or None when it may.
 
-    Args:
-        values: The header.
-        must_opt_in: A page trains only if it says so; a program unless it says no.
+    A page trains only if it says so; a program unless it says no.
     """
     eligible = values.get("training_eligible")
     if str(values.get("status", "")).strip().lower() == "deprecated":
@@ -109,9 +99,6 @@ def objection(values: dict[str, Any], *, must_opt_in: bool) -> tuple[DropReason,
 def weight_of(values: dict[str, Any]) -> float:
     """`training_weight`, 1 when it is not given.
 
-    Args:
-        values: The header.
-
     Raises:
         FrontmatterError: It is no positive number.
     """
@@ -122,11 +109,7 @@ def weight_of(values: dict[str, Any]) -> float:
 
 
 def jsonable(value: Any) -> JsonValue:
-    """Convert a YAML value to JSON types; dates, infinities, NaN and other scalars become text.
-
-    Args:
-        value: What YAML gave.
-    """
+    """Convert a YAML value to JSON types; dates, infinities, NaN and other scalars become text."""
     if isinstance(value, dict):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, list):

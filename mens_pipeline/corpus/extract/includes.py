@@ -22,19 +22,12 @@ class IncludeError(Exception):
 
 @dataclass
 class Allowance:
-    """Remaining allowance of a page for includes.
-
-    Attributes:
-        num_bytes: Of the files that are read for it.
-    """
+    """Remaining allowance of a page for includes: bytes of the files that are read for it."""
 
     num_bytes: int = MAX_INCLUDED_BY_PAGE
 
     def spend(self, num_bytes: int) -> None:
         """Count a file.
-
-        Args:
-            num_bytes: Its size.
 
         Raises:
             IncludeError: It is one too many.
@@ -49,11 +42,8 @@ def resolve_includes(
 ) -> tuple[str, tuple[Path, ...]]:
     """Replace the include directives of a fenced block with the text that they name.
 
-    Args:
-        block: The text of the block.
-        page: The page it stands on; directives are relative to its folder.
-        root: The workspace; nothing outside it is read, not even through a link.
-        allowance: What the page may still include; by default what a page may that includes nothing else.
+    Directives are relative to the folder of the page; nothing outside `root`, the workspace, is read, not even through
+    a link. By default the page includes nothing else.
 
     Returns:
         The text, and the files it was taken from.
@@ -78,11 +68,7 @@ def resolve_includes(
 
 
 def has_include(page: bytes) -> bool:
-    """Return whether a page may include another file; some that say so only in passing count as well.
-
-    Args:
-        page: Its content.
-    """
+    """Return whether a page may include another file; some that say so only in passing count as well."""
     return b"{{#include" in page
 
 

@@ -19,9 +19,6 @@ def strip_metadata(source: str) -> str:
 
     Only comments that fill their lines go, each with its line end, so no token and no other newline moves.
 
-    Args:
-        source: The program, or a piece of one.
-
     Returns:
         The rest, without blank lines at its ends, and with one line end at its end.
 
@@ -36,20 +33,12 @@ def strip_metadata(source: str) -> str:
 
 
 def is_directive(comment: str) -> bool:
-    """Return whether a comment speaks to the pipeline.
-
-    Args:
-        comment: The comment with its marker.
-    """
+    """Return whether a comment speaks to the pipeline."""
     return _DIRECTIVE.match(comment) is not None
 
 
 def training_prompt(source: str) -> str | None:
-    """Return the `@training_prompt:` of a program; None where there is none.
-
-    Args:
-        source: The program.
-    """
+    """Return the `@training_prompt:` of a program; None where there is none."""
     if "@training_prompt:" not in source:
         return None
     matches = (_PROMPT.match(comment) for _, comment in _whole_line_comments(source))
@@ -57,11 +46,7 @@ def training_prompt(source: str) -> str | None:
 
 
 def has_skip_marker(source: str) -> bool:
-    """Return whether a program carries `vox:skip`.
-
-    Args:
-        source: The program.
-    """
+    """Return whether a program carries `vox:skip`."""
     return "vox:skip" in source and any(_SKIP.match(comment) for _, comment in _whole_line_comments(source))
 
 

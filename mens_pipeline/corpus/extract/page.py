@@ -22,13 +22,7 @@ _SKIPPING: Final = frozenset(("skip", "ignore"))
 class Block:
     """A fenced block of Vox.
 
-    Attributes:
-        text: What stands between the fences.
-        first_line: Its first line of text, from 0.
-        last_line: The line behind its last, from 0.
-        is_skipped: Whether its info string says so.
-        heading: The heading above it.
-        paragraph: The paragraph directly above it.
+    Lines count from 0; `last_line` is the one behind its last. Heading and paragraph are those directly above it.
     """
 
     text: str
@@ -43,11 +37,8 @@ class Block:
 class Section:
     """A heading of level 2 or deeper with the prose below it.
 
-    Attributes:
-        heading: Its text.
-        prose: The paragraphs and lists below it, up to the next heading, fenced blocks left out.
-        first_line: The line of the heading, from 0.
-        last_line: The line behind the section, from 0.
+    `prose` is the paragraphs and lists below it, up to the next heading, fenced blocks left out. Lines count from 0:
+    that of the heading, and the one behind the section.
     """
 
     heading: str
@@ -60,11 +51,7 @@ class Section:
 class Page:
     """A parsed page.
 
-    Attributes:
-        header: Its frontmatter.
-        title: The title in the header, else the first heading.
-        blocks: Its fenced blocks of Vox.
-        sections: Its sections.
+    `title` is the one in the header, else the first heading.
     """
 
     header: dict[str, Any]
@@ -74,10 +61,7 @@ class Page:
 
 
 def parse_page(text: str) -> Page:
-    """Read a page.
-
-    Args:
-        text: CommonMark with YAML frontmatter.
+    """Read a page of CommonMark with YAML frontmatter.
 
     Raises:
         FrontmatterError: The frontmatter is no mapping.
@@ -96,9 +80,6 @@ def parse_page(text: str) -> Page:
 
 def refuse_lost_header(text: str) -> None:
     """Check that a page without a header does not begin with what was meant as one.
-
-    Args:
-        text: The page.
 
     Raises:
         FrontmatterError: It is never closed, or does not begin in the first line.

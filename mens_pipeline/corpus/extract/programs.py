@@ -1,6 +1,7 @@
 """A `.vox` file to records: one for the file, one for each of its declarations."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from mens_pipeline.corpus.behaviour.wording import behaviour_sentence
@@ -20,9 +21,6 @@ MAX_PIECE: Final = 16_384
 
 def extract_vox(file: SourceFile) -> tuple[ExtractedRecord, ...] | Drop:
     """Extract the records of a program, or return a drop with the reason why it has none.
-
-    Args:
-        file: The program.
 
     Returns:
         A record for the whole file, then one for each declaration that with all it needs is less than the file. The
@@ -61,25 +59,20 @@ def extract_vox(file: SourceFile) -> tuple[ExtractedRecord, ...] | Drop:
     return records
 
 
+@dataclass
 class _Extraction:
     """The records of one accepted program."""
 
-    def __init__(
-        self,
-        file: SourceFile,
-        source: str,
-        header: dict[str, Any],
-        weight: float,
-        spans: tuple[DeclarationSpan, ...],
-    ) -> None:
-        self.file = file
-        self.source = source
-        self.header = header
-        self.weight = weight
-        self.spans = spans
-        self.text = SourceText(source)
-        self.dependencies = Dependencies(spans, source)
-        self.metadata = {key: jsonable(value) for key, value in header.items()}
+    file: SourceFile
+    source: str
+    header: dict[str, Any]
+    weight: float
+    spans: tuple[DeclarationSpan, ...]
+
+    def __post_init__(self) -> None:
+        self.text = SourceText(self.source)
+        self.dependencies = Dependencies(self.spans, self.source)
+        self.metadata = {key: jsonable(value) for key, value in self.header.items()}
 
     def records(self, stated: str | None) -> tuple[ExtractedRecord, ...]:
         whole = self._whole(stated)

@@ -12,11 +12,7 @@ from mens_pipeline.language import Mode, SourceText, mode_of
 class SourceFile:
     """A file of a workspace.
 
-    Attributes:
-        path: Relative to the workspace, with forward slashes.
-        data: Its content.
-        commit: Git commit of the workspace, where there is one.
-        is_golden: Whether it may judge.
+    `path` is relative to the workspace, with forward slashes; `is_golden` says whether it may judge.
     """
 
     path: str
@@ -35,13 +31,7 @@ class SourceFile:
         return mode_of(self.path.rsplit("/", 1)[-1])
 
     def source(self, kind: SourceKind, text: SourceText, span: tuple[int, int]) -> Source:
-        """Return the place of a piece of this file.
-
-        Args:
-            kind: What the piece is.
-            text: The decoded content.
-            span: Characters from and up to.
-        """
+        """Return the place of a piece of this file."""
         lines = text.position(span[0]).line, text.position(max(span[0], span[1] - 1)).line
         place = {"path": self.path, "blob": self.blob, "span": span, "lines": lines, "commit": self.commit}
         return Source(**place, kind=kind, golden=self.is_golden)

@@ -14,12 +14,7 @@ from mens_pipeline.language.taxonomy import CONSTRUCTS, construct_of
 class RejectedFile:
     """A file that is no Vox, and the first reason.
 
-    Attributes:
-        path: Relative to the workspace.
-        line: Line of the first error, from 1.
-        code: Its diagnostic code.
-        message: Its message.
-        is_golden: Whether the parse rate counts it.
+    `line` is that of the first error, from 1; only golden files count for the parse rate.
     """
 
     path: str
@@ -33,12 +28,8 @@ class RejectedFile:
 class SourceReport:
     """The verdicts on the files of a workspace.
 
-    Attributes:
-        num_files: Files read.
-        num_golden: Those of them that are golden; the parse rate is asked of these.
-        num_bytes: Their size.
-        rejected: Those that the front end rejects.
-        constructs: Construct name -> declarations, over accepted files; constructs that do not occur count 0.
+    The parse rate is asked of the `num_golden` files; `constructs` counts declarations over accepted files, 0 for a
+    construct that does not occur.
     """
 
     num_files: int
@@ -68,9 +59,7 @@ def report_sources(
 ) -> SourceReport:
     """Check every file of a workspace.
 
-    Args:
-        contents: Pairs of a relative path and the bytes of that file; None for a file that cannot be read.
-        is_golden: Whether a relative path is that of a golden file.
+    `contents` are relative paths with the bytes of the file; None for a file that cannot be read.
     """
     num_files = num_golden = num_bytes = 0
     rejected: list[RejectedFile] = []

@@ -47,10 +47,8 @@ class _Roots(BaseModel):
 class SourceRoots:
     """The roots of a workspace as absolute folders.
 
-    Attributes:
-        workspace: The folder that the roots are relative to; None when no file governs.
-        negative: Programs below these never train.
-        golden: Programs below these are golden; all are where none is given.
+    Roots are relative to `workspace`, None when no file governs. Programs below `negative` never train; those below
+    `golden` are golden, and all are where none is given.
     """
 
     workspace: Path | None = None
@@ -65,19 +63,11 @@ class SourceRoots:
         return "; golden ".join(" ".join(sorted(names)) for names in kinds)
 
     def is_negative(self, path: Path) -> bool:
-        """Return whether a file lies below a negative root.
-
-        Args:
-            path: The file.
-        """
+        """Return whether a file lies below a negative root."""
         return _is_below(path, self.negative)
 
     def is_golden(self, path: Path) -> bool:
-        """Return whether a file may judge: a page, or a program that is below a golden root and no negative one.
-
-        Args:
-            path: The file.
-        """
+        """Return whether a file may judge: a page, or a program that is below a golden root and no negative one."""
         if not path.name.endswith(VOX_SUFFIXES):
             return True
         return not self.is_negative(path) and (not self.golden or _is_below(path, self.golden))
@@ -90,9 +80,6 @@ def _is_below(path: Path, roots: tuple[Path, ...]) -> bool:
 
 def find_source_roots(folder: Path) -> SourceRoots:
     """Find the roots that govern a folder: from its own file, its `examples/`, or the nearest of its parents.
-
-    Args:
-        folder: A workspace or a folder in one.
 
     Returns:
         The roots; none when no file is found, so nothing is negative.

@@ -20,8 +20,7 @@ _SKIPPED_FOLDERS: Final = frozenset(("node_modules", "target", "__pycache__", "h
 def vox_files(root: Path) -> Iterator[Path]:
     """Yield the Vox programs below a folder, sorted; links, pipes and hidden, build or benchmark folders left out.
 
-    Args:
-        root: A folder, or a single file, which is taken whatever its name.
+    A single file is taken whatever its name.
 
     Raises:
         SourceNotFoundError: There is nothing at `root`.
@@ -37,11 +36,8 @@ def vox_files(root: Path) -> Iterator[Path]:
 def files_below(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
     """Yield the files below a folder whose names end so, sorted folder by folder, links among them.
 
-    Args:
-        root: A folder; hidden folders, build folders, benchmarks (`heldout_bench`), linked folders and tagged caches
-            (`CACHEDIR.TAG`) below it are not entered. A folder that cannot be listed is given itself, so that it is
-            missed by whoever reads it.
-        suffixes: Ends of names, with their dots.
+    Hidden folders, build folders, benchmarks (`heldout_bench`), linked folders and tagged caches (`CACHEDIR.TAG`) are
+    not entered. A folder that cannot be listed is given itself, so that it is missed by whoever reads it.
     """
     # One after the other, not one in the other: a tree may be deeper than Python can recurse.
     pending = [root]
@@ -63,11 +59,7 @@ def files_below(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
 
 
 def is_out_of_place(path: Path) -> bool:
-    """Return whether something below a workspace is neither file nor folder: a link, a pipe, a device.
-
-    Args:
-        path: What `files_below` gave.
-    """
+    """Return whether something below a workspace is neither file nor folder: a link, a pipe, a device."""
     try:
         kind = path.lstat().st_mode
     except OSError:  # gone, or out of reach: whoever reads it says so
@@ -76,24 +68,14 @@ def is_out_of_place(path: Path) -> bool:
 
 
 def shown_name(path: Path, root: Path) -> str:
-    """Return the path of a file relative to a folder, with forward slashes; bytes that are no UTF-8 as escapes.
-
-    Args:
-        path: The file.
-        root: A folder above it.
-    """
+    """Return the path of a file relative to a folder, with forward slashes; bytes that are no UTF-8 as escapes."""
     return path.relative_to(root).as_posix().encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def tree_fingerprint(root: Path, files: Iterable[Path]) -> str:
-    """Hash the names and contents of files; of links and unreadable files only that they are such.
+    """Hash (SHA-256, hexadecimal) the names and contents of files; of links and unreadable ones that they are such.
 
-    Args:
-        root: The folder their names are relative to.
-        files: Files below it, in a fixed order.
-
-    Returns:
-        64 hexadecimal digits (SHA-256), the same on every machine.
+    The files lie below `root`, in a fixed order.
     """
     digest = hashlib.sha256()
     for path in files:

@@ -13,10 +13,8 @@ from mens_pipeline.errors import RefusedError
 class Sighting:
     """A tree at one moment.
 
-    Attributes:
-        fingerprint: SHA-256 over path, size and modification time of every file, hexadecimal.
-        num_files: How many there are.
-        touched: When the last of them was written, renamed or unpacked, in seconds since 1970; 0 without files.
+    `fingerprint` is the SHA-256 over path, size and modification time of every file, hexadecimal; `touched` is when the
+    last of them was written, renamed or unpacked, in seconds since 1970; 0 without files.
     """
 
     fingerprint: str
@@ -26,9 +24,7 @@ class Sighting:
     def is_settled(self, now: float, seconds: float) -> bool:
         """Return whether a file has not changed for a while; a time in the future counts as long ago.
 
-        Args:
-            now: Seconds since 1970.
-            seconds: What a while is.
+        `now` is in seconds since 1970.
         """
         return not now - seconds < self.touched <= now
 
@@ -38,11 +34,7 @@ def sight(
 ) -> Sighting:
     """Look at a tree.
 
-    Args:
-        root: A folder.
-        suffixes: Ends of the names that count.
-        most: Files from which on it is given up.
-        counts: Whether a file counts, by its path below the root with `/`.
+    Names that count end in `suffixes`; `counts` takes a path below the root with `/`.
 
     Raises:
         RefusedError: There are more files than that.

@@ -1,12 +1,13 @@
 """A workspace to records, with an account of everything that was seen."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from mens_pipeline.corpus.extract.batches import in_batches
+from mens_pipeline.corpus.extract.checkout import commit_of
 from mens_pipeline.corpus.extract.docs import extract_docs
 from mens_pipeline.corpus.extract.file_outcome import FileOutcome
 from mens_pipeline.corpus.extract.includes import has_include
@@ -34,12 +35,8 @@ def extract_workspace(
 ) -> Iterator[FileOutcome]:
     """Extract all programs and pages below a folder, in the order of their paths.
 
-    Args:
-        root: The folder.
-        commit: Git commit of the workspace, where there is one.
-        known: What a file gave before, if it is known to give the same again.
-        workers: Processes that extract; the outcomes do not depend on it.
-        workspace: What paths are relative to, and what includes are resolved in; None for the folder itself.
+    `known` gives what a file gave before, if it is known to give the same again; the outcomes do not depend on the
+    number of `workers`. Paths are relative to `workspace`, which includes are resolved in; None for `root` itself.
 
     Raises:
         SourceNotFoundError: `root` is no folder.
@@ -97,15 +94,7 @@ def _lines(records: tuple[ExtractedRecord, ...]) -> tuple[str, ...]:
 
 
 def read_source(path: Path, root: Path, unit: Unit, roots: SourceRoots, commit: str | None) -> SourceFile | Drop:
-    """Read a file, or return a drop with the reason why it is not read.
-
-    Args:
-        path: The file.
-        root: The workspace.
-        unit: What it counts as.
-        roots: The roots that govern it.
-        commit: Git commit of the workspace, where there is one.
-    """
+    """Read a file, or return a drop with the reason why it is not read."""
     name = shown_name(path, root)
     if is_out_of_place(path):
         return Drop(unit, name, 1, DropReason.LINK, "a symbolic link, a pipe or a device")
@@ -123,3 +112,31 @@ def read_source(path: Path, root: Path, unit: Unit, roots: SourceRoots, commit: 
     if b"\0" in data:
         return Drop(unit, name, 1, DropReason.NOT_TEXT, "a NUL byte")
     return SourceFile(name, data, commit, roots.is_golden(path))
+
+
+def page_records(folders: Iterable[Path], known_blobs: Iterable[str]) -> list[ExtractedRecord]:
+    """Extract the records of all eligible pages below some folders; each page counts once.
+
+    Includes are resolved inside the workspace that governs a folder: that of its `examples.ssot.v1.yaml`, or the folder
+    itself. Pages of `known_blobs` have their records already.
+
+    Raises:
+        SourceNotFoundError: One of them is no folder.
+    """
+    seen = set(known_blobs)
+    records: list[ExtractedRecord] = []
+    for folder in folders:
+        if not folder.is_dir():
+            raise SourceNotFoundError(f"{folder}: no such folder. Name a folder of pages.")
+        roots = find_source_roots(folder)
+        workspace = roots.workspace or folder.resolve()
+        commit = commit_of(workspace)
+        for path in files_below(folder.resolve(), PAGE_SUFFIXES):
+            page = read_source(path, workspace, Unit.PAGE, roots, commit)
+            if isinstance(page, Drop) or page.blob in seen:
+                continue
+            seen.add(page.blob)
+            found = extract_docs(page, workspace, lambda file: not roots.is_negative(file))  # noqa: B023 - called at once
+            if not isinstance(found, Drop):
+                records.extend(found.records)
+    return records

@@ -28,12 +28,6 @@ def build_workspace_snapshot(
 ) -> tuple[Artifact, bool]:
     """Pin what programs, pages and telemetry hold now; an unchanged workspace is not parsed again.
 
-    Args:
-        root: The workspace.
-        contents: Reads its programs.
-        store: Where snapshots are kept.
-        telemetry: Rows that count as well, if there is a database.
-
     Returns:
         The snapshot, and whether it was reused. Its folder holds `sources.json`.
 
@@ -57,10 +51,6 @@ def build_workspace_snapshot(
 
 
 def source_report_in(snapshot: Artifact) -> SourceReport:
-    """Read what the front end says of the programs of a snapshot.
-
-    Args:
-        snapshot: As it was written.
-    """
+    """Read what the front end says of the programs of a snapshot."""
     values = json.loads((snapshot.path / REPORT).read_text(encoding="utf-8"))
     return SourceReport(**{**values, "rejected": tuple(RejectedFile(**file) for file in values["rejected"])})

@@ -34,20 +34,12 @@ OTHER_NAMES: Final = {
 
 
 def category_named(name: str) -> str:
-    """Return the category that a name means; a name that means none is returned as it is.
-
-    Args:
-        name: As a row has it.
-    """
+    """Return the category that a name means; a name that means none is returned as it is."""
     return OTHER_NAMES.get(name, name)
 
 
 def unknown_category(name: str) -> str | None:
-    """Describe what is wrong with a category; None for one of the table.
-
-    Args:
-        name: As `category_named` gave it.
-    """
+    """Describe what is wrong with a category; None for one of the table."""
     if name in CATEGORIES:
         return None
     near = did_you_mean(name, CATEGORIES)

@@ -1,7 +1,7 @@
 """Counts of rows seen, kept, and dropped by reason."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -46,12 +46,7 @@ class DropReason(StrEnum):
 class Drop:
     """Something that does not train.
 
-    Attributes:
-        unit: What it is.
-        path: Its file, relative to the workspace.
-        line: Its first line, from 1.
-        reason: Why.
-        detail: What exactly, for a person.
+    `path` is relative to the workspace; `line` is its first, from 1; `detail` is for a person.
     """
 
     unit: Unit
@@ -90,12 +85,7 @@ class Tally:
 
 
 def account(tally: Tally, num_records: int) -> dict[str, Any]:
-    """Return the counts of an extraction in JSON types.
-
-    Args:
-        tally: What was seen, kept and dropped.
-        num_records: Records written.
-    """
+    """Return the counts of an extraction in JSON types."""
     units = {
         str(unit): {"seen": tally.seen[unit], "kept": tally.kept[unit], "dropped": tally.reasons(unit)} for unit in Unit
     }
@@ -103,15 +93,5 @@ def account(tally: Tally, num_records: int) -> dict[str, Any]:
 
 
 def drop_fields(drop: Drop) -> dict[str, Any]:
-    """Return a drop in JSON types.
-
-    Args:
-        drop: What does not train.
-    """
-    return {
-        "unit": str(drop.unit),
-        "path": drop.path,
-        "line": drop.line,
-        "reason": str(drop.reason),
-        "detail": drop.detail,
-    }
+    """Return a drop in JSON types."""
+    return asdict(drop)

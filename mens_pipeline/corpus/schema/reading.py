@@ -11,10 +11,6 @@ from mens_pipeline.storage.jsonl import MAX_OWN_LINE_BYTES, model_in, models_in,
 def read_records(lines: Iterable[bytes], path: Path) -> Iterator[ExtractedRecord]:
     """Parse extracted records, one a line; blank lines are skipped.
 
-    Args:
-        lines: The content.
-        path: Where it is from, for the message.
-
     Raises:
         RefusedError: A line is no record.
     """
@@ -23,9 +19,6 @@ def read_records(lines: Iterable[bytes], path: Path) -> Iterator[ExtractedRecord
 
 def read_record_lines(path: Path) -> Iterator[tuple[str, ExtractedRecord]]:
     """Yield each line that `mens corpus extract` wrote, as it stands and without its end, with its record.
-
-    Args:
-        path: The file.
 
     Raises:
         SourceNotFoundError: It is not there or cannot be read.
@@ -41,9 +34,6 @@ def read_record_lines(path: Path) -> Iterator[tuple[str, ExtractedRecord]]:
 
 def read_pairs(path: Path) -> Iterator[TrainingPair]:
     """Yield training pairs, one a line; blank lines are passed over.
-
-    Args:
-        path: A file of pairs.
 
     Raises:
         SourceNotFoundError: It is not there or cannot be read.

@@ -1,5 +1,6 @@
 """The record that extraction writes: a piece of a workspace, where it came from, and what the front end said."""
 
+import hashlib
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -63,6 +64,13 @@ class Source(BaseModel):
         exclude_if=lambda golden: golden,
         description="False for a program outside the golden roots of its workspace: it trains, and never judges.",
     )
+
+    @classmethod
+    def of_text(cls, path: str, text: str, kind: SourceKind) -> "Source":
+        """Return the source of a text that is a whole file, or that stands for one."""
+        lines = (1, text.count("\n") + (not text.endswith("\n")))
+        blob = hashlib.sha256(text.encode()).hexdigest()
+        return cls(path=path, blob=blob, span=(0, len(text)), lines=lines, kind=kind)
 
 
 class ExtractedRecord(BaseModel):

@@ -2,10 +2,5 @@
 
 
 def share_text(part: int, whole: int) -> str:
-    """Format a count with its share: `37/40 (92.5 %)`; without the share when there is nothing to divide by.
-
-    Args:
-        part: The numerator.
-        whole: The denominator.
-    """
+    """Format a count with its share: `37/40 (92.5 %)`; without the share when there is nothing to divide by."""
     return f"{part}/{whole} ({100 * part / whole:.1f} %)" if whole else f"{part}/{whole}"

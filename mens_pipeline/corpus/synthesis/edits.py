@@ -8,10 +8,7 @@ from dataclasses import dataclass
 class Edit:
     """A stretch of a text and what to put in its place; an empty stretch inserts.
 
-    Attributes:
-        start: Characters before it.
-        end: Characters up to its end.
-        text: The replacement.
+    `start` and `end` count the characters before it and up to its end.
     """
 
     start: int
@@ -22,9 +19,7 @@ class Edit:
 def apply_edits(source: str, edits: Iterable[Edit]) -> str:
     """Return the text with all edits made; every offset counts in the original text.
 
-    Args:
-        source: The text.
-        edits: In any order; two insertions at one place stay in the order given.
+    Two insertions at one place stay in the order given.
 
     Raises:
         ValueError: Two edits overlap, or one lies outside the text.

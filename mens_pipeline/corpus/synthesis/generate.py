@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from mens_pipeline.corpus.curate.resolution import semantic_problem
 from mens_pipeline.corpus.schema.records import ExtractedRecord, Lane, Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.corpus.synthesis.families import load_families
+from mens_pipeline.corpus.synthesis.families.templates import load_families
 from mens_pipeline.corpus.synthesis.mutations import MUTATIONS
 from mens_pipeline.corpus.synthesis.program import Program, read_program
 from mens_pipeline.corpus.synthesis.repairs import BREAKAGES, repair
@@ -46,23 +46,14 @@ class SynthesisDrop(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A program of the workspace that may be changed.
-
-    Attributes:
-        program: The program.
-        source: Where it stands.
-    """
+    """A program of the workspace that may be changed."""
 
     program: Program
     source: Source
 
 
 def bases_of(records: Sequence[ExtractedRecord]) -> tuple[Base, ...]:
-    """Return the programs that may be changed: short accepted records, with all they need.
-
-    Args:
-        records: What was extracted.
-    """
+    """Return the programs that may be changed: short accepted records, with all they need."""
     programs = (
         (read_program(record.text, mode_of(record.source.path), record.source.path), record.source)
         for record in records
@@ -83,14 +74,9 @@ def generate(  # noqa: PLR0913 - what a generation depends on
 ) -> Iterator[TrainingPair]:
     """Yield synthetic pairs; the same arguments, however many workers, give the same pairs on every machine.
 
-    Args:
-        limit: How many.
-        seed: Another one gives others.
-        shares: Kind -> its share; together 1. A kind that has nothing new gives way to templates.
-        coverage: Construct -> examples there are already; of templates, those of the scarcest construct come first.
-        bases: Programs of the workspace to change, beside programs made from templates.
-        dropped: Takes each program that is not kept: why, and what made it.
-        workers: Processes that run tasks.
+    `shares` are those of each kind, together 1; a kind that has nothing new gives way to templates. `coverage` counts
+    the examples of each construct that are there already; of templates, those of the scarcest construct come first.
+    `dropped` takes each program that is not kept: why, and what made it.
 
     Returns:
         Exactly `limit` pairs, no two with the same prompt and response, all accepted by the front end; the tests of
@@ -243,10 +229,4 @@ def _rejected(sample: Sample) -> ConfigurationError:
 def _template_source(sample: Sample) -> Source:
     """Return the template as the source of what it made."""
     suffix = ".vox.ui" if sample.mode is Mode.UI else ".vox"
-    return Source(
-        path=f"synthetic/{sample.template}{suffix}",
-        blob=hashlib.sha256(sample.response.encode()).hexdigest(),
-        span=(0, len(sample.response)),
-        lines=(1, sample.response.count("\n")),
-        kind=SourceKind.SYNTHETIC,
-    )
+    return Source.of_text(f"synthetic/{sample.template}{suffix}", sample.response, SourceKind.SYNTHETIC)

@@ -37,10 +37,8 @@ _Frames = Annotated[list[Annotated[str, AfterValidator(_frame)]], Described(min_
 class Phrasing(BaseModel):
     """Openings and closings of a request.
 
-    Attributes:
-        frames: With a hole for what is wanted.
-        context_frames: With one for who would want it, and one for what is wanted or for one of the frames.
-        closings: Sentences that may stand at the end.
+    Frames have a hole for what is wanted; context frames have one for who would want it, and one for what is wanted or
+    for one of the frames. Closings may stand at the end.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,9 +52,6 @@ class Phrasing(BaseModel):
 def load_phrasing(path: Path = _FILE) -> Phrasing:
     """Read how people ask.
 
-    Args:
-        path: The file.
-
     Raises:
         ConfigurationError: It is missing or does not fit; the message says where.
     """
@@ -64,16 +59,10 @@ def load_phrasing(path: Path = _FILE) -> Phrasing:
 
 
 def ask(random: Random, what: str, *details: str, domain: str = "") -> str:
-    """Write a prompt that asks for a program.
+    """Write a prompt that asks for a program: one paragraph, or an opening with a list of the details.
 
-    Args:
-        random: Decides the wording.
-        what: What is wanted: a short noun phrase with its article.
-        details: Whole sentences that say what it must be like; all of them are kept, in this order.
-        domain: A domain of `words.yaml` that the request may mention; empty for none.
-
-    Returns:
-        One paragraph, or an opening with a list of the details.
+    `what` is a short noun phrase with its article; `details` are whole sentences, all of which are kept, in this order;
+    `domain` is one of `words.yaml` that the request may mention, empty for none.
     """
     opening = _opening(random, what, domain)
     sentences = [detail for detail in details if detail]
@@ -94,48 +83,30 @@ def _opening(random: Random, what: str, domain: str) -> str:
 def is_plural(what: str) -> bool:
     """Return whether a noun phrase takes a plural verb: several things, or one without an article.
 
-    Args:
-        what: As `ask` takes it; what follows `with`, `that`, `for`, `of`, `on` or a colon does not count.
+    What follows `with`, `that`, `for`, `of`, `on` or a colon does not count.
     """
     head = re.split(r" (?:with|that|for|of|on) |: ", what)[0]
     return not what.startswith(("a ", "an ", "the ")) or " and " in head or ", and " in what
 
 
 def listed(items: Sequence[str]) -> str:
-    """Return items as a sentence lists them: `a`, `a and b`, `a, b and c`.
-
-    Args:
-        items: At least one; of a text, its lines.
-    """
+    """Return items, or the lines of a text, as a sentence lists them: `a`, `a and b`, `a, b and c`."""
     *front, last = map(str, lines_of(items))
     return f"{', '.join(front)} and {last}" if front else last
 
 
 def quoted(items: Sequence[str]) -> str:
-    """Return items as code, as a sentence lists them.
-
-    Args:
-        items: At least one; of a text, its lines.
-    """
+    """Return items, or the lines of a text, as code, as a sentence lists them."""
     return listed([f"`{item}`" for item in lines_of(items)])
 
 
 def lines_of(items: Sequence[str]) -> Sequence[str]:
-    """Return items as they are; of a text, its lines that are not blank.
-
-    Args:
-        items: A list, or a text with one of them in each line.
-    """
+    """Return items as they are; of a text, its lines that are not blank."""
     return [line for line in items.split("\n") if line.strip()] if isinstance(items, str) else items
 
 
 def described_fields(random: Random, fields: Sequence[Field]) -> str:
-    """Return fields with their types, in one of the usual ways to say it.
-
-    Args:
-        random: Decides the way.
-        fields: At least one.
-    """
+    """Return fields with their types, in one of the usual ways to say it."""
     ways = (
         quoted([field.declaration for field in fields]),
         listed([f"`{field.name}` ({field.type})" for field in fields]),
@@ -148,10 +119,7 @@ def described_fields(random: Random, fields: Sequence[Field]) -> str:
 def has_fields(random: Random, subject: str, fields: Sequence[Field]) -> str:
     """Write a sentence that says which fields something has.
 
-    Args:
-        random: Decides the wording.
-        subject: What has them; a singular noun phrase at the start of a sentence: `It`, `Each book`.
-        fields: At least one.
+    `subject` is a singular noun phrase at the start of a sentence: `It`, `Each book`.
     """
     what = described_fields(random, fields)
     verbs = ("stores", "holds") if len(fields) == 1 else ("stores", "holds", "consists of", "is made of")
@@ -161,41 +129,24 @@ def has_fields(random: Random, subject: str, fields: Sequence[Field]) -> str:
 
 
 def with_article(noun: str) -> str:
-    """Put `a` or `an` before a noun, by its first letter; the word banks hold none that sounds otherwise.
-
-    Args:
-        noun: In words or in backticks.
-    """
+    """Put `a` or `an` before a noun, by its first letter; the word banks hold none that sounds otherwise."""
     return f"{'an' if noun.lstrip('`')[0].lower() in _VOWELS else 'a'} {noun}"
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Write a number of things: `one field`, `three fields`.
 
-    Args:
-        number: At least 0; from eleven on it is written in digits.
-        noun: One of them.
-        plural: Several; the noun with an `s` by default.
+    From eleven on the number is written in digits; the plural is the noun with an `s` by default.
     """
     word = _SMALL_NUMBERS[number] if number < len(_SMALL_NUMBERS) else str(number)
     return f"{word} {noun if number == 1 else plural or noun + 's'}"
 
 
 def one_in(random: Random, number: int) -> bool:
-    """Return whether something happens that happens once in a number of times.
-
-    Args:
-        random: Decides.
-        number: At least 1.
-    """
+    """Return whether something happens that happens once in a number of times."""
     return random.randrange(number) == 0
 
 
 def pick(random: Random, *choices: str) -> str:
-    """Return one of several ways to say the same.
-
-    Args:
-        random: Decides.
-        choices: At least one.
-    """
+    """Return one of several ways to say the same."""
     return random.choice(choices)

@@ -15,14 +15,8 @@ MAX_LINES: Final = 60
 class Program:
     """A program that the front end accepts and that declares something.
 
-    Attributes:
-        source: Its text, without blank lines at its ends and with one line end at its end.
-        mode: How to read it.
-        origin: The source file it comes from, if it comes from one.
-        module: Its syntax.
-        spans: Its top-level declarations.
-        tokens: All tokens of the text, trivia included.
-        warnings: How many warnings the front end gives.
+    The text has no blank lines at its ends and one line end at its end; `origin` is the source file it comes from, if
+    any; trivia are among the tokens; `warnings` is how many the front end gives.
     """
 
     source: str
@@ -71,11 +65,7 @@ class Program:
         return frozenset(found)
 
     def place_at(self, offset: int) -> int:
-        """Return the index of the declaration at a place; between two, the later one; behind all, the last one.
-
-        Args:
-            offset: Characters before the place.
-        """
+        """Return the index of the declaration at a place; between two, the later one; behind all, the last one."""
         last = len(self.spans) - 1
         return next((number for number, span in enumerate(self.spans) if offset < span.end), last)
 
@@ -83,10 +73,7 @@ class Program:
 def read_program(source: str, mode: Mode = Mode.SOURCE, origin: str | None = None) -> Program | None:
     """Parse a text as a program; return None when the front end rejects it or nothing is declared.
 
-    Args:
-        source: The text, metadata comments already removed.
-        mode: How to read it.
-        origin: The source file it comes from.
+    Metadata comments are removed from the source already.
     """
     text = source.strip("\r\n") + "\n"
     analysis = analyze(text, mode)
@@ -97,12 +84,7 @@ def read_program(source: str, mode: Mode = Mode.SOURCE, origin: str | None = Non
 
 
 def read_changed(program: Program, changed: str) -> Program | None:
-    """Parse a changed text; return None when it is rejected, changes nothing, or earns a new warning.
-
-    Args:
-        program: What was changed.
-        changed: The text after the change.
-    """
+    """Parse a changed text; return None when it is rejected, changes nothing, or earns a new warning."""
     after = read_program(changed, program.mode, program.origin)
     if after is None or after.source == program.source or after.warnings > program.warnings:
         return None

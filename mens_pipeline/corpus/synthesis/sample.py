@@ -11,13 +11,9 @@ from mens_pipeline.language import Mode
 class Sample:
     """A request and the program that answers it.
 
-    Attributes:
-        template: What made it: `table/catalogue`, `mutation/rename`, `repair/missing-brace`.
-        construct: What it teaches; a name of `CONSTRUCTS`.
-        prompt: The request.
-        response: The program, code alone, ending in one newline; the front end accepts it.
-        mode: How to read the program.
-        origin: The source file it was derived from, if it was derived from one.
+    `template` is what made it (`table/catalogue`, `mutation/rename`, `repair/missing-brace`), `construct` what it
+    teaches, a name of `CONSTRUCTS`. The response is code alone, ending in one newline, and the front end accepts it.
+    `origin` is the source file it was derived from, if any.
     """
 
     template: str
@@ -32,11 +28,8 @@ class Sample:
 class Family:
     """Programs of one shape with varied names, fields, literals and wording.
 
-    Attributes:
-        name: The construct and the shape: `table/catalogue`.
-        construct: What its programs teach; a name of `CONSTRUCTS`.
-        make: One of them; the same state of the generator gives the same program on every machine.
-        place: The file and line where it stands.
+    `name` is the construct and the shape: `table/catalogue`. The same state of the generator makes the same program on
+    every machine; `place` is the file and line where it stands.
     """
 
     name: str

@@ -23,12 +23,7 @@ from mens_pipeline.storage.store import Artifact, ArtifactStore
 class SynthesisAccount:
     """Counts over synthetic pairs.
 
-    Attributes:
-        num_pairs: All of them.
-        kinds: Template, combination, mutation, repair.
-        templates: What made them.
-        constructs: What they teach.
-        dropped: Why programs were not kept, and what made them.
+    `dropped` counts programs by why they were not kept, and what made them.
     """
 
     num_pairs: int = 0
@@ -38,11 +33,7 @@ class SynthesisAccount:
     dropped: Counter[tuple[SynthesisDrop, str]] = field(default_factory=Counter)
 
     def add(self, pair: TrainingPair) -> TrainingPair:
-        """Count a pair and pass it on.
-
-        Args:
-            pair: A synthetic pair.
-        """
+        """Count a pair and pass it on."""
         self.num_pairs += 1
         self.kinds[pair.task_family] += 1
         self.templates[str(pair.template)] += 1
@@ -50,27 +41,17 @@ class SynthesisAccount:
         return pair
 
     def drop(self, reason: SynthesisDrop, template: str) -> None:
-        """Count a program that was not kept.
-
-        Args:
-            reason: Why.
-            template: What made it.
-        """
+        """Count a program that was not kept."""
         self.dropped[reason, template] += 1
 
     def dropped_for(self, reason: SynthesisDrop) -> dict[str, int]:
-        """Return what made the programs that were not kept for a reason, with their number.
-
-        Args:
-            reason: The reason.
-        """
+        """Return what made the programs that were not kept for a reason, with their number."""
         return {template: count for (why, template), count in sorted(self.dropped.items()) if why is reason}
 
     def as_json(self, coverage: Mapping[str, int]) -> dict[str, Any]:
         """Return the counts and shares in JSON types.
 
-        Args:
-            coverage: Construct -> examples there were before.
+        `coverage` counts the examples of each construct that were there before.
         """
         return {
             "num_pairs": self.num_pairs,
@@ -90,11 +71,7 @@ class SynthesisAccount:
 
 
 def coverage_of(constructs: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Construct -> texts that show it.
-
-    Args:
-        constructs: Construct -> number of declarations, for each text.
-    """
+    """Construct -> texts that show it."""
     counts: Counter[str] = Counter()
     for shown in constructs:
         counts.update(shown.keys())
@@ -111,12 +88,6 @@ def build_synthetic_corpus(
     corpus: Artifact, policy: SynthesizePolicy, store: ArtifactStore, *, workers: int = 1
 ) -> tuple[Artifact, bool]:
     """Make the synthetic pairs for a corpus, unless the same were made before.
-
-    Args:
-        corpus: An extracted corpus.
-        policy: How many, of which kinds, and the seed.
-        store: Where they are kept.
-        workers: Processes.
 
     Returns:
         The pairs, and whether they were reused. The folder holds `synthetic.jsonl` and `report.json`; the manifest
@@ -147,17 +118,9 @@ def write_synthetic(
     workers: int = 1,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Generate pairs into a file.
+    """Generate pairs into a file, and return counts and shares by kind, template and construct.
 
-    Args:
-        path: The target.
-        records: What was extracted; may be empty.
-        policy: How many, of which kinds, and the seed.
-        workers: Processes.
-        progress: Takes the number of pairs made so far, after each.
-
-    Returns:
-        The account: counts and shares by kind, template and construct.
+    There may be no records; `progress` takes the number of pairs made so far, after each.
 
     Raises:
         RefusedError: There are not as many different pairs; nothing is written.

@@ -24,10 +24,7 @@ _Several = Described(min_length=2)
 class Field:
     """A field of an entity.
 
-    Attributes:
-        name: As written in Vox.
-        type: `str`, `int`, `bool` or `float`.
-        examples: Vox literals that fit it, at least two.
+    `type` is `str`, `int`, `bool` or `float`; `examples` are Vox literals that fit it, at least two.
     """
 
     name: str
@@ -159,9 +156,7 @@ class _Words(BaseModel):
 class Words:
     """The entities and domains of `words.yaml`.
 
-    Attributes:
-        domains: Domain -> who would want such a program; each fits after `for`.
-        entities: Every entity; names are unique.
+    Each text of a domain is who would want such a program, and fits after `for`; names of entities are unique.
     """
 
     domains: Mapping[str, Sequence[str]]
@@ -176,9 +171,6 @@ class Words:
 @cache
 def load_words(path: Path = _FILE) -> Words:
     """Read what programs are about.
-
-    Args:
-        path: The file.
 
     Raises:
         ConfigurationError: It is missing or does not fit; the message says where.

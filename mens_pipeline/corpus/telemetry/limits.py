@@ -20,9 +20,6 @@ def restrain(connection: Any, _: object) -> None:
     """Limit the bytes, size and time of queries on a database of unknown origin.
 
     A text that is not UTF-8 must not end the import; its surrogates tell it apart.
-
-    Args:
-        connection: To SQLite.
     """
     steps = count(_STEPS, _STEPS)
     connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
@@ -31,22 +28,13 @@ def restrain(connection: Any, _: object) -> None:
 
 
 def short(column: "sa.ColumnElement[Any]") -> "sa.ColumnElement[Any]":
-    """Cut a column of SQLite, where any value may stand in any column, as in `beginning`.
-
-    Args:
-        column: Of a table or a view.
-    """
+    """Cut a column of SQLite, where any value may stand in any column, as in `beginning`."""
     is_number = sa.func.typeof(column).in_(("integer", "real", "null"))
     return sa.case((is_number, column), else_=sa.func.substr(column, 1, MAX_TEXT + 1))
 
 
 def beginning(column: "sa.ColumnElement[Any]", kind: object) -> "sa.ColumnElement[Any]":
-    """Cut a column to what is not too long to train: a value of a gigabyte stays in the database.
-
-    Args:
-        column: Of a table or a view of PostgreSQL.
-        kind: Its type.
-    """
+    """Cut a column of PostgreSQL to what is not too long to train: a value of a gigabyte stays in the database."""
     if isinstance(kind, sa.Numeric | sa.Integer | sa.Boolean):
         return column
     if isinstance(kind, sa.String | sa.LargeBinary):

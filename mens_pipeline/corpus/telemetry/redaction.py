@@ -45,9 +45,7 @@ class SensitiveKind(StrEnum):
 class Redacted:
     """A text without what it must not tell.
 
-    Attributes:
-        text: The text with placeholders.
-        counts: Kind -> how many were replaced; kinds that did not occur are absent.
+    `counts` holds no kind that did not occur.
     """
 
     text: str
@@ -56,9 +54,6 @@ class Redacted:
 
 def redact(text: str) -> Redacted:
     """Replace secrets, personal data and chat markers.
-
-    Args:
-        text: Prose or code.
 
     Returns:
         The text with placeholders, and what was replaced; the same object's text if nothing was.

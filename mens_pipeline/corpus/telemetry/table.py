@@ -50,13 +50,7 @@ class TelemetryQuery(TelemetryPolicy):
 
 @dataclass(frozen=True, slots=True)
 class TelemetryRow:
-    """A row as the database gives it; any value may be of any type.
-
-    Attributes:
-        query: What was asked.
-        response: The best answer.
-        rating: Its rating; None if it has none.
-    """
+    """A row as the database gives it; any value may be of any type."""
 
     query: object
     response: object
@@ -110,9 +104,6 @@ class TelemetryTally:
 def read_telemetry(query: TelemetryQuery) -> Iterator[TelemetryRow]:
     """Yield the newest rows of the table, one by one, in the same order each time.
 
-    Args:
-        query: Which rows.
-
     Raises:
         SourceNotFoundError: The SQLite file is not there; it is not made.
         ConfigurationError: The URL, the server, the table or a column is not what it should be. No message holds a
@@ -126,13 +117,7 @@ def read_telemetry(query: TelemetryQuery) -> Iterator[TelemetryRow]:
 
 
 def telemetry_fingerprint(query: TelemetryQuery) -> str:
-    """Hash the rows that would be imported; the hash changes when one of them does.
-
-    Args:
-        query: Which rows.
-
-    Returns:
-        64 hexadecimal digits (SHA-256).
+    """Hash the rows that would be imported: 64 hexadecimal digits (SHA-256), others when one of them changes.
 
     Raises:
         SourceNotFoundError: As `read_telemetry`.
@@ -147,10 +132,7 @@ def telemetry_fingerprint(query: TelemetryQuery) -> str:
 def telemetry_pairs(rows: Iterable[TelemetryRow], tally: TelemetryTally, table: str) -> Iterator[TrainingPair]:
     """Yield the pairs of the rows that train, redacted; each row is counted.
 
-    Args:
-        rows: What was read.
-        tally: Counts every row; it adds up once all rows have been taken.
-        table: Where the rows are from, for the source of a pair.
+    `tally` counts every row; it adds up once all rows have been taken. `table` names the source of a pair.
     """
     seen: set[bytes] = set()
     for row in rows:
@@ -182,7 +164,7 @@ def _pair(
     if identity in seen:
         return TelemetryDrop.DUPLICATE
     seen.add(identity)
-    source = _source(response, f"telemetry/{table}/{identity.hex()[:16]}")
+    source = Source.of_text(f"telemetry/{table}/{identity.hex()[:16]}", response, SourceKind.TELEMETRY)
     return _labelled(prompt.text, response, module, rating, source), Counter(prompt.counts) + Counter(answer.counts)
 
 
@@ -219,12 +201,6 @@ def _response(answer: str) -> tuple[str, Module | None]:
         if module is not None and module.declarations:
             return text, module
     return answer, None
-
-
-def _source(response: str, path: str) -> Source:
-    blob = hashlib.sha256(response.encode()).hexdigest()
-    lines = (1, response.count("\n") + 1)
-    return Source(path=path, blob=blob, span=(0, len(response)), lines=lines, kind=SourceKind.TELEMETRY)
 
 
 def _labelled(prompt: str, response: str, module: Module | None, rating: int, source: Source) -> TrainingPair:

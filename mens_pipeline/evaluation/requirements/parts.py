@@ -35,52 +35,29 @@ class Part(StrEnum):
 
 
 def normalised(text: str) -> str:
-    """Normalise the spacing of a text.
-
-    Args:
-        text: A type, a part or a name as someone wrote it.
-    """
+    """Normalise the spacing of a text."""
     return " ".join(words_of(text))
 
 
 def text_of(node: Node, source: str) -> str:
-    """Return the source text of a piece of syntax, on one line.
-
-    Args:
-        node: The piece.
-        source: The text it was parsed from.
-    """
+    """Return the source text of a piece of syntax, on one line."""
     return " ".join(source[node.start : node.end].split())
 
 
 def typed(param: Param, source: str) -> str:
-    """Format a parameter with its type and without its default: `count: int`.
-
-    Args:
-        param: The parameter.
-        source: The text it was parsed from.
-    """
+    """Format a parameter with its type and without its default: `count: int`."""
     return f"{param.name}: {text_of(param.type, source)}" if param.type is not None else param.name
 
 
 def has_part(part: Part, construct: str) -> bool:
-    """Return whether declarations of a construct can have such parts.
-
-    Args:
-        part: The kind of part.
-        construct: A name of `CONSTRUCTS`.
-    """
+    """Return whether declarations of a construct can have such parts."""
     return construct in _FORMS[part]
 
 
 def parts_of(part: Part, construct: str, declaration: Declaration, source: str) -> tuple[Spellings, ...]:
     """Return the parts of one kind that a declaration has, in order.
 
-    Args:
-        part: The kind of part; the construct must have it.
-        construct: What the declaration is an example of.
-        declaration: The declaration.
-        source: The text it was parsed from.
+    Declarations of the construct must be able to have them.
     """
     return tuple(_FORMS[part][construct](declaration, source))
 

@@ -68,11 +68,7 @@ class Requirement(BaseModel):
         return self
 
     def parts(self, part: Part) -> tuple[str, ...]:
-        """Return the parts of one kind that are asked for.
-
-        Args:
-            part: The kind.
-        """
+        """Return the parts of one kind that are asked for."""
         asked: tuple[str, ...] | None = getattr(self, part)
         return asked or ()
 

@@ -50,9 +50,6 @@ _PREFIXES: Final[Mapping[str, frozenset[str] | None]] = {
 def traits_of(declaration: Declaration) -> frozenset[str]:
     """Return everything that a requirement may say a declaration contains.
 
-    Args:
-        declaration: Any declaration.
-
     Returns:
         Kinds such as `For`, and traits such as `call:len`, `call:db.Task.insert`, `view:button`, `key:retries` (of an
         object), `attribute:href`, `member:derived`, `decorator:@pure`, `operator:Mod`, `uses:net`. A view counts as a
@@ -62,11 +59,7 @@ def traits_of(declaration: Declaration) -> frozenset[str]:
 
 
 def trait_mistake(trait: str) -> str | None:
-    """Return what is wrong with the wording of a trait; None when nothing is.
-
-    Args:
-        trait: As written in a requirement.
-    """
+    """Return what is wrong with the wording of a trait; None when nothing is."""
     prefix, colon, word = trait.partition(":")
     if not colon:
         return None if trait in KINDS else _unknown(trait, "kind of expression or statement", KINDS)

@@ -19,11 +19,6 @@ _MOST_NAMED: Final = 5
 def unmet(requirements: Iterable[Requirement], module: Module, source: str) -> tuple[str, ...]:
     """Return the requirements that a completion does not meet; by its syntax tree, never by substrings.
 
-    Args:
-        requirements: What a task demands.
-        module: The answer as the front end read it.
-        source: The text it was parsed from.
-
     Returns:
         One sentence for each: what was asked for, and what was found. None when all are met.
     """
@@ -104,11 +99,7 @@ def _called(declaration: Declaration) -> Any:
 
 
 def names_of(declaration: Declaration) -> frozenset[str | None]:
-    """Return the names of a declaration; of an import the paths, last parts and aliases of all that it imports.
-
-    Args:
-        declaration: Any declaration.
-    """
+    """Return the names of a declaration; of an import the paths, last parts and aliases of all that it imports."""
     if not isinstance(declaration, Import):
         return frozenset((name_of(declaration),))
     paths = declaration.paths

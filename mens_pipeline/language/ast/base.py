@@ -25,11 +25,7 @@ _NAMES: Final[dict[type[Node], tuple[str, ...]]] = {}
 
 
 def field_names(node: Node) -> tuple[str, ...]:
-    """Return the names of the fields of a node, in order.
-
-    Args:
-        node: Any syntax node.
-    """
+    """Return the names of the fields of a node, in order."""
     names = _NAMES.get(type(node))
     if names is None:
         names = _NAMES[type(node)] = tuple(field.name for field in fields(node))
@@ -37,11 +33,7 @@ def field_names(node: Node) -> tuple[str, ...]:
 
 
 def children(node: Node) -> Iterator[Node]:
-    """Yield the nodes directly below a node, in field order.
-
-    Args:
-        node: Any syntax node.
-    """
+    """Yield the nodes directly below a node, in field order."""
     for name in field_names(node):
         value = getattr(node, name)
         if isinstance(value, Node):
@@ -54,9 +46,6 @@ def walk(root: Node) -> Iterator[Node]:
     """Yield a node and all nodes below it, parents first, siblings in field order; safe at any depth.
 
     The target of a compound assignment is visited twice, since `x += e` is kept as `x = x + e` (A5).
-
-    Args:
-        root: Where to begin.
     """
     pending = [root]
     while pending:

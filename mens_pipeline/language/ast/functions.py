@@ -34,11 +34,7 @@ class Decorator(Node):
     fallback: str | None = None
 
     def argument(self, key: str) -> ArgumentValue:
-        """Return the value of a key; the last one wins, None when it is absent (A4).
-
-        Args:
-            key: The key as written.
-        """
+        """Return the value of a key; the last one wins, None when it is absent (A4)."""
         return next((entry.value for entry in reversed(self.arguments) if entry.key == key), None)
 
 
@@ -58,11 +54,7 @@ class Function(Node):
     extern_module: str | None = None
 
     def conditions(self, decorator: str) -> tuple[Expr, ...]:
-        """Return the expressions of a contract decorator, in order (A4).
-
-        Args:
-            decorator: `@require`, `@invariant` or `@ensure`.
-        """
+        """Return the expressions of a contract decorator, in order (A4)."""
         return tuple(d.condition for d in self.decorators if d.name == decorator and d.condition is not None)
 
 
@@ -120,3 +112,7 @@ class McpResource(Node):
     uri: str
     description: str
     function: Function
+
+
+WRAPPERS = Test | Forall | Scheduled | Endpoint | Loading | McpTool | McpResource
+"""Declarations that are a function with something in front (G12)."""

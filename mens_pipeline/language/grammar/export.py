@@ -39,9 +39,7 @@ class GrammarFormat(StrEnum):
 def grammar_text(notation: GrammarFormat, *, is_ui: bool = False) -> str:
     """Return the grammar; the front end accepts every text it accepts, up to the nesting that the parser follows.
 
-    Args:
-        notation: How it is written.
-        is_ui: Whether it is for `.vox.ui` files, where reactive members stand among the declarations (M5).
+    `is_ui` is for `.vox.ui` files, where reactive members stand among the declarations (M5).
     """
     text = GRAMMAR_FILE.read_text(encoding="utf-8")
     if is_ui:
@@ -50,11 +48,7 @@ def grammar_text(notation: GrammarFormat, *, is_ui: bool = False) -> str:
 
 
 def as_gbnf(lark: str) -> str:
-    """Rewrite the grammar in the notation of llama.cpp: one line a rule, the first one named `root`.
-
-    Args:
-        lark: The text of `vox.lark`.
-    """
+    """Rewrite the grammar in the notation of llama.cpp: one line a rule, the first one named `root`."""
     lines: list[str] = []
     for piece in _PIECE.finditer(lark):
         match piece.lastgroup:
@@ -76,11 +70,7 @@ def _gbnf_name(name: str) -> str:
 
 
 def renewed(lark: str) -> str:
-    """Write the fingerprint and the rules from tables anew.
-
-    Args:
-        lark: The text of `vox.lark`.
-    """
+    """Write the fingerprint and the rules from tables anew."""
     by_hand = lark.partition(_TABLES)[0]
     stamped = re.sub(f"(?<={_FINGERPRINT}).*", grammar_fingerprint(), by_hand)
     return stamped + _TABLES + "".join(f"{name}: {alternatives}\n" for name, alternatives in _table_rules())

@@ -25,9 +25,6 @@ _SIGNS_OF_TWO: Final = {"Lte": "<=", "Gte": ">="}
 def ranged(value: int) -> int:
     """Check that an int fits into 64 bits, and return it (V1).
 
-    Args:
-        value: The exact result of an operation.
-
     Raises:
         VoxError: It does not fit.
     """
@@ -37,13 +34,7 @@ def ranged(value: int) -> int:
 
 
 def add(machine: Machine, left: Value, right: Value) -> Value:
-    """`+`: numbers, and strings with anything (O3).
-
-    Args:
-        machine: The running test.
-        left: The left operand.
-        right: The right operand.
-    """
+    """`+`: numbers, and strings with anything (O3)."""
     if type(left) is int and type(right) is int:
         return ranged(left + right)
     if type(left) is str or type(right) is str:
@@ -54,36 +45,21 @@ def add(machine: Machine, left: Value, right: Value) -> Value:
 
 
 def subtract(_machine: Machine, left: Value, right: Value) -> Value:
-    """`-`.
-
-    Args:
-        left: The left operand.
-        right: The right operand.
-    """
+    """`-`."""
     if type(left) is int and type(right) is int:
         return ranged(left - right)
     return _mixed("Sub", left, right, lambda a, b: a - b)
 
 
 def multiply(_machine: Machine, left: Value, right: Value) -> Value:
-    """`*`.
-
-    Args:
-        left: The left operand.
-        right: The right operand.
-    """
+    """`*`."""
     if type(left) is int and type(right) is int:
         return ranged(left * right)
     return _mixed("Mul", left, right, lambda a, b: a * b)
 
 
 def divide(_machine: Machine, left: Value, right: Value) -> Value:
-    """`/`: truncates toward zero on ints.
-
-    Args:
-        left: The left operand.
-        right: The right operand.
-    """
+    """`/`: truncates toward zero on ints."""
     if type(left) is int and type(right) is int:
         _refuse_zero(right)
         quotient = abs(left) // abs(right)
@@ -92,12 +68,7 @@ def divide(_machine: Machine, left: Value, right: Value) -> Value:
 
 
 def remainder(_machine: Machine, left: Value, right: Value) -> Value:
-    """`%`: has the sign of the left operand.
-
-    Args:
-        left: The left operand.
-        right: The right operand.
-    """
+    """`%`: has the sign of the left operand."""
     if type(left) is int and type(right) is int:
         _refuse_zero(right)
         rest = abs(left) % abs(right)
@@ -164,9 +135,6 @@ OPERATIONS: Final[dict[str, Operation]] = {
 def negate(value: Value) -> Value:
     """Unary `-`.
 
-    Args:
-        value: The operand.
-
     Raises:
         VoxError: It is no number.
     """
@@ -181,10 +149,6 @@ def negate(value: Value) -> Value:
 
 def truth(value: Value, what: str) -> bool:
     """Check that a condition is a bool, and return it; there is no truthiness (V13).
-
-    Args:
-        value: What the condition gave.
-        what: Who asks.
 
     Raises:
         VoxError: It is no bool.

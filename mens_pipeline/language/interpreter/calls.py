@@ -10,10 +10,9 @@ from mens_pipeline.language.interpreter.case import error_of
 from mens_pipeline.language.interpreter.compiler.calls import CALLABLE
 from mens_pipeline.language.interpreter.faults import VoxError
 from mens_pipeline.language.interpreter.limits import Features, Limits
-from mens_pipeline.language.interpreter.machine import Machine
+from mens_pipeline.language.interpreter.machine import Machine, time_limit
 from mens_pipeline.language.interpreter.program import Program
 from mens_pipeline.language.interpreter.results import ErrorKind, LimitKind, Outcome, Reason, TextName
-from mens_pipeline.language.interpreter.time_limit import time_limit
 from mens_pipeline.language.interpreter.values import Native, Refused, Value, kind_name
 
 
@@ -21,12 +20,8 @@ from mens_pipeline.language.interpreter.values import Native, Refused, Value, ki
 class CallResult:
     """Outcome of one call.
 
-    Attributes:
-        outcome: `PASSED` when it returned.
-        value: What it returned; None unless it did, and no value of the language is None.
-        reason: Which error, limit or refusal ended it; None when it returned or an assertion failed.
-        message: What was found and what was expected; empty when it returned.
-        num_steps: Statements and expressions charged.
+    `value` is None unless it returned, and no value of the language is None; `reason` is None when it returned or an
+    assertion failed; `num_steps` counts the statements and expressions charged.
     """
 
     outcome: Outcome
@@ -49,32 +44,18 @@ class CallableProgram:
     """
 
     def __init__(self, module: Module, limits: Limits, features: Features) -> None:
-        """Make it ready.
-
-        Args:
-            module: Its syntax.
-            limits: What each call may use.
-            features: What it may ask for.
-        """
+        """Make it ready."""
         self.machine = Machine(limits)
         self._program = Program(module, TextName.PROGRAM, self.machine, features)
         self._is_ready = False
 
     def redefine(self, declaration: Declaration) -> None:
-        """Declare a function anew for the calls to come.
-
-        Args:
-            declaration: Takes the place of the function of the same name.
-        """
+        """Declare a function anew for the calls to come."""
         self._program.redefine(declaration)
         self._is_ready = False
 
     def define(self, native: Native) -> None:
-        """Add a function that is written in Python.
-
-        Args:
-            native: The function.
-        """
+        """Add a function that is written in Python."""
         self._program.define(native.name, native)
         self._is_ready = False
 
@@ -82,8 +63,7 @@ class CallableProgram:
     def running(self, seconds: float) -> Iterator[None]:
         """Allow calls in the body.
 
-        Args:
-            seconds: How long all of them may take together; calls after that have run out of time.
+        All of them together may take so many seconds; calls after that have run out of time.
         """
         self.machine.begin()
         with DEEP_STACK.parse(), time_limit(self.machine, seconds):
@@ -93,10 +73,7 @@ class CallableProgram:
     def call(self, function: str, arguments: Sequence[Value], max_steps: int | None = None) -> CallResult:
         """Call a function; nothing of earlier calls is left.
 
-        Args:
-            function: Its name.
-            arguments: What it is given.
-            max_steps: Steps that it may take, if fewer than the limits say.
+        It may take `max_steps`, if those are fewer than the limits say.
         """
         machine = self.machine
         if machine.seconds_over is not None:

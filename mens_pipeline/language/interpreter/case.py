@@ -10,7 +10,7 @@ from typing import Final
 from mens_pipeline.language.ast.functions import Forall, Test
 from mens_pipeline.language.ast.types import GenericType, NamedType, Param, Type
 from mens_pipeline.language.interpreter.faults import VoxError
-from mens_pipeline.language.interpreter.machine import Machine
+from mens_pipeline.language.interpreter.machine import Machine, time_limit
 from mens_pipeline.language.interpreter.program import Program
 from mens_pipeline.language.interpreter.results import (
     CaseResult,
@@ -22,7 +22,6 @@ from mens_pipeline.language.interpreter.results import (
     TextName,
 )
 from mens_pipeline.language.interpreter.text_form import shown
-from mens_pipeline.language.interpreter.time_limit import time_limit
 from mens_pipeline.language.interpreter.values import NONE, Refused, Value, Variant, arity_error, some
 from mens_pipeline.language.source_text import SourceText
 
@@ -41,10 +40,6 @@ _Draw = Callable[[Random, bool], Value]
 
 def cases(params: Sequence[Param], seed: str) -> list[list[Value]]:
     """Draw the arguments of a property, case by case, small edges first.
-
-    Args:
-        params: Its parameters.
-        seed: What the draws depend on.
 
     Raises:
         VoxError: A parameter has a type that no value is known of.
@@ -104,12 +99,8 @@ _OURS: Final = __name__.split(".", maxsplit=1)[0]
 class CaseRunner:
     """State that all cases of a program share.
 
-    Attributes:
-        program: The program that declares them.
-        machine: What it runs on.
-        name: Which text declares them.
-        texts: The texts that places may lie in.
-        seed: What draws for properties depend on.
+    `name` is the text that declares them, `texts` are those that places may lie in; draws for properties depend on
+    `seed`.
     """
 
     program: Program
@@ -119,15 +110,7 @@ class CaseRunner:
     seed: str
 
     def result_of(self, test: Test | Forall, seconds: float) -> CaseResult:
-        """Run a test.
-
-        Args:
-            test: Which.
-            seconds: How long it may take.
-
-        Returns:
-            Its result; a program can neither raise nor hang here.
-        """
+        """Run a test; a program can neither raise nor hang here."""
         self.machine.begin()
         with time_limit(self.machine, seconds):
             error = error_of(partial(self._execute, test))
@@ -145,12 +128,7 @@ class CaseRunner:
     ) -> CaseResult:
         """Build the result of a test that ended on this machine, or never began.
 
-        Args:
-            test: Which.
-            outcome: How it ended.
-            reason: Why.
-            message: What was found and what was expected.
-            place: Where; by default where the test begins.
+        By default the place is where the test begins.
         """
         text, start = place or (self.name, test.function.start)
         position = self.texts[text].position(start)
@@ -202,14 +180,7 @@ class CaseRunner:
 
 
 def error_of(body: Callable[[], object]) -> VoxError | None:
-    """Run a part of a program.
-
-    Args:
-        body: Runs it.
-
-    Returns:
-        How it ended before its time; None when it came to its end.
-    """
+    """Run a part of a program, and return how it ended before its time; None when it came to its end."""
     try:
         body()
     except VoxError as error:

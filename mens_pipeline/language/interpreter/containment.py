@@ -78,9 +78,7 @@ class _Filter(ctypes.Structure):
 def contain(*, prctl: Prctl | None = None, machine: str | None = None) -> dict[str, str]:
     """Give up, for good, what a program of a stranger never needs.
 
-    Args:
-        prctl: Calls the system; None for that of this one.
-        machine: As `uname` calls it; None for this one.
+    Without `prctl` and `machine` (as `uname` calls it), those of this system are taken.
 
     Returns:
         What is kept from this process -> why it is not kept here; empty where it is.
@@ -98,9 +96,7 @@ def contain(*, prctl: Prctl | None = None, machine: str | None = None) -> dict[s
 def die_with_parent(parent: int, *, prctl: Prctl | None = None) -> None:
     """Have the kernel kill this process when the thread that started it ends; systems that cannot do not.
 
-    Args:
-        parent: The process that started this one; when it is gone already, this one ends.
-        prctl: Calls the system; None for that of this one.
+    When the process that started this one is gone already, this one ends.
     """
     call = prctl or own_prctl()
     reason = _reason(lambda: call(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0))
@@ -110,9 +106,6 @@ def die_with_parent(parent: int, *, prctl: Prctl | None = None) -> None:
 
 def system_call_filter(machine: str) -> bytes | None:
     """Return the instructions that look at each system call.
-
-    Args:
-        machine: As `uname` calls it.
 
     Returns:
         Classic BPF, eight bytes an instruction; None where the numbers of system calls are not known.
@@ -144,14 +137,7 @@ def system_call_filter(machine: str) -> bytes | None:
 
 
 def own_prctl(libc: object | None = None) -> Prctl:
-    """Return the prctl(2) of this system.
-
-    Args:
-        libc: The C library; None for that of this process.
-
-    Returns:
-        It; where there is none, a function that raises OSError.
-    """
+    """Return the prctl(2) of this system; where there is none, a function that raises OSError."""
     function = getattr(libc or ctypes.CDLL(None, use_errno=True), "prctl", None)
 
     def call(option: int, first: int, second: int) -> None:

@@ -14,21 +14,14 @@ _CONTRACTS = frozenset(("@require", "@ensure", "@invariant"))
 
 
 def has_contract(function: Function) -> bool:
-    """Return whether a function carries a condition.
-
-    Args:
-        function: Its declaration.
-    """
+    """Return whether a function carries a condition."""
     return any(decorator.name in _CONTRACTS for decorator in function.decorators)
 
 
 def guarded(function: Function, scope: Scope, compile_body: Callable[[Scope], Code]) -> Code:
     """Compile the body of a function between its conditions.
 
-    Args:
-        function: Its declaration.
-        scope: Its own scope, parameters declared.
-        compile_body: Compiles the body alone.
+    The scope is its own, parameters declared; `compile_body` compiles the body alone.
 
     Returns:
         Code that checks `@require` and `@invariant` at entry, `@ensure` and `@invariant` at a normal exit.

@@ -20,18 +20,10 @@ class Database:
     num_inserted: dict[str, int] = field(default_factory=dict)
 
     def of(self, table: Table) -> dict[int, dict[str, Value]]:
-        """Return the records of a table by their ids, oldest first.
-
-        Args:
-            table: Which.
-        """
+        """Return the records of a table by their ids, oldest first."""
         return self.records.setdefault(table.name, {})
 
     def next_id(self, table: Table) -> int:
-        """Return the id of a new record; ids count from 1 and are not used twice.
-
-        Args:
-            table: Which.
-        """
+        """Return the id of a new record; ids count from 1 and are not used twice."""
         self.num_inserted[table.name] = self.num_inserted.get(table.name, 0) + 1
         return self.num_inserted[table.name]

@@ -14,10 +14,7 @@ _EXACT: Final = Context(prec=120, rounding=ROUND_HALF_EVEN, Emax=MAX_EMAX, Emin=
 
 
 def decimal_of(text: str) -> Decimal:
-    """Return the value of a decimal literal.
-
-    Args:
-        text: Digits, perhaps with a point.
+    """Return the value of a decimal literal: digits, perhaps with a point.
 
     Raises:
         VoxError: It has too many digits.
@@ -27,11 +24,6 @@ def decimal_of(text: str) -> Decimal:
 
 def decimal_operation(op: str, left: Decimal, right: Decimal) -> Decimal:
     """`+ - * / %` on two decimals, rounded once.
-
-    Args:
-        op: The name of the operator.
-        left: The left operand.
-        right: The right operand.
 
     Raises:
         VoxError: The result does not fit, or the divisor is zero.

@@ -13,11 +13,7 @@ _LONG = 256
 def equal(machine: Machine, left: Value, right: Value, level: int = 0) -> bool:
     """Return whether two values are the same; different kinds never are, functions equal nothing.
 
-    Args:
-        machine: The running test, which is charged for it.
-        left: Any value.
-        right: Any value.
-        level: How deep they lie in the values that are compared.
+    `level` is how deep they lie in the values that are compared; the running test is charged for it.
 
     Raises:
         VoxError: The values are too deep, or the test has no steps left.

@@ -15,10 +15,7 @@ _OUTCOMES: dict[type, Outcome] = {
 class VoxError(Exception):
     """The end of a test; the language has no way to catch it.
 
-    Attributes:
-        reason: Which error, limit or refusal; None for a failed assertion.
-        message: What was found and what was expected.
-        place: The text and the character it happened at, once known.
+    `reason` is None for a failed assertion; `place` is the text and the character it happened at, once known.
     """
 
     def __init__(self, reason: Reason | None, message: str) -> None:
@@ -33,12 +30,7 @@ class VoxError(Exception):
         return _OUTCOMES[type(self.reason)]
 
     def at(self, text: TextName, start: int) -> "VoxError":
-        """Itself, with its place; the innermost place wins.
-
-        Args:
-            text: The text that was running.
-            start: Characters before the syntax that was running.
-        """
+        """Itself, with its place; the innermost place wins."""
         if self.place is None:
             self.place = (text, start)
         return self

@@ -47,15 +47,7 @@ def run_with_tests(
     those declared above the line `GIVEN_END`; where both declare a name, each means its own. A candidate that redefines
     what the tests rely on fails all of them.
 
-    Args:
-        candidate: The program to judge.
-        tests: `@test` functions and `@forall` properties, with helpers if need be.
-        limits: What the two may use together.
-        seed: For the arguments of properties.
-        features: What they may ask for.
-
-    Returns:
-        A result a hidden test.
+    The two texts may use `limits` together; `seed` is for the arguments of properties.
 
     Raises:
         ConfigurationError: The tests themselves are rejected, or there are none.
@@ -83,9 +75,6 @@ def run_with_tests(
 def hidden_module(tests: str) -> Module:
     """Parse hidden tests.
 
-    Args:
-        tests: Their text.
-
     Raises:
         ConfigurationError: They are rejected, or there are none.
     """
@@ -100,11 +89,7 @@ def hidden_module(tests: str) -> Module:
 
 
 def given_module(tests: str) -> Module | None:
-    """Return the syntax of the code that a task gives; None where it gives none.
-
-    Args:
-        tests: Accepted hidden tests.
-    """
+    """Return the syntax of the code that a task gives; None where it gives none."""
     end = tests.find(GIVEN_END)
     if end < 0:
         return None
@@ -113,21 +98,12 @@ def given_module(tests: str) -> Module | None:
 
 
 def with_given(given: str, tests: str) -> str:
-    """Return hidden tests with code that the task gives.
-
-    Args:
-        given: The code; empty for none.
-        tests: The tests.
-    """
+    """Return hidden tests with code that the task gives."""
     return f"{given.rstrip()}\n\n{GIVEN_END}\n{tests}" if given.strip() else tests
 
 
 def without_tests(module: Module) -> Module:
-    """Return a program without its own tests and properties.
-
-    Args:
-        module: Its syntax.
-    """
+    """Return a program without its own tests and properties."""
     return replace(module, declarations=tuple(d for d in module.declarations if not isinstance(d, Test | Forall)))
 
 

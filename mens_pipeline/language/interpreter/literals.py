@@ -19,9 +19,7 @@ MOST_LEVELS: Final = 20
 def literal_of(value: Value, level: int = 0) -> str | None:
     """Write an expression for a value.
 
-    Args:
-        value: Any value.
-        level: How deep it lies in the value that is written.
+    `level` is how deep it lies in the value that is written.
 
     Returns:
         Vox text; None for a value that no expression gives: a function, a namespace, an actor, NaN, a string that is no

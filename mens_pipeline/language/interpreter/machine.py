@@ -1,7 +1,10 @@
 """The state of one running test: what it used up, printed and asserted."""
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import current_thread, main_thread
+from types import FrameType
 
 from mens_pipeline.language.interpreter.database import Database
 from mens_pipeline.language.interpreter.faults import VoxError
@@ -32,11 +35,7 @@ class Machine:
     )
 
     def __init__(self, limits: Limits) -> None:
-        """Start before the first test.
-
-        Args:
-            limits: The bounds to keep.
-        """
+        """Start before the first test."""
         self.limits = limits
         self.max_depth = limits.max_depth
         self.begin()
@@ -58,9 +57,6 @@ class Machine:
     def charge(self, cost: int) -> None:
         """Count steps.
 
-        Args:
-            cost: How many.
-
         Raises:
             VoxError: The test has none left.
         """
@@ -80,9 +76,6 @@ class Machine:
         This runs in a signal handler: an exception out of nowhere could leave any lock of this process locked, so one
         is raised only where a search waits for it.
 
-        Args:
-            seconds: What the test was given.
-
         Raises:
             VoxError: A search by a regular expression is under way, which counts no steps.
         """
@@ -101,10 +94,7 @@ class Machine:
             self.is_interruptible = False
 
     def allocate(self, size: int) -> None:
-        """Account for a string or list before it is made.
-
-        Args:
-            size: Its bytes or elements.
+        """Account for a string or list, its bytes or elements, before it is made.
 
         Raises:
             VoxError: It is too large, or the test has made too much.
@@ -121,8 +111,7 @@ class Machine:
     def descend(self, level: int) -> None:
         """Count one piece of a value that is gone through.
 
-        Args:
-            level: How deep in the value it lies.
+        `level` is how deep in the value it lies.
 
         Raises:
             VoxError: It lies too deep (R4), or the test has no steps left.
@@ -132,14 +121,35 @@ class Machine:
             raise VoxError(LimitKind.SIZE, f"a value nested more than {self.limits.max_nesting} levels deep")
 
     def write(self, text: str) -> None:
-        """Keep a line of output, as far as there is room (R5).
-
-        Args:
-            text: What was printed, without its newline.
-        """
+        """Keep a line of output, given without its newline, as far as there is room (R5)."""
         room = self.limits.max_output - self.num_written
         line = f"{text}\n"[:room]
         self.output.append(line)
         self.num_written += len(line)
         if len(line) <= len(text):
             self.notes[f"output cut at {self.limits.max_output:,} characters"] = None
+
+
+@contextmanager
+def time_limit(machine: Machine, seconds: float) -> Iterator[None]:
+    """Let the time of a test expire by a signal; without effect outside the main thread, which gets none (R6).
+
+    It bounds what counting steps cannot, such as one search by a regular expression.
+
+    Raises:
+        VoxError: The time is over.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+
+    def expire(_number: int, _frame: FrameType | None) -> None:
+        machine.expire(seconds)
+
+    before = signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -6,16 +6,7 @@ from mens_pipeline.language.ast.behaviour import Activity, Actor, Workflow
 from mens_pipeline.language.ast.data import Const, Import, ImportPath, Table, TypeDef, Url
 from mens_pipeline.language.ast.data import Variant as VariantSyntax
 from mens_pipeline.language.ast.declarations import Declaration, Module
-from mens_pipeline.language.ast.functions import (
-    Endpoint,
-    Forall,
-    Function,
-    Loading,
-    McpResource,
-    McpTool,
-    Scheduled,
-    Test,
-)
+from mens_pipeline.language.ast.functions import WRAPPERS, Forall, Function, Loading, Test
 from mens_pipeline.language.ast.statements import Statement
 from mens_pipeline.language.ast.types import Param
 from mens_pipeline.language.ast.ui import Fragment, ReactiveComponent, V0Component
@@ -32,10 +23,9 @@ from mens_pipeline.language.interpreter.limits import Features
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.results import Refusal, TextName
 from mens_pipeline.language.interpreter.values import Refused, Value
+from mens_pipeline.language.vocabulary import LLM_DECORATORS
 
-_WRAPPERS = Test | Forall | Scheduled | Endpoint | Loading | McpTool | McpResource
 _INTERFACE = ReactiveComponent | Fragment | V0Component
-_LLM = frozenset(("@ai", "@prompt", "@subagent", "@search"))
 
 
 class Program:
@@ -46,12 +36,7 @@ class Program:
     ) -> None:
         """Register what the text declares.
 
-        Args:
-            module: Its syntax.
-            text: Which text it is.
-            machine: What it will run on.
-            features: What is switched on.
-            below: A program whose names it sees, unless it declares them itself, and that does not see its names.
+        The names of `below` are seen, unless the text declares them itself, and `below` does not see those of the text.
         """
         self._below = below
         self._constants = [d for d in module.declarations if isinstance(d, Const)]
@@ -82,18 +67,12 @@ class Program:
     def define(self, name: str, value: Value) -> None:
         """Give a name another value than the text does, from the next `begin` on.
 
-        Args:
-            name: The name; functions of the text that use it mean the new value.
-            value: The value.
+        Functions of the text that use the name mean the new value.
         """
         self._declared[name] = value
 
     def redefine(self, declaration: Declaration) -> None:
-        """Declare a function anew, from the next `begin` on.
-
-        Args:
-            declaration: Takes the place of the function of the same name.
-        """
+        """Declare a function anew, in place of that of the same name, from the next `begin` on."""
         self._declare_function(declaration)
 
     def _value_of(self, constant: Const) -> Value:
@@ -146,7 +125,7 @@ class Program:
             handlers = {h.event: self._function(h.event, h.params, h.body) for h in declaration.handlers}
             self._declared[declaration.name] = values.Actor(declaration.name, handlers)
             return
-        syntax = declaration.function if isinstance(declaration, _WRAPPERS) else declaration
+        syntax = declaration.function if isinstance(declaration, WRAPPERS) else declaration
         if isinstance(syntax, Function):
             refusal = Refusal.INTERFACE if isinstance(declaration, Loading) else _refusal_of(syntax)
             self._declared[syntax.name] = (
@@ -175,7 +154,7 @@ def _refusal_of(function: Function) -> Refusal | None:
     """Return functions that somebody else would have to carry out."""
     if function.extern_module is not None:
         return Refusal.EXTERN
-    is_llm = any(decorator.name in _LLM for decorator in function.decorators)
+    is_llm = any(decorator.name in LLM_DECORATORS for decorator in function.decorators)
     return Refusal.MODEL if is_llm and not function.body else None
 
 

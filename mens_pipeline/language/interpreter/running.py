@@ -31,12 +31,7 @@ def run_tests(
 
     Memory is bounded by counting alone; for programs of strangers use `Sandbox`.
 
-    Args:
-        source: The program.
-        limits: What it may use.
-        seed: For the arguments of properties.
-        features: What it may ask for.
-        mode: How to read it.
+    `seed` is for the arguments of properties.
 
     Returns:
         Why it was rejected, or a result a test; the same for the same arguments, unless it ran out of time.
@@ -51,13 +46,7 @@ def run_tests(
 
 
 def parsed(source: str, limits: Limits, mode: Mode = Mode.SOURCE) -> tuple[Module | None, ProgramReport]:
-    """Parse a program; return its syntax, or None, with the report of its rejection (J1, R8).
-
-    Args:
-        source: The program.
-        limits: How long it may be.
-        mode: How to read it.
-    """
+    """Parse a program; return its syntax, or None, with the report of its rejection (J1, R8)."""
     size = byte_length(source)
     if size > limits.max_source:
         message = f"the program has {size:,} bytes; the most is {limits.max_source:,}"
@@ -67,12 +56,7 @@ def parsed(source: str, limits: Limits, mode: Mode = Mode.SOURCE) -> tuple[Modul
 
 
 def run_all(run: CaseRunner, limits: Limits) -> ProgramReport:
-    """Run the tests of a program one after the other.
-
-    Args:
-        run: The program, ready to run.
-        limits: How many, and how long.
-    """
+    """Run the tests of a program one after the other."""
     with DEEP_STACK.parse():
         DEEP_STACK.deepen()
         return _reports(run, run.program.tests, limits)

@@ -2,27 +2,21 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from queue import LifoQueue
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from mens_pipeline.language.interpreter.hidden_tests import hidden_module
 from mens_pipeline.language.interpreter.limits import Features, Limits
 from mens_pipeline.language.interpreter.results import ProgramReport
 from mens_pipeline.language.interpreter.running import DEFAULT_LIMITS, NO_FEATURES
 from mens_pipeline.language.interpreter.wire import Request
-from mens_pipeline.language.interpreter.worker_process import WorkerProcess, WorkerStoppedError, worker_command
+from mens_pipeline.language.interpreter.worker_process import WorkerPool, WorkerStoppedError, worker_command
 from mens_pipeline.language.parser.modules import Mode
 
 WORKER_COMMAND: Final = worker_command("mens_pipeline.language.interpreter.worker")
 
 
-class Sandbox:
-    """A pool of worker processes; a context manager, since they must be ended.
-
-    It may be used from several threads.
-    """
+class Sandbox(WorkerPool):
+    """A pool of worker processes that run the tests of programs."""
 
     def __init__(
         self,
@@ -35,32 +29,11 @@ class Sandbox:
     ) -> None:
         """Set limits and environment; nothing is started yet.
 
-        Args:
-            num_workers: Processes at the same time.
-            limits: What each program may use.
-            features: What each program may ask for.
-            seed: For the arguments of properties.
-            command: Starts a worker.
+        `seed` is for the arguments of properties.
         """
-        self._num_workers = num_workers
-        self._limits = limits
+        super().__init__(num_workers, command, limits)
         self._features = features
         self._seed = seed
-        self._command = command
-        self._idle: LifoQueue[WorkerProcess] = LifoQueue()
-
-    def __enter__(self) -> Self:
-        """Start the workers; they warm up side by side."""
-        for _ in range(self._num_workers):
-            self._idle.put(WorkerProcess(self._command, self._limits))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End the workers."""
-        for _ in range(self._num_workers):
-            self._idle.get().end()
 
     def kept_out(self) -> dict[str, str]:
         """Describe what the system keeps from programs here, as a worker found when it was confined.
@@ -68,9 +41,9 @@ class Sandbox:
         Returns:
             What is kept from them -> why it is not kept here; empty where it is.
         """
-        with self._worker() as worker:
+        with self.worker() as worker:
             try:
-                kept: dict[str, str] = worker.exchange(None, self._limits.program_seconds)
+                kept: dict[str, str] = worker.exchange(None, self.limits.program_seconds)
             except WorkerStoppedError as error:
                 return {"anything": error.message}
             return kept
@@ -78,66 +51,34 @@ class Sandbox:
     def run(self, source: str, *, mode: Mode = Mode.SOURCE) -> ProgramReport:
         """Run the tests of a program.
 
-        Args:
-            source: The program.
-            mode: How to read it.
-
         Returns:
             As `run_tests`; a program that cannot be stopped from inside is `stopped` from outside.
         """
-        return self._answer(Request(source, None, self._limits, self._seed, self._features, mode))
+        return self._answer(Request(source, None, self.limits, self._seed, self._features, mode))
 
     def run_with_tests(self, candidate: str, tests: str) -> ProgramReport:
-        """Run hidden tests against a candidate.
-
-        Args:
-            candidate: The program to judge.
-            tests: What judges it.
-
-        Returns:
-            As the function of the same name.
+        """Run hidden tests against a candidate, as the function of the same name.
 
         Raises:
             ConfigurationError: The tests themselves are rejected, or there are none.
         """
         hidden_module(tests)
-        return self._answer(Request(candidate, tests, self._limits, self._seed, self._features))
+        return self._answer(Request(candidate, tests, self.limits, self._seed, self._features))
 
     def map(self, sources: Iterable[str]) -> Iterator[ProgramReport]:
-        """Run the tests of many programs on all workers.
-
-        Args:
-            sources: The programs.
-
-        Yields:
-            Their reports in the same order.
-        """
-        with ThreadPoolExecutor(self._num_workers) as threads:
+        """Run the tests of many programs on all workers."""
+        with ThreadPoolExecutor(self.num_workers) as threads:
             yield from threads.map(self.run, sources)
 
     def map_with_tests(self, pairs: Iterable[tuple[str, str]]) -> Iterator[ProgramReport]:
         """Judge many candidates on all workers.
 
-        Args:
-            pairs: Each candidate with its hidden tests.
-
-        Yields:
-            Their reports in the same order.
-
         Raises:
             ConfigurationError: Some tests are rejected, or there are none.
         """
-        with ThreadPoolExecutor(self._num_workers) as threads:
+        with ThreadPoolExecutor(self.num_workers) as threads:
             yield from threads.map(lambda pair: self.run_with_tests(*pair), pairs)
 
     def _answer(self, request: Request) -> ProgramReport:
-        with self._worker() as worker:
+        with self.worker() as worker:
             return worker.ask(request)
-
-    @contextmanager
-    def _worker(self) -> Iterator[WorkerProcess]:
-        worker = self._idle.get()
-        try:
-            yield worker
-        finally:
-            self._idle.put(worker)

@@ -12,20 +12,12 @@ _SHOWN = 120
 
 
 def byte_length(text: str) -> int:
-    """Return bytes of a string in UTF-8, which is what `len` counts (V4); a lone surrogate counts three.
-
-    Args:
-        text: Any string.
-    """
+    """Return bytes of a string in UTF-8, which is what `len` counts (V4); a lone surrogate counts three."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def float_text(value: float) -> str:
-    """Format a float with the shortest digits that read back, without exponent and without a final `.0`.
-
-    Args:
-        value: Any float.
-    """
+    """Format a float with the shortest digits that read back, without exponent and without a final `.0`."""
     if math.isnan(value):
         return "NaN"
     digits = repr(value)
@@ -37,10 +29,7 @@ def float_text(value: float) -> str:
 def text_of(machine: Machine, value: Value, level: int = 0) -> str:
     """Return the text of a value.
 
-    Args:
-        machine: The running test, which is charged for it.
-        value: Any value.
-        level: How deep it lies in the value that is printed.
+    `level` is how deep it lies in the value that is printed; the running test is charged for it.
 
     Raises:
         VoxError: The text is too long, or the value too deep.
@@ -82,12 +71,7 @@ def _joined(machine: Machine, values: list[Value] | tuple[Value, ...], level: in
 
 
 def shown(machine: Machine, value: Value) -> str:
-    """Format a value for a message: its text, strings quoted, cut where it is long.
-
-    Args:
-        machine: The running test.
-        value: Any value.
-    """
+    """Format a value for a message: its text, strings quoted, cut where it is long."""
     try:
         text = f'"{value}"' if type(value) is str else text_of(machine, value)
     except VoxError:

@@ -40,40 +40,22 @@ NONE: Final = Variant("None")
 
 
 def some(value: Value) -> Variant:
-    """`Some(value)`.
-
-    Args:
-        value: Any value.
-    """
+    """`Some(value)`."""
     return Variant("Some", (value,))
 
 
 def ok(value: Value) -> Variant:
-    """`Ok(value)`.
-
-    Args:
-        value: Any value.
-    """
+    """`Ok(value)`."""
     return Variant("Ok", (value,))
 
 
 def error(message: Value) -> Variant:
-    """`Error(message)`.
-
-    Args:
-        message: Any value.
-    """
+    """`Error(message)`."""
     return Variant("Error", (message,))
 
 
 def arity_error(name: str, expected: str, found: int) -> VoxError:
-    """Return the error of a wrong number of arguments (C2).
-
-    Args:
-        name: What was called.
-        expected: How many it takes, as text.
-        found: How many it was given.
-    """
+    """Return the error of a wrong number of arguments (C2)."""
     return VoxError(ErrorKind.ARITY_ERROR, f"`{name}` takes {expected} arguments and was given {found}")
 
 
@@ -87,9 +69,6 @@ class Constructor:
     def invoke(self, _machine: "Machine", arguments: list[Value]) -> Variant:
         """Make the variant.
 
-        Args:
-            arguments: Its fields.
-
         Raises:
             VoxError: Their number is wrong.
         """
@@ -102,11 +81,8 @@ class Constructor:
 class Native:
     """A built-in function or method.
 
-    Attributes:
-        name: As programs write it.
-        function: Takes the machine, the receiver if it is a method, and the arguments.
-        fewest: The smallest number of arguments, the receiver not counted.
-        most: The largest.
+    `name` is what programs write; `function` takes the machine, the receiver if it is a method, and the arguments;
+    `fewest` and `most` arguments do not count the receiver.
     """
 
     name: str
@@ -122,9 +98,6 @@ class Native:
     def check(self, found: int) -> None:
         """Compare the number of arguments.
 
-        Args:
-            found: How many there are.
-
         Raises:
             VoxError: It is wrong.
         """
@@ -134,10 +107,6 @@ class Native:
 
     def invoke(self, machine: "Machine", arguments: list[Value]) -> Value:
         """Call it as a function.
-
-        Args:
-            machine: The running test.
-            arguments: Its arguments.
 
         Raises:
             VoxError: Their number or kinds are wrong.
@@ -193,20 +162,12 @@ _KINDS: Final[dict[type, str]] = {
 
 
 def kind_name(value: Value) -> str:
-    """Return the name of a value's kind, for messages.
-
-    Args:
-        value: Any value.
-    """
+    """Return the name of a value's kind, for messages."""
     if type(value) is Variant:
         return f"`{value.name}`"
     return _KINDS.get(type(value)) or type(value).__name__.lower()
 
 
 def type_error(message: str) -> VoxError:
-    """Return the error of an operand or argument of the wrong kind.
-
-    Args:
-        message: What was found and what was expected.
-    """
+    """Return the error of an operand or argument of the wrong kind."""
     return VoxError(ErrorKind.TYPE_ERROR, message)

@@ -24,13 +24,7 @@ from mens_pipeline.language.source_text import Position
 class Request:
     """Request to a worker.
 
-    Attributes:
-        source: The program.
-        tests: Hidden tests; None to run the tests of the program itself.
-        limits: What it may use.
-        seed: For the arguments of properties.
-        features: What it may ask for.
-        mode: How to read the program.
+    Without `tests`, those of the program itself are run; `seed` is for the arguments of properties.
     """
 
     source: str
@@ -42,30 +36,18 @@ class Request:
 
 
 def request_of(record: dict[str, Any]) -> Request:
-    """Build a request from its record, as `dataclasses.asdict` made it.
-
-    Args:
-        record: The record.
-    """
+    """Build a request from its record, as `dataclasses.asdict` made it."""
     limits, features, mode = Limits(**record["limits"]), Features(**record["features"]), Mode(record["mode"])
     return Request(record["source"], record["tests"], limits, record["seed"], features, mode)
 
 
 def report_record(report: ProgramReport) -> dict[str, Any]:
-    """Return a report in JSON types; lines count from 1, columns from 0.
-
-    Args:
-        report: What running a program gave.
-    """
+    """Return a report in JSON types; lines count from 1, columns from 0."""
     return {**asdict(report), "num_passed": report.num_passed, "error_class": report.error_class}
 
 
 def report_of(record: dict[str, Any]) -> ProgramReport:
-    """Build a report from its record.
-
-    Args:
-        record: As `report_record` made it.
-    """
+    """Build a report from its record."""
     return ProgramReport(
         ProgramStatus(record["status"]),
         tuple(_result_of(test) for test in record["tests"]),

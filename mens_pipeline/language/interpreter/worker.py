@@ -25,11 +25,7 @@ _FORBIDDEN: Final = (
 
 
 def answer(request: Request) -> ProgramReport:
-    """Run what is asked for.
-
-    Args:
-        request: Program, tests, limits.
-    """
+    """Run what is asked for."""
     source, limits, seed, features = request.source, request.limits, request.seed, request.features
     if request.tests is not None:
         return run_with_tests(source, request.tests, limits, seed, features=features)
@@ -39,11 +35,7 @@ def answer(request: Request) -> ProgramReport:
 def serve(requests: BinaryIO, answers: BinaryIO, respond: Callable[[Any], Any], kept: object) -> None:
     """Answer requests until there are no more.
 
-    Args:
-        requests: A request a line.
-        answers: Takes an answer a line.
-        respond: Gives the answer to a request, both in JSON types.
-        kept: The answer to the request `null`.
+    `respond` gives the answer to a request, both in JSON types; `kept` is the answer to the request `null`.
     """
     for line in requests:
         request = json.loads(line)
@@ -60,11 +52,8 @@ def confine(
 ) -> dict[str, str]:
     """Give up memory beyond a bound, new files, sockets and processes, for good.
 
-    Args:
-        memory_bytes: Address space that remains.
-        set_limit: Sets a limit of this process.
-        add_hook: Has the events of Python's audit system judged.
-        contain_it: Has the kernel keep from this process what it never needs.
+    Of the address space, `memory_bytes` remain; the others set a limit of this process, have the events of Python's
+    audit system judged, and have the kernel keep from it what it never needs.
 
     Returns:
         What is kept from this process -> why it is not kept here; empty where it is.
@@ -83,9 +72,6 @@ def confine(
 def refuse(event: str, _arguments: Any) -> None:
     """Refuse an event of Python's audit system that reaches outside.
 
-    Args:
-        event: Its name.
-
     Raises:
         PermissionError: It does.
     """
@@ -96,11 +82,7 @@ def refuse(event: str, _arguments: Any) -> None:
 def main(memory_bytes: int, requests: BinaryIO, answers: BinaryIO, give_up: Callable[[int], object] = confine) -> None:
     """Warm up, give everything up, answer.
 
-    Args:
-        memory_bytes: Address space that remains.
-        requests: A request a line.
-        answers: Takes an answer a line.
-        give_up: Confines this process, and says what is kept from it.
+    Of the address space, `memory_bytes` remain; `give_up` confines this process and says what is kept from it.
     """
     run_tests("fn f(n: int) to int { n + 1 }\n@test fn t() { assert(f(1) is 2, str(1.5dec)) }")
     kept = give_up(memory_bytes)

@@ -1,4 +1,4 @@
-"""One worker as the sandbox holds it: started, asked, killed and replaced."""
+"""Workers as the sandbox holds them: started, asked, killed and replaced."""
 
 import json
 import os
@@ -7,12 +7,15 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from queue import LifoQueue
 from time import clock_gettime, monotonic
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import mens_pipeline
 from mens_pipeline.language.interpreter.limits import Limits
@@ -42,12 +45,7 @@ one that lives as long as the process. A process that was forked needs one of it
 
 
 class WorkerStoppedError(Exception):
-    """A worker had to be replaced before it answered.
-
-    Attributes:
-        limit: Which bound it ran into.
-        message: What happened.
-    """
+    """A worker had to be replaced before it answered."""
 
     def __init__(self, limit: LimitKind, message: str) -> None:
         super().__init__(message)
@@ -58,8 +56,7 @@ class WorkerStoppedError(Exception):
 def worker_command(module: str) -> tuple[str, ...]:
     """Build the command of a worker that ends with this process.
 
-    Args:
-        module: Its dotted name; its `main` takes bytes of memory, requests and answers.
+    Its `main` takes bytes of memory, requests and answers.
     """
     return (sys.executable, "-B", "-P", "-s", "-c", _START.format(module=module))
 
@@ -70,18 +67,13 @@ class WorkerProcess:
     def __init__(self, command: Sequence[str], limits: Limits) -> None:
         """Start it.
 
-        Args:
-            command: Starts a worker; its address space and this process are added as the last words.
-            limits: The memory it gets.
+        Its address space and this process are added to the command as the last words.
         """
         self._command = (*command, str(limits.memory_bytes), str(os.getpid()))
         self._process = self._started()
 
     def ask(self, request: Request) -> ProgramReport:
         """Run a program in a worker.
-
-        Args:
-            request: What to run.
 
         Returns:
             What the worker says; or that it was stopped, because it said nothing in time or died.
@@ -92,14 +84,9 @@ class WorkerProcess:
             return ProgramReport(ProgramStatus.STOPPED, limit=error.limit, message=error.message)
 
     def exchange(self, request: object, seconds: float) -> Any:
-        """Send a request and wait for the answer.
+        """Send a request and return the answer, both in JSON types.
 
-        Args:
-            request: In JSON types.
-            seconds: How long running programs may take; parsing, starting and answering have some time beyond.
-
-        Returns:
-            The answer in JSON types.
+        Running programs may take so many seconds; parsing, starting and answering have some time beyond.
 
         Raises:
             WorkerStoppedError: It said nothing in time or died; another process has taken its place.
@@ -179,3 +166,43 @@ class WorkerProcess:
                 raise EOFError
             parts.append(part)
         return b"".join(parts)
+
+
+class WorkerPool:
+    """Worker processes, started when they are first needed; a context manager, since they must be ended.
+
+    It may be used from several threads.
+    """
+
+    def __init__(self, num_workers: int, command: Sequence[str], limits: Limits) -> None:
+        """Set the number of processes at the same time; nothing is started yet."""
+        self.num_workers = num_workers
+        self.limits = limits
+        self._command = command
+        self._idle: LifoQueue[WorkerProcess | None] = LifoQueue()
+        for _ in range(num_workers):
+            self._idle.put(None)
+
+    def __enter__(self) -> Self:
+        """Start the processes at the first request."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the workers."""
+        for _ in range(self.num_workers):
+            worker = self._idle.get()
+            if worker is not None:
+                worker.end()
+
+    @contextmanager
+    def worker(self) -> Iterator[WorkerProcess]:
+        """Lend a process for the time of the body."""
+        worker = self._idle.get()
+        try:
+            if worker is None:
+                worker = WorkerProcess(self._command, self.limits)
+            yield worker
+        finally:
+            self._idle.put(worker)

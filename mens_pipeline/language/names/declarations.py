@@ -8,22 +8,10 @@ from mens_pipeline.language.ast.base import Node
 from mens_pipeline.language.ast.behaviour import Activity, Actor, Form, Workflow
 from mens_pipeline.language.ast.data import Const, Import, ImportPath, Table, TypeDef, Url, Variant
 from mens_pipeline.language.ast.declarations import Declaration, Module
-from mens_pipeline.language.ast.functions import (
-    Endpoint,
-    Forall,
-    Function,
-    Loading,
-    McpResource,
-    McpTool,
-    Scheduled,
-    Test,
-)
+from mens_pipeline.language.ast.functions import WRAPPERS, Function
 from mens_pipeline.language.ast.ui import Fragment, ReactiveComponent, ReactiveModule, V0Component
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS
 from mens_pipeline.language.names.built_ins import VALUES, VARIANTS
-
-WRAPPERS = Test | Forall | Scheduled | Endpoint | Loading | McpTool | McpResource
-"""Declarations that are a function with something in front (G12)."""
 
 
 class Kind(StrEnum):
@@ -49,11 +37,7 @@ class Kind(StrEnum):
 class Binding:
     """One meaning of a name; two of them are never equal.
 
-    Attributes:
-        name: The name.
-        kind: What it stands for.
-        node: Where it is declared; None for what is built in.
-        mutable: Whether it may be assigned to (B6).
+    `node` is None for what is built in; `mutable` tells whether it may be assigned to (B6).
     """
 
     name: str
@@ -89,11 +73,7 @@ class ModuleNames:
     assumed: frozenset[str] = frozenset()
 
     def num_fields(self, variant: str) -> int | None:
-        """Return the number of fields of a variant; None if there is none of that name, or several that differ.
-
-        Args:
-            variant: Its name.
-        """
+        """Return the number of fields of a variant; None if there is none of that name, or several that differ."""
         owners = self.variants.get(variant)
         if owners is None:
             return VARIANTS.get(variant)
@@ -101,20 +81,14 @@ class ModuleNames:
         return numbers.pop() if len(numbers) == 1 else None
 
     def is_variant(self, name: str) -> bool:
-        """Return whether any type has a variant of this name.
-
-        Args:
-            name: The name.
-        """
+        """Return whether any type has a variant of this name."""
         return name in self.variants or name in VARIANTS
 
 
 def declared_in(module: Module, assumed: frozenset[str] = frozenset()) -> ModuleNames:
     """Collect what a program declares.
 
-    Args:
-        module: Its syntax.
-        assumed: Names that it need not declare, because they are declared where it goes.
+    Names of `assumed` need not be declared, because they are declared where the program goes.
     """
     names = ModuleNames({name: Binding(name, Kind.BUILT_IN, None) for name in VALUES}, assumed=assumed)
     for path in imported_paths(module.declarations):
@@ -130,21 +104,12 @@ def declared_in(module: Module, assumed: frozenset[str] = frozenset()) -> Module
 
 
 def is_page_and_place(one: Binding, other: Binding) -> bool:
-    """Return whether a component and a variant share a name, as pages and the variants of a `url` may.
-
-    Args:
-        one: A meaning of a name.
-        other: Another one.
-    """
+    """Return whether a component and a variant share a name, as pages and the variants of a `url` may."""
     return {one.kind, other.kind} == {Kind.VARIANT, Kind.INTERFACE}
 
 
 def imported_paths(declarations: Iterable[Declaration]) -> Iterator[ImportPath]:
-    """Return the paths of all imports.
-
-    Args:
-        declarations: Of a program.
-    """
+    """Return the paths of all imports."""
     for declaration in declarations:
         if isinstance(declaration, Import):
             yield from declaration.paths
@@ -170,11 +135,7 @@ def _declare_type(declaration: Declaration, names: ModuleNames) -> None:
 
 
 def value_bindings(declaration: Declaration) -> Iterator[Binding]:
-    """Return the values that a declaration declares, in source order.
-
-    Args:
-        declaration: Any declaration.
-    """
+    """Return the values that a declaration declares, in source order."""
     if isinstance(declaration, TypeDef | Url):
         yield from (Binding(variant.name, Kind.VARIANT, variant) for variant in declaration.variants)
     elif isinstance(declaration, Const):
@@ -194,11 +155,7 @@ def value_bindings(declaration: Declaration) -> Iterator[Binding]:
 
 
 def reactive_bindings(holder: ReactiveModule | ReactiveComponent) -> Iterator[Binding]:
-    """Yield the state and derived values of a component or a reactive module; only state is assigned to.
-
-    Args:
-        holder: What has the members.
-    """
+    """Yield the state and derived values of a component or a reactive module; only state is assigned to."""
     for member in holder.members:
         if member.name is not None:
             kind = Kind.STATE if member.role == "state" else Kind.DERIVED

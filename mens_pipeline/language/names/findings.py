@@ -23,11 +23,7 @@ class Findings:
     """The findings of one program, in the order in which they are made."""
 
     def __init__(self, source: str) -> None:
-        """Begin without any.
-
-        Args:
-            source: The text of the program.
-        """
+        """Begin without any."""
         self._source = source
         self.choices: dict[int, frozenset[str]] = {}
         """Where a member is named that a value has not -> the members that it has."""
@@ -48,22 +44,13 @@ class Findings:
     ) -> None:
         """Note one; what is said of a place twice counts once, since the target of `x += e` is visited twice (A5).
 
-        Args:
-            code: Its kind.
-            place: Where.
-            message: What was found and what was expected.
-            advice: What to do about it.
-            severity: A warning where the program does what it says.
+        It is a warning where the program does what it says.
         """
         if not self.is_full:
             self._found.setdefault((place.start, code), (Place(place.start, place.end), message, advice, severity))
 
     def name_in(self, node: Node, name: str) -> Place:
         """Find the name of a declaration in the text, as the tree does not keep its place.
-
-        Args:
-            node: The declaration, or whatever else holds the name.
-            name: The name.
 
         Returns:
             The first such word behind `fn` or after a dot or, if there is none, the first at all; else the whole node.
@@ -76,21 +63,11 @@ class Findings:
         return Place(node.start, node.end)
 
     def text(self, place: Node | Place) -> str:
-        """Return the source at a place.
-
-        Args:
-            place: Where.
-        """
+        """Return the source at a place."""
         return self._source[place.start : place.end]
 
     def member(self, before: Node, node: Node, name: str) -> Place:
-        """Find the name behind a dot in the text.
-
-        Args:
-            before: What stands before the dot.
-            node: The whole access or call.
-            name: The name.
-        """
+        """Find the name behind a dot in the text."""
         start = self._source.find(name, before.end, node.end)
         return Place(start, start + len(name))
 

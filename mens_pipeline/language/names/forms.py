@@ -6,7 +6,6 @@ from mens_pipeline.language.ast.base import Node
 from mens_pipeline.language.ast.expressions import (
     Binary,
     Block,
-    Call,
     Expr,
     FieldAccess,
     For,
@@ -15,7 +14,6 @@ from mens_pipeline.language.ast.expressions import (
     IndexAccess,
     Lambda,
     Match,
-    MethodCall,
     ObjectLit,
     SelfClosingView,
     SideEffect,
@@ -47,18 +45,6 @@ def _binary(resolver: Resolver, node: Binary) -> None:
     resolver.visit(left)
     for right in reversed(chain):
         resolver.visit(right)
-
-
-def _call(resolver: Resolver, node: Call) -> None:
-    resolver.visit(node.callee)
-    for argument in node.arguments:
-        resolver.visit(argument.value)
-
-
-def _method_call(resolver: Resolver, node: MethodCall) -> None:
-    resolver.visit(node.object)
-    for argument in node.arguments:
-        resolver.visit(argument.value)
 
 
 def _field(resolver: Resolver, node: FieldAccess) -> None:
@@ -147,14 +133,7 @@ def _let(resolver: Resolver, node: Let) -> None:
 
 
 def pattern(resolver: Resolver, node: Pattern, kind: Kind, *, mutable: bool = False) -> None:
-    """Declare the names of a pattern; a variant without payload is a test and no name (K2).
-
-    Args:
-        resolver: The walk.
-        node: The pattern.
-        kind: What its names are.
-        mutable: Whether they may be assigned to.
-    """
+    """Declare the names of a pattern; a variant without payload is a test and no name (K2)."""
     if isinstance(node, IdentPattern):
         if resolver.names.is_variant(node.name):
             return
@@ -216,8 +195,6 @@ def _loop_control(resolver: Resolver, node: Break | Continue) -> None:
 FORMS: Final[Forms] = {
     Ident: _ident,
     Binary: _binary,
-    Call: _call,
-    MethodCall: _method_call,
     FieldAccess: _field,
     ObjectLit: _object,
     Block: _block,

@@ -7,7 +7,7 @@ from mens_pipeline.language.ast.base import Node
 from mens_pipeline.language.ast.behaviour import Activity, Actor, BackButton, DeepLink, Form, Push, Workflow
 from mens_pipeline.language.ast.data import Const, Field, Index, StateMachine, Table, TypeDef, Url
 from mens_pipeline.language.ast.declarations import Declaration, Module
-from mens_pipeline.language.ast.functions import Decorator, Function
+from mens_pipeline.language.ast.functions import WRAPPERS, Decorator, Function
 from mens_pipeline.language.ast.ui import (
     Fragment,
     ReactiveComponent,
@@ -19,7 +19,6 @@ from mens_pipeline.language.ast.ui import (
 )
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.names.declarations import (
-    WRAPPERS,
     Binding,
     Kind,
     ModuleNames,
@@ -43,15 +42,9 @@ ROW_FIELDS: Final = ("_id", "id")
 def resolve(
     module: Module, findings: Findings, assumed: frozenset[str] = frozenset()
 ) -> tuple[ModuleNames, Resolution]:
-    """Find out what all names of a program mean.
+    """Find out what a program declares, and what each use of a name refers to.
 
-    Args:
-        module: Its syntax.
-        findings: Where to note what is wrong.
-        assumed: Names that it need not declare.
-
-    Returns:
-        What it declares, and what each use refers to.
+    Names of `assumed` need not be declared.
     """
     names = declared_in(module, assumed)
     _refuse_duplicates(module, findings)
@@ -161,14 +154,6 @@ def _type(node: TypeDef | Url, resolver: Resolver) -> None:
         _fields(variant.fields, resolver)
     if isinstance(node, TypeDef):
         _fields(node.fields, resolver)
-
-
-def _table(node: Table, resolver: Resolver) -> None:
-    _fields(node.fields, resolver)
-
-
-def _v0(node: V0Component, resolver: Resolver) -> None:
-    _fields(node.props, resolver)
 
 
 def _index(node: Index, resolver: Resolver) -> None:
@@ -283,8 +268,8 @@ _DECLARATIONS: Final[dict[type, Callable[[Any, Resolver], None]]] = {
     Const: _const,
     TypeDef: _type,
     Url: _type,
-    Table: _table,
-    V0Component: _v0,
+    Table: lambda node, resolver: _fields(node.fields, resolver),
+    V0Component: lambda node, resolver: _fields(node.props, resolver),
     Index: _index,
     ReactiveComponent: _component,
     ReactiveModule: _reactive_module,

@@ -20,11 +20,7 @@ class Scopes:
     """The names visible at the place that a walk has reached."""
 
     def __init__(self, outermost: dict[str, Binding]) -> None:
-        """Begin at the level of the module.
-
-        Args:
-            outermost: What is visible everywhere.
-        """
+        """Begin at the level of the module."""
         self._visible = dict(outermost)
         self._hidden: list[tuple[str, Binding | None]] = []
         self.in_loop = False
@@ -33,8 +29,7 @@ class Scopes:
     def block(self, *, in_loop: bool | None = None) -> Iterator[None]:
         """Enter a block: what is declared there ends with it (B1).
 
-        Args:
-            in_loop: Whether `break` has a loop to act on; by default as around it.
+        By default `break` has a loop to act on where it has one around the block.
         """
         mark, was_in_loop = len(self._hidden), self.in_loop
         if in_loop is not None:
@@ -49,20 +44,12 @@ class Scopes:
                 self._visible[name] = before
 
     def declare(self, binding: Binding) -> None:
-        """Make a name visible, which may shadow any other (B2).
-
-        Args:
-            binding: Its meaning.
-        """
+        """Make a name visible, which may shadow any other (B2)."""
         self._hidden.append((binding.name, self._visible.get(binding.name)))
         self._visible[binding.name] = binding
 
     def find(self, name: str) -> Binding | None:
-        """Return the nearest meaning of a name.
-
-        Args:
-            name: The name.
-        """
+        """Return the nearest meaning of a name."""
         return self._visible.get(name)
 
     def names(self) -> tuple[str, ...]:
@@ -93,13 +80,7 @@ class Resolver:
     """A walk through bodies that knows at every place which names are visible."""
 
     def __init__(self, names: ModuleNames, findings: Findings, forms: Forms) -> None:
-        """Begin at the level of the module.
-
-        Args:
-            names: What the program declares.
-            findings: Where to note what is wrong.
-            forms: Syntax that declares or uses names.
-        """
+        """Begin at the level of the module."""
         self._forms = forms
         self.names = names
         self.findings = findings
@@ -125,14 +106,7 @@ class Resolver:
         body: Sequence[Statement],
         generics: Iterable[str] = (),
     ) -> None:
-        """Resolve a function; parameters are visible from the next default on (C3).
-
-        Args:
-            params: Its parameters.
-            return_type: Its declared result.
-            body: Its statements.
-            generics: Types that it alone knows.
-        """
+        """Resolve a function; parameters are visible from the next default on (C3)."""
         self._generics = frozenset(generics)
         with self.scopes.block(in_loop=False):
             self.parameters(params)
@@ -141,11 +115,7 @@ class Resolver:
         self._generics = frozenset()
 
     def parameters(self, params: Sequence[Param]) -> None:
-        """Declare parameters here.
-
-        Args:
-            params: The parameters.
-        """
+        """Declare parameters here."""
         seen: set[str] = set()
         for param in params:
             self.type(param.type)
@@ -157,31 +127,18 @@ class Resolver:
             self.declare(param, Binding(param.name, Kind.PARAMETER, param))
 
     def declare(self, node: Node, binding: Binding) -> None:
-        """Declare a local name.
-
-        Args:
-            node: What declares it.
-            binding: Its meaning.
-        """
+        """Declare a local name."""
         self.resolution.declared[id(node)] = binding
         self.scopes.declare(binding)
 
     def block(self, statements: Sequence[Statement]) -> None:
-        """Resolve a block in a scope of its own.
-
-        Args:
-            statements: Its statements.
-        """
+        """Resolve a block in a scope of its own."""
         with self.scopes.block():
             for statement in statements:
                 self.visit(statement)
 
     def visit(self, node: Node) -> None:
-        """Resolve an expression or a statement; if it has no form of its own, its parts.
-
-        Args:
-            node: The syntax.
-        """
+        """Resolve an expression or a statement; if it has no form of its own, its parts."""
         form = self._forms.get(type(node))
         if form is not None:
             form(self, node)
@@ -190,11 +147,7 @@ class Resolver:
             self.visit(child)
 
     def type(self, node: Type | None) -> None:
-        """Look up the names of a type.
-
-        Args:
-            node: The type, if there is one.
-        """
+        """Look up the names of a type."""
         if isinstance(node, NamedType):
             self.type_name(node.name, node)
         elif isinstance(node, GenericType):
@@ -209,10 +162,7 @@ class Resolver:
     def type_name(self, name: str, place: Node, num_arguments: int = 0) -> None:
         """Look up the name of a type.
 
-        Args:
-            name: The name.
-            place: Where it stands, at its beginning.
-            num_arguments: How many types stand behind it in brackets.
+        `num_arguments` types stand behind it in brackets.
         """
         names = self.names
         if name in self._generics or name in names.types or name in names.imported or name.isdigit():
@@ -227,14 +177,7 @@ class Resolver:
             self._unknown_types.append((name, Place(place.start, place.start + len(name))))
 
     def outside_name(self, name: str, holder: Node, what: str, known: Iterable[str]) -> None:
-        """Look up a name that may just as well belong to another file of a project.
-
-        Args:
-            name: The name.
-            holder: The syntax it stands in.
-            what: What it should be.
-            known: What the program itself declares of this kind.
-        """
+        """Look up a name that may just as well belong to another file of a project."""
         if name in known or name in self.names.imported or name in self.names.assumed:
             return
         advice = near_miss(name, known)
@@ -243,16 +186,7 @@ class Resolver:
             self.findings.add(Code.UNKNOWN_NAME, self.findings.name_in(holder, name), message, advice)
 
     def value_name(self, name: str, place: Node | Place, what: str = "name") -> Binding | None:
-        """Look up the name of a value.
-
-        Args:
-            name: The name.
-            place: Where it stands.
-            what: What it should be.
-
-        Returns:
-            Its meaning; None where it has none.
-        """
+        """Return what the name of a value means; None where it means nothing."""
         binding = self.scopes.find(name)
         if binding is None and not self.may_be_foreign(name):
             message = f"no {what} `{name}` is known here"
@@ -260,11 +194,7 @@ class Resolver:
         return binding
 
     def may_be_foreign(self, name: str) -> bool:
-        """Return whether a name may be declared elsewhere: it is assumed, or may be a variant of a missing module.
-
-        Args:
-            name: The name.
-        """
+        """Return whether a name may be declared elsewhere: it is assumed, or may be a variant of a missing module."""
         return name in self.names.assumed or (self.names.is_open and name[0].isupper())
 
     def _advice(self, name: str) -> str | None:

@@ -78,8 +78,7 @@ class BehaviourParser(UiParser):
 
     def activity(self) -> Activity:
         """`Activity` (G25)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         name = self.name("an activity name")
         params = self.parameter_list()
         self._refuse_uses("activity")
@@ -89,8 +88,7 @@ class BehaviourParser(UiParser):
 
     def actor(self) -> Actor:
         """`Actor` (G26, S20)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         name = self.name("an actor name")
         handlers: list[Handler] = []
         for _ in self.braced("after the actor name (an actor has no parameters)", "the actor"):
@@ -101,8 +99,7 @@ class BehaviourParser(UiParser):
         return Actor(start, self.end(), name, tuple(handlers))
 
     def _handler(self) -> Handler:
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         event = self.name("an event name")
         params = self.parameter_list()
         returned = self.return_type()
@@ -111,8 +108,7 @@ class BehaviourParser(UiParser):
 
     def form(self) -> Form:
         """`Form` (G27, S11)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         name = self.name("a form name")
         fields: list[FormField] = []
         clauses: dict[str, str] = {}
@@ -199,8 +195,7 @@ class BehaviourParser(UiParser):
 
     def design_tokens(self) -> Tokens:
         """`Tokens` (G28, S12)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         entries = tuple(self._design_token() for _ in self.braced("after `@tokens`", "the design tokens"))
         return Tokens(start, self.end(), entries)
 

@@ -78,8 +78,7 @@ class BraceParser(OperandParser):
 
     def match_expression(self) -> Match:
         """`Match` (G38); the end of the input closes it (E5)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         subject = self.expression()
         self.expect("{", "after the subject of `match`")
         arms: list[MatchArm] = []
@@ -117,8 +116,7 @@ class BraceParser(OperandParser):
         heads: list[tuple[int, Expr, tuple[Statement, ...]]] = []
         otherwise: tuple[Statement, ...] | None = None
         while True:
-            start = self.starts[self.pos]
-            self.pos += 1
+            start = self.begin()
             condition = self.expression()
             heads.append((start, condition, self.block()))
             end = self.end()
@@ -138,8 +136,7 @@ class BraceParser(OperandParser):
 
     def for_expression(self) -> For:
         """`For` (G39)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         binding = self.name("a loop variable")
         index = self.name("an index variable") if self.take(",") else None
         self.expect("in", "after the loop variable")
@@ -154,8 +151,7 @@ class BraceParser(OperandParser):
 
     def spawn_expression(self) -> Spawn:
         """`'spawn' '(' Expr ')'` (G33)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         opener = self.pos
         if not self.at("("):
             self.fail(Code.EXPECTED_TOKEN, "expected `(` after `spawn`", "Write `spawn(expression)`.")
@@ -166,8 +162,7 @@ class BraceParser(OperandParser):
 
     def side_effect_expression(self) -> SideEffect:
         """`'side_effect' '{' Block` (G33)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         statements = self.block()
         return SideEffect(start, self.end(), statements)
 

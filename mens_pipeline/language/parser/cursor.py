@@ -29,11 +29,7 @@ hostile text 1 MiB or more.
 class Finding:
     """A diagnostic that still counts in tokens.
 
-    Attributes:
-        code: Its kind.
-        message: What was found and what was expected.
-        token: Index of the token it speaks of.
-        advice: What to do about it.
+    `token` is the index of the token it speaks of.
     """
 
     code: Code
@@ -54,11 +50,7 @@ class Cursor(ABC):
     """A position in a token stream, and the steps every production is made of."""
 
     def __init__(self, stream: TokenStream) -> None:
-        """Start before the first token.
-
-        Args:
-            stream: The tokens of one text.
-        """
+        """Start before the first token."""
         self.source = stream.source
         self.kinds = stream.kinds
         self.texts = stream.texts
@@ -97,6 +89,12 @@ class Cursor(ABC):
         """Return offset after the last consumed token that is no newline."""
         return self.ends[self.pos - 1]
 
+    def begin(self) -> int:
+        """Consume the first token of a piece of syntax, and return where it stands."""
+        pos = self.pos
+        self.pos = pos + 1
+        return self.starts[pos]
+
     def skip_newlines(self) -> TokenKind:
         """`~`: step over newlines and return the kind that stands behind them."""
         kinds = self.kinds
@@ -131,9 +129,7 @@ class Cursor(ABC):
     def expect(self, kind: TokenKind, where: str) -> None:
         """Consume a token of this kind or reject.
 
-        Args:
-            kind: What must stand here.
-            where: The place in words, for the message: `after the parameters`.
+        `where` is the place in words, for the message: `after the parameters`.
         """
         if self.kinds[self.pos] != kind:
             self.fail(Code.EXPECTED_TOKEN, f"expected `{kind}` {where}")
@@ -148,10 +144,7 @@ class Cursor(ABC):
     def expect_closer(self, kind: TokenKind, opener: int, where: str) -> None:
         """Consume a closing token or reject, naming the opener when the text ends before it.
 
-        Args:
-            kind: `)`, `]` or `}`.
-            opener: Index of the opening token.
-            where: What the delimiters enclose: `the argument list`.
+        `opener` is the index of the opening token, `where` what the delimiters enclose: `the argument list`.
         """
         if self.kinds[self.pos] == kind:
             self.pos += 1
@@ -166,8 +159,7 @@ class Cursor(ABC):
     def name(self, what: str) -> str:
         """Consume a `Name` (G1) or reject.
 
-        Args:
-            what: What is named: `a function name`.
+        `what` is what is named: `a function name`.
         """
         pos = self.pos
         if self.kinds[pos] not in NAME_KINDS:
@@ -211,9 +203,7 @@ class Cursor(ABC):
     def braced(self, where: str, what: str) -> Iterator[None]:
         """`'{' { ~ entry } ~ '}'`: one turn for each entry that stands between the braces.
 
-        Args:
-            where: The place of the opening brace in words: `after the form name`.
-            what: What the braces enclose: `the form`.
+        `where` is the place of the opening brace in words, `after the form name`, and `what` what the braces enclose.
 
         Yields:
             Nothing; the caller consumes an entry before the next turn.
@@ -242,11 +232,7 @@ class Cursor(ABC):
         self.expect_closer(")", opener, "these arguments")
 
     def open_level(self) -> int:
-        """Count one more open level.
-
-        Returns:
-            The depth to restore when the level is closed.
-        """
+        """Count one more open level, and return the depth to restore when it is closed."""
         depth = self.depth
         if depth >= MAX_NESTING:
             raise ParseError(
@@ -263,10 +249,7 @@ class Cursor(ABC):
     def fail(self, code: Code, expectation: str, advice: str | None = None) -> Never:
         """Reject at the next token.
 
-        Args:
-            code: The kind of failure.
-            expectation: What should stand here; what was found is added.
-            advice: What to do about it.
+        `expectation` is what should stand here; what was found is added.
         """
         raise ParseError(Finding(code, f"{expectation}, found {self.found()}", self.pos, advice))
 
@@ -288,12 +271,7 @@ _LONGEST_QUOTE: Final = 40
 
 
 def describe(kind: TokenKind, text: str) -> str:
-    """Describe a token: `identifier `x``, `` `{` ``, `end of line`.
-
-    Args:
-        kind: Its kind.
-        text: Its text.
-    """
+    """Describe a token: `identifier `x``, `` `{` ``, `end of line`."""
     if kind == "EOF":
         return "end of file"
     if kind == "NL":
@@ -308,11 +286,7 @@ def describe(kind: TokenKind, text: str) -> str:
 
 
 def integer(literal: str) -> int:
-    """Return the value of an INT token, however many zeros it begins with.
-
-    Args:
-        literal: The token text; at most 19 digits behind the zeros (L5).
-    """
+    """Return the value of an INT token, however many zeros it begins with."""
     return int(literal.lstrip("0") or "0")
 
 
@@ -320,11 +294,7 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "
 
 
 def unescape(literal: str) -> str:
-    """Return the value of a string literal given with its quotes; an unknown escape keeps its backslash (L6).
-
-    Args:
-        literal: The token text.
-    """
+    """Return the value of a string literal given with its quotes; an unknown escape keeps its backslash (L6)."""
     body = literal[1:-1]
     if "\\" not in body:
         return body

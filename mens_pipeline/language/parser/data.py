@@ -22,8 +22,7 @@ class DataParser(FunctionParser):
 
     def const(self) -> Const:
         """`'let' [ 'mut' ] Name [ ':' Type ] '=' Expr` (G14)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         self.take("mut")
         name = self.name("a name (a module-level `let` takes no pattern)")
         annotation = self.type_expression() if self.take(":") else None
@@ -34,9 +33,7 @@ class DataParser(FunctionParser):
     def type_definition(self, start: int, *, is_pub: bool = False) -> TypeDef:
         """`TypeDecl` (G15).
 
-        Args:
-            start: Where the declaration begins, with its modifier.
-            is_pub: Behind `pub`.
+        The declaration begins at `start`, with its modifier.
         """
         self.pos += 1
         name = self.name("a type name")
@@ -87,8 +84,7 @@ class DataParser(FunctionParser):
 
     def table(self) -> Table:
         """`'@table' 'type' Name '{' Fields` (G16)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         self.expect("type", "on the line of `@table`")
         name = self.name("a table name")
         if not self.at("{"):
@@ -98,8 +94,7 @@ class DataParser(FunctionParser):
 
     def index(self) -> Index:
         """`'@index' Name '.' Name 'on' '(' columns ')'` (G17)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         table = self.name("a table name")
         self.expect(".", "after the table name")
         name = self.name("an index name")
@@ -111,9 +106,7 @@ class DataParser(FunctionParser):
     def url(self, start: int, *, is_pub: bool = False) -> Url:
         """`UrlDecl` (G23).
 
-        Args:
-            start: Where the declaration begins, with its modifier.
-            is_pub: Behind `pub`.
+        The declaration begins at `start`, with its modifier.
         """
         self.pos += 1
         name = self.name("a name after `url`")
@@ -146,9 +139,7 @@ class DataParser(FunctionParser):
     def state_machine(self, start: int, *, is_pub: bool = False) -> StateMachine:
         """`StateMachine` (G24).
 
-        Args:
-            start: Where the declaration begins, with its modifiers.
-            is_pub: Behind `pub`.
+        The declaration begins at `start`, with its modifiers.
         """
         is_partial = self.at_word("partial")
         if is_partial:
@@ -194,8 +185,7 @@ class DataParser(FunctionParser):
         return tuple(fields)
 
     def _transition(self) -> Transition:
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         event = self.name("an event name")
         params: list[str] = []
         if self.take("("):

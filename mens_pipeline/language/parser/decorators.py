@@ -28,8 +28,7 @@ class DecoratorParser(ExpressionParser):
             return self._keyed(KEYED_DECORATORS[kind])
         if kind in _CONTRACTS or kind == "@ensure":
             return self._contract()
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         arguments: tuple[DecoratorArgument, ...] = ()
         if self.at("(") and kind in BALANCED_DECORATORS:
             self.balanced()

@@ -28,10 +28,7 @@ class FunctionParser(DecoratorParser):
     def function(self, start: int, *, is_pub: bool = False, is_async: bool = False) -> Function:
         """`FnDecl` (G8).
 
-        Args:
-            start: Where the declaration begins, with its modifier.
-            is_pub: Behind `pub`.
-            is_async: Behind `async`.
+        The declaration begins at `start`, with its modifier.
         """
         decorators = self.function_decorators()
         self._expect_fn()
@@ -100,8 +97,7 @@ class FunctionParser(DecoratorParser):
 
     def asynchronous(self) -> Function:
         """`AsyncFn` (G5)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         kind = self.kinds[self.pos]
         if kind != "fn" and (kind not in FUNCTION_DECORATORS or kind == "@reactive"):
             self.fail(Code.INVALID_MODIFIER_TARGET, "expected `fn` after `async`")
@@ -109,8 +105,7 @@ class FunctionParser(DecoratorParser):
 
     def extern_function(self) -> Function:
         """`ExternFn` (G7)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         self.expect("fn", "after `extern`")
         name = self.name("a function name")
         params = self.parameter_list()
@@ -122,15 +117,13 @@ class FunctionParser(DecoratorParser):
 
     def loading(self) -> Loading:
         """Parse `'@loading' FnDecl` (G12)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         function = self._wrapped()
         return Loading(start, self.end(), function)
 
     def test(self) -> Test:
         """`'@test' [ '(' [ STRING ] [ ')' ] ] FnDecl` (G12)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         label = ""
         if self.take("("):
             label = self.double_quoted("a label") if self.at("STRING") else ""
@@ -140,8 +133,7 @@ class FunctionParser(DecoratorParser):
 
     def forall(self) -> Forall:
         """`'@forall' [ '(' ForallArg [ ')' ] ] FnDecl` (G12)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         label = ""
         if self.take("("):
             if self.at("STRING"):
@@ -155,8 +147,7 @@ class FunctionParser(DecoratorParser):
 
     def scheduled(self) -> Scheduled:
         """`'@scheduled' ~ '(' STRING ')' FnDecl` (G12, S10)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         self.skip_newlines()
         self.expect("(", "and an interval after `@scheduled`")
         interval = self.double_quoted("an interval")
@@ -166,8 +157,7 @@ class FunctionParser(DecoratorParser):
 
     def endpoint(self) -> Endpoint:
         """`'@endpoint' '(' «kind» ':' kind ')' FnDecl` (G12, S5)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         self.expect("(", "after `@endpoint`")
         if not self.at_word("kind"):
             self.fail(Code.INVALID_ENDPOINT_KIND, "expected `kind: query`, `kind: mutation` or `kind: server`")
@@ -183,8 +173,7 @@ class FunctionParser(DecoratorParser):
 
     def mcp_tool(self) -> McpTool:
         """`( '@tool' | '@mcp.tool' ) [ STRING ] FnDecl` (G12)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         if self.at("("):
             self.fail(Code.EXPECTED_TOKEN, "expected a description or `fn`", 'Write `@mcp.tool "..."`.')
         description = self.double_quoted("a description") if self.at("STRING") else ""
@@ -193,8 +182,7 @@ class FunctionParser(DecoratorParser):
 
     def mcp_resource(self) -> McpResource:
         """`( '@resource' | '@mcp.resource' ) ( '(' STRING ',' STRING ')' | STRING STRING ) FnDecl` (G12)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         parenthesised = self.take("(")
         uri = self.double_quoted("a resource URI")
         if parenthesised:

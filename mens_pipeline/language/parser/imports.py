@@ -17,8 +17,7 @@ class ImportParser(BehaviourParser):
 
     def import_declaration(self) -> Import:
         """`'import' ImportItem { ',' ImportItem }` (G6)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         paths = [*self._item()]
         while self.take(","):
             paths += self._item()
@@ -49,8 +48,7 @@ class ImportParser(BehaviourParser):
         return ImportPath(start, self.end(), "react", (specifier,), local, ())
 
     def _rust(self) -> ImportPath:
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         if self.take(":"):
             crate = self.identifier("a crate name", Code.INVALID_IMPORT)
             metadata = self._metadata() if self.take("(") else ()

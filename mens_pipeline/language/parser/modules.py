@@ -28,11 +28,7 @@ class Mode(StrEnum):
 
 
 def mode_of(file_name: str) -> Mode:
-    """Return the mode a file name selects; no file name selects the script mode (M6).
-
-    Args:
-        file_name: The last part of a path.
-    """
+    """Return the mode a file name selects; no file name selects the script mode (M6)."""
     return Mode.UI if file_name.endswith(".vox.ui") else Mode.SOURCE
 
 
@@ -49,12 +45,7 @@ class ModuleParser(ImportParser):
     """The top level."""
 
     def __init__(self, stream: TokenStream, mode: Mode) -> None:
-        """Start before the first token.
-
-        Args:
-            stream: The tokens of one text.
-            mode: How to read it.
-        """
+        """Start before the first token."""
         super().__init__(stream)
         self.mode = mode
 
@@ -140,8 +131,7 @@ class ModuleParser(ImportParser):
 
     def public(self) -> Function | TypeDef | Url | StateMachine:
         """`PubDecl` (G4)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         kind = self.kinds[self.pos]
         if kind == "fn" or (kind in FUNCTION_DECORATORS and kind != "@reactive"):
             return self.function(start, is_pub=True)

@@ -87,8 +87,7 @@ class StatementParser(BraceParser):
         return self.expression()
 
     def _let(self) -> Let:
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         mutable = self.take("mut")
         pattern = self.pattern()
         annotation = self.type_expression() if self.take(":") else None
@@ -97,21 +96,18 @@ class StatementParser(BraceParser):
         return Let(start, self.end(), pattern, annotation, value, mutable)
 
     def _return(self) -> Return:
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         value = None if self.kinds[self.pos] in _BLOCK_ENDS else self.expression()
         return Return(start, self.end(), value)
 
     def _while(self) -> While:
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         condition = self.expression()
         body = self.block()
         return While(start, self.end(), condition, body)
 
     def _loop(self) -> Loop:
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         body = self.block()
         return Loop(start, self.end(), body)
 

@@ -24,8 +24,7 @@ class UiParser(DataParser):
 
     def component(self) -> ReactiveComponent:
         """`Component` (G18)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         name = self.name("a component name")
         params = self.parameter_list()
         members: list[ReactiveMember] = []
@@ -100,8 +99,7 @@ class UiParser(DataParser):
 
     def _style_rules(self, rules: list[StyleRule], is_raw_css: bool) -> None:  # noqa: FBT001 - private
         while self.skip_newlines() == ".":
-            start = self.starts[self.pos]
-            self.pos += 1
+            start = self.begin()
             selector = "." + self.name("a class name after `.`")
             if not self.take("{"):
                 break
@@ -116,8 +114,7 @@ class UiParser(DataParser):
 
     def fragment(self) -> Fragment:
         """`'fragment' Name '(' [ Params ] ')' '{' Expr ~ '}'` (G20)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         name = self.name("a fragment name")
         params = self.parameter_list()
         opener = self.pos
@@ -129,8 +126,7 @@ class UiParser(DataParser):
 
     def v0_component(self) -> V0Component:
         """`V0` (G21); the end of the input closes it (E5)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         image_path = None
         identity = ""
         if self.at_word("from"):
@@ -158,8 +154,7 @@ class UiParser(DataParser):
 
     def routes(self) -> Routes:
         """`Routes`: the first token that starts no entry ends the list (G22)."""
-        start = self.starts[self.pos]
-        self.pos += 1
+        start = self.begin()
         self.expect("{", "after `routes`")
         entries: list[Route] = []
         fallbacks: dict[str, str] = {}

@@ -14,10 +14,7 @@ from mens_pipeline.language.types.terms import Callable, Type, choose, substitut
 class Callee:
     """Callee of a call.
 
-    Attributes:
-        type: Its type.
-        what: What messages call it.
-        chosen: What its variables stand for, as far as it is known.
+    `what` is what messages call it; `chosen` is what its variables stand for, as far as it is known.
     """
 
     type: Callable
@@ -26,14 +23,7 @@ class Callee:
 
 
 def apply(checker: Checker, node: Node, callee: Callee, arguments: Sequence[Argument | Attribute]) -> Type:
-    """Type a call, and compare the number, names and types of its arguments.
-
-    Args:
-        checker: The walk.
-        node: The call.
-        callee: What is called.
-        arguments: What it is given.
-    """
+    """Type a call, and compare the number, names and types of its arguments."""
     function = callee.type
     most = len(function.parameters)
     if not function.fewest <= len(arguments) <= most:

@@ -97,10 +97,7 @@ def _kept(result: Type) -> Type:
 def parameter(checker: Checker, param: Param, hint: Type = UNKNOWN) -> Type:
     """Return the type of a parameter, noted under its name.
 
-    Args:
-        checker: The walk.
-        param: The parameter.
-        hint: Its type if it is not written.
+    Where it is not written, its type is the hint.
     """
     declared = checker.declared.of(param.type, checker.generics)
     type_ = declared if param.type is not None else hint
@@ -158,13 +155,7 @@ def _check_arms(checker: Checker, node: Match, subject: Type) -> None:
 
 
 def pattern(checker: Checker, node: Pattern, subject: Type) -> None:
-    """Type the names of a pattern, and compare it with what it is to match.
-
-    Args:
-        checker: The walk.
-        node: The pattern.
-        subject: The type of what it is to match.
-    """
+    """Type the names of a pattern, and compare it with what it is to match."""
     if isinstance(node, IdentPattern):
         binding = checker.resolution.declared.get(id(node))
         if binding is None:

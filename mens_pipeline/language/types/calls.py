@@ -126,12 +126,7 @@ def _member(owner: Namespace, name: str) -> tuple[Type | None, list[str], str]:
 
 
 def kind_of(checker: Checker, receiver: Type) -> str:
-    """Return the name under which the methods of a type are listed; a sum type, a function and Unit have none.
-
-    Args:
-        checker: The walk.
-        receiver: The type.
-    """
+    """Return the name under which the methods of a type are listed; a sum type, a function and Unit have none."""
     if isinstance(receiver, Record) or checker.declared.is_struct(receiver):
         return "Record"
     if isinstance(receiver, Named):

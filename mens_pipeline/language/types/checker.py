@@ -23,10 +23,8 @@ from mens_pipeline.language.types.terms import NEVER, UNIT, UNKNOWN, Type, settl
 class Wanted:
     """Expected type at a place.
 
-    Attributes:
-        type: The type; unknown where anything will do.
-        reason: What the value is for, in the words of messages.
-        is_result: Whether it is the value that a function ends with.
+    `reason` is what the value is for, in the words of messages; `is_result` tells whether it is the value that a
+    function ends with.
     """
 
     type: Type
@@ -56,14 +54,7 @@ class Checker:
     """The types of one program, as far as the walk has come."""
 
     def __init__(self, declared: DeclaredTypes, resolution: Resolution, findings: Findings, forms: Forms) -> None:
-        """Begin with the declarations.
-
-        Args:
-            declared: Their types.
-            resolution: What each name refers to.
-            findings: Where to note what is wrong.
-            forms: How each class of syntax is typed.
-        """
+        """Begin with the declarations."""
         self.declared = declared
         self.resolution = resolution
         self.findings = findings
@@ -77,9 +68,7 @@ class Checker:
     def infer(self, node: Expr, expected: Type = UNKNOWN) -> Type:
         """Return the type of an expression.
 
-        Args:
-            node: The expression.
-            expected: What its place would like, as a hint for literals and lambdas.
+        What is expected is a hint for literals and lambdas.
         """
         form = self._forms.plain.get(type(node))
         if form is not None:
@@ -87,12 +76,7 @@ class Checker:
         return self._forms.nested[type(node)](self, node, ANYTHING)
 
     def expect(self, node: Expr, wanted: Wanted) -> Type:
-        """Return the type of an expression that must fit its place; of branches, each is judged for itself.
-
-        Args:
-            node: The expression.
-            wanted: What its place takes.
-        """
+        """Return the type of an expression that must fit its place; of branches, each is judged for itself."""
         form = self._forms.nested.get(type(node))
         if form is not None:
             return form(self, node, wanted)
@@ -101,13 +85,7 @@ class Checker:
         return found
 
     def compare(self, node: Node, found: Type, wanted: Wanted) -> None:
-        """Report a value that does not fit its place.
-
-        Args:
-            node: The value.
-            found: Its type.
-            wanted: What its place takes.
-        """
+        """Report a value that does not fit its place."""
         if fits(wanted.type, found, self.declared):
             return
         if wanted.is_result and (found == UNIT or isinstance(node, For)):
@@ -118,12 +96,7 @@ class Checker:
             self.findings.add(Code.TYPE_MISMATCH, node, message)
 
     def block(self, statements: Sequence[Statement], wanted: Wanted = ANYTHING) -> Type:
-        """Return the type of the value of a block: that of its last statement (B3).
-
-        Args:
-            statements: The block.
-            wanted: What its value must fit.
-        """
+        """Return the type of the value of a block: that of its last statement (B3)."""
         type_: Type = UNIT
         is_over = False
         for statement in statements:
@@ -133,75 +106,38 @@ class Checker:
         return NEVER if is_over else type_
 
     def statement(self, node: Statement, wanted: Wanted = ANYTHING) -> Type:
-        """Return the type of the value of a statement.
-
-        Args:
-            node: The statement.
-            wanted: What it must fit.
-        """
+        """Return the type of the value of a statement."""
         return self._forms.statements[type(node)](self, node, wanted)
 
     def bind(self, binding: Binding | None, type_: Type) -> None:
-        """Note the type of a local name.
-
-        Args:
-            binding: Its declaration, if it declares anything.
-            type_: The type.
-        """
+        """Note the type of a local name."""
         if binding is not None:
             self._types[binding] = settled(type_)
 
     def type_of(self, binding: Binding) -> Type:
-        """Return the type of a name.
-
-        Args:
-            binding: What it means.
-        """
+        """Return the type of a name."""
         known = self._types.get(binding)
         if known is None:
             known = self._types[binding] = self.declared.binding(binding)
         return known
 
     def used(self, node: Node) -> Binding | None:
-        """Return what a name or view refers to.
-
-        Args:
-            node: The name or view.
-        """
+        """Return what a name or view refers to."""
         return self.resolution.uses.get(id(node))
 
     @contextmanager
     def function(self, result: Wanted) -> Iterator[None]:
-        """Enter a function.
-
-        Args:
-            result: What it returns.
-        """
+        """Enter a function."""
         outer, self.result = self.result, result
         yield
         self.result = outer
 
     def report(self, code: Code, place: Node | Place, message: str, advice: str | None = None) -> None:
-        """Note a finding.
-
-        Args:
-            code: Its kind.
-            place: Where.
-            message: What was found and what was expected.
-            advice: What to do about it.
-        """
+        """Note a finding."""
         self.findings.add(code, place, message, advice)
 
     def report_unknown(self, code: Code, place: Node | Place, message: str, name: str, known: Any) -> None:
-        """Note a name that is not among those that would be right, with the nearest of them.
-
-        Args:
-            code: Its kind.
-            place: Where.
-            message: What was found.
-            name: The name.
-            known: Those that would be right.
-        """
+        """Note a name that is not among those that would be right, with the nearest of them."""
         if not self.findings.is_full:
             self.findings.choices[place.start] = frozenset(known)
             self.findings.add(code, place, message, did_you_mean(name, cast("Any", known)))

@@ -18,11 +18,7 @@ _MOST_STEPS: Final = 2000
 
 
 def canonical(name: str) -> str:
-    """Return the name of a variant: `Err` means `Error`, `null` means `None` (V11, V12).
-
-    Args:
-        name: As written.
-    """
+    """Return the name of a variant: `Err` means `Error`, `null` means `None` (V11, V12)."""
     return {"Err": "Error", "null": "None"}.get(name, name)
 
 
@@ -30,11 +26,7 @@ class Coverage:
     """The arms of one `match`, in order."""
 
     def __init__(self, declared: DeclaredTypes) -> None:
-        """Begin without arms.
-
-        Args:
-            declared: The types of the program.
-        """
+        """Begin without arms."""
         self._declared = declared
         self._rows: list[tuple[Pattern, ...]] = []
         self._simple: set[object] = set()
@@ -42,11 +34,7 @@ class Coverage:
         self._steps = 0
 
     def add(self, pattern: Pattern) -> None:
-        """Add an arm.
-
-        Args:
-            pattern: Its pattern.
-        """
+        """Add an arm."""
         if self._is_any(pattern):
             self._takes_all = True
         key = self._key(pattern)
@@ -55,19 +43,11 @@ class Coverage:
         self._rows.append((pattern,))
 
     def is_covered(self, pattern: Pattern) -> bool:
-        """Return whether the arms so far take all that another would.
-
-        Args:
-            pattern: Its pattern.
-        """
+        """Return whether the arms so far take all that another would."""
         return self._takes_all or self._key(pattern) in self._simple
 
     def missing(self, subject: Type) -> str | None:
-        """Return a value that no arm takes, as a pattern; None if there is none, or if that cannot be known.
-
-        Args:
-            subject: The type of what is matched.
-        """
+        """Return a value that no arm takes, as a pattern; None if there is none, or if that cannot be known."""
         if self._takes_all or not self._rows:
             return None
         found = self._missing(self._rows, (subject,))

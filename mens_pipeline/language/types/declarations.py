@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from mens_pipeline.language.ast.behaviour import Activity, Actor, Form, Handler, Workflow
 from mens_pipeline.language.ast.data import Const
 from mens_pipeline.language.ast.declarations import Module
-from mens_pipeline.language.ast.functions import Function, Test
+from mens_pipeline.language.ast.functions import WRAPPERS, Function, Test
 from mens_pipeline.language.ast.ui import Fragment, ReactiveComponent, ReactiveMember, ReactiveModule
 from mens_pipeline.language.diagnostics import Code
-from mens_pipeline.language.names.declarations import WRAPPERS, ModuleNames
+from mens_pipeline.language.names.declarations import ModuleNames
 from mens_pipeline.language.names.findings import Findings
 from mens_pipeline.language.names.resolver import Resolution
 from mens_pipeline.language.types.branches import parameter
 from mens_pipeline.language.types.checker import ANYTHING, Checker, Wanted
 from mens_pipeline.language.types.declared import DeclaredTypes
-from mens_pipeline.language.types.forms import FORMS
+from mens_pipeline.language.types.statements import FORMS
 from mens_pipeline.language.types.terms import BOOL, UNIT
 from mens_pipeline.language.vocabulary import LLM_DECORATORS
 
@@ -28,14 +28,7 @@ _FIRST: Final = (Const, ReactiveModule)
 
 
 def check(module: Module, names: ModuleNames, resolution: Resolution, findings: Findings) -> None:
-    """Find the types of a program, and what does not fit.
-
-    Args:
-        module: Its syntax.
-        names: What it declares.
-        resolution: What each name refers to.
-        findings: Where to note what is wrong.
-    """
+    """Find the types of a program, and what does not fit."""
     checker = Checker(DeclaredTypes(names), resolution, findings, FORMS)
     ordered = sorted(module.declarations, key=lambda declaration: not isinstance(declaration, _FIRST))
     for declaration in ordered:
@@ -91,11 +84,7 @@ def _work(checker: Checker, node: Workflow | Activity) -> None:
 
 def _actor(checker: Checker, node: Actor) -> None:
     for handler in node.handlers:
-        _handler(checker, handler)
-
-
-def _handler(checker: Checker, node: Handler) -> None:
-    _body(checker, node, node.event)
+        _body(checker, handler, handler.event)
 
 
 def _const(checker: Checker, node: Const) -> None:
@@ -110,10 +99,6 @@ def _component(checker: Checker, node: ReactiveComponent) -> None:
     _members(checker, node.members)
     if node.view is not None:
         checker.infer(node.view)
-
-
-def _reactive_module(checker: Checker, node: ReactiveModule) -> None:
-    _members(checker, node.members)
 
 
 def _members(checker: Checker, members: Sequence[ReactiveMember]) -> None:
@@ -154,7 +139,7 @@ _FORMS: Final[dict[type, Callable[[Checker, Any], None]]] = {
     Actor: _actor,
     Const: _const,
     ReactiveComponent: _component,
-    ReactiveModule: _reactive_module,
+    ReactiveModule: lambda checker, node: _members(checker, node.members),
     Fragment: _fragment,
     Form: _form,
 }

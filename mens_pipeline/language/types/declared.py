@@ -25,11 +25,7 @@ class DeclaredTypes:
     """The types of the declarations of one program."""
 
     def __init__(self, names: ModuleNames) -> None:
-        """Begin without any; each is made when it is asked for.
-
-        Args:
-            names: What the program declares.
-        """
+        """Begin without any; each is made when it is asked for."""
         self.names = names
         self._signatures: dict[int, Callable] = {}
         self._fields: dict[str, dict[str, Type] | None] = {}
@@ -38,10 +34,7 @@ class DeclaredTypes:
     def of(self, node: Syntax | None, generics: Iterable[str] = (), *, as_variables: bool = False) -> Type:
         """Return the type that an annotation writes; what is not modelled is unknown.
 
-        Args:
-            node: The annotation, if there is one.
-            generics: Types that the function around it chooses.
-            as_variables: Whether these are variables, as a caller sees them, or unknown.
+        `generics` are types that the function around it chooses: variables, as a caller sees them, or unknown.
         """
         if isinstance(node, DecimalType):
             return DEC
@@ -69,11 +62,7 @@ class DeclaredTypes:
         return Named(name) if name in _PLAIN and not is_declared else UNKNOWN
 
     def binding(self, binding: Binding) -> Type:
-        """Return the type of a function, a constructor, an imported namespace or what is built in.
-
-        Args:
-            binding: Not a local name.
-        """
+        """Return the type of a function, a constructor, an imported namespace or what is built in."""
         node = binding.node
         if node is None:
             return built_in_type(binding.name)
@@ -87,11 +76,7 @@ class DeclaredTypes:
         return UNKNOWN
 
     def signature(self, node: _SIGNED) -> Callable:
-        """Return what a function takes and gives, as its callers see it.
-
-        Args:
-            node: The function.
-        """
+        """Return what a function takes and gives, as its callers see it."""
         known = self._signatures.get(id(node))
         if known is None:
             generics = node.generics if isinstance(node, Function) else ()
@@ -100,21 +85,12 @@ class DeclaredTypes:
         return known
 
     def parameters(self, params: Sequence[Param], result: Type, generics: Iterable[str] = ()) -> Callable:
-        """Something that takes parameters.
-
-        Args:
-            params: The parameters.
-            result: What it gives.
-            generics: Types that each call chooses.
-        """
+        """Something that takes parameters."""
         types = tuple(self.of(param.type, generics, as_variables=True) for param in params)
         return Callable(types, result, _fewest(params), tuple(param.name for param in params))
 
     def properties(self, binding: Binding) -> tuple[dict[str, Type], frozenset[str]] | None:
         """Return what a view of a component is given.
-
-        Args:
-            binding: The component.
 
         Returns:
             Its attributes with their types, and those that must be there; None for what takes any.
@@ -129,11 +105,7 @@ class DeclaredTypes:
         return None
 
     def variant(self, name: str) -> Type:
-        """Return the type of a constructor, or of a variant without payload; unknown if several types have it (V10).
-
-        Args:
-            name: The variant.
-        """
+        """Return the type of a constructor, or of a variant without payload; unknown if several types have it (V10)."""
         owners = self.names.variants.get(name, [])
         if len(owners) != 1 or name in VARIANTS:
             return UNKNOWN
@@ -149,11 +121,7 @@ class DeclaredTypes:
         return tuple(UNKNOWN if field.optional else self.of(field.type) for field in fields)
 
     def variants(self, type_: Type) -> dict[str, tuple[Type, ...]] | None:
-        """Return the variants of a type with the types of their fields; None if it has none.
-
-        Args:
-            type_: Any type.
-        """
+        """Return the variants of a type with the types of their fields; None if it has none."""
         if not isinstance(type_, Named):
             return None
         if type_.name == "Option" and type_.arguments:
@@ -167,11 +135,7 @@ class DeclaredTypes:
         return self._variants[type_.name]
 
     def fields(self, type_: Type) -> dict[str, Type] | None:
-        """Return the fields of a struct or of a record of a table; None if it has none.
-
-        Args:
-            type_: Any type.
-        """
+        """Return the fields of a struct or of a record of a table; None if it has none."""
         if not isinstance(type_, Named):
             return None
         if type_.name not in self._fields:
@@ -182,46 +146,26 @@ class DeclaredTypes:
         return self._fields[type_.name]
 
     def is_table(self, type_: Type) -> bool:
-        """Return whether a type is that of the records of a table.
-
-        Args:
-            type_: Any type.
-        """
+        """Return whether a type is that of the records of a table."""
         return isinstance(type_, Named) and type_.name in self.names.tables
 
     def is_struct(self, type_: Type) -> bool:
-        """Return whether a type is declared and has fields.
-
-        Args:
-            type_: Any type.
-        """
+        """Return whether a type is declared and has fields."""
         return self.fields(type_) is not None
 
     def is_sum(self, type_: Type) -> bool:
-        """Return whether a type is declared and has variants.
-
-        Args:
-            type_: Any type.
-        """
+        """Return whether a type is declared and has variants."""
         return isinstance(type_, Named) and type_.name in self.names.types and self.variants(type_) is not None
 
     def readable(self, type_: Type) -> dict[str, Type] | None:
-        """Return the fields that can be read of a struct or of a record of a table, those of every record included.
-
-        Args:
-            type_: Any type.
-        """
+        """Return the fields that can be read of a struct or of a record of a table, those of every record included."""
         fields = self.fields(type_)
         if fields is not None and self.is_table(type_):
             return dict.fromkeys(ROW_FIELDS, UNKNOWN) | fields
         return fields
 
     def handlers(self, actor: str) -> dict[str, Callable]:
-        """Return the events of an actor.
-
-        Args:
-            actor: Its name.
-        """
+        """Return the events of an actor."""
         node = self.names.values[actor].node
         assert isinstance(node, Actor)  # noqa: S101 - its handle was made from the name of an actor
         return {handler.event: self.signature(handler) for handler in node.handlers}

@@ -23,13 +23,7 @@ _LISTS = frozenset(("List", "Rows"))
 
 
 def fits(expected: Type, found: Type, declared: DeclaredTypes) -> bool:
-    """Return whether a value may stand at a place, as far as types can tell; what is unknown fits.
-
-    Args:
-        expected: The type of the place.
-        found: The type of the value.
-        declared: The types of the program.
-    """
+    """Return whether a value may stand at a place, as far as types can tell; what is unknown fits."""
     if expected == found or not is_definite(expected) or not is_definite(found):
         return True
     if expected == ELEMENT:
@@ -80,13 +74,7 @@ def _record_fits(expected: Type, found: Record, declared: DeclaredTypes) -> bool
 
 
 def joined(left: Type, right: Type, declared: DeclaredTypes) -> Type:
-    """Return the type of what is one or the other.
-
-    Args:
-        left: The one.
-        right: The other.
-        declared: The types of the program.
-    """
+    """Return the type of what is one or the other."""
     if right in (left, NEVER):
         return left
     if left == NEVER:
@@ -102,9 +90,5 @@ def joined(left: Type, right: Type, declared: DeclaredTypes) -> Type:
 
 
 def is_definite(type_: Type) -> bool:
-    """Return whether anything at all is known of a type.
-
-    Args:
-        type_: Any type.
-    """
+    """Return whether anything at all is known of a type."""
     return type_ not in (UNKNOWN, JSON, NEVER) and not isinstance(type_, Variable | Namespace)

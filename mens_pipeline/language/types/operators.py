@@ -108,14 +108,7 @@ def binary(checker: Checker, node: Binary, _expected: Type) -> Type:
 
 
 def operation(checker: Checker, node: Binary, left: Type, right: Type) -> Type:
-    """Return the type of an operation.
-
-    Args:
-        checker: The walk.
-        node: The operation.
-        left: The type of its left operand.
-        right: The type of its right operand.
-    """
+    """Return the type of an operation."""
     if node.op in {"Is", "Isnt"}:
         return BOOL
     if node.op in {"And", "Or"}:

@@ -24,14 +24,7 @@ def object_literal(checker: Checker, node: ObjectLit, expected: Type) -> Type:
 
 
 def check_fields(checker: Checker, node: ObjectLit, owner: Type, fields: dict[str, Type]) -> None:
-    """Compare the fields that a record has with those of a struct.
-
-    Args:
-        checker: The walk.
-        node: The record.
-        owner: The struct or table.
-        fields: Its fields.
-    """
+    """Compare the fields that a record has with those of a struct."""
     for entry in node.fields:
         expected = fields.get(entry.key)
         if expected is None and not (checker.declared.is_table(owner) and entry.key in {"_id", "id"}):
@@ -64,14 +57,7 @@ def field_access(checker: Checker, node: FieldAccess, _expected: Type) -> Type:
 
 
 def namespace_member(checker: Checker, node: FieldAccess, owner: Namespace, name: str) -> Type:
-    """Type a member of a namespace, as a value.
-
-    Args:
-        checker: The walk.
-        node: The access.
-        owner: The namespace.
-        name: The member.
-    """
+    """Type a member of a namespace, as a value."""
     found = member_type(owner.path, name)
     if found is None:
         place = checker.findings.member(node.object, node, name)
@@ -111,13 +97,7 @@ def index_access(checker: Checker, node: IndexAccess, _expected: Type) -> Type:
 
 
 def element(checker: Checker, node: IndexAccess, owner: Type) -> Type:
-    """Return the type of an element.
-
-    Args:
-        checker: The walk.
-        node: The access.
-        owner: The type of what it is an element of.
-    """
+    """Return the type of an element."""
     key = checker.infer(node.index)
     if not is_definite(owner):
         return UNKNOWN

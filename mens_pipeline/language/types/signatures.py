@@ -204,8 +204,7 @@ _FEWEST: Final = {"assert": 1}
 def parsed(text: str) -> Type:
     """Read a type from its text.
 
-    Args:
-        text: As programs write it; `T` and `U` are variables, `_` is unknown.
+    `T` and `U` are variables, `_` is unknown.
     """
     module = analyze(f"let x: {text} = y").module
     constant = module.declarations[0] if module is not None else None
@@ -226,30 +225,14 @@ def _of(node: Syntax | None) -> Type:
 
 @cache
 def method_type(receiver: str, method: str) -> Type | None:
-    """Return the type of a method.
-
-    Args:
-        receiver: The name of the type of what stands before the dot.
-        method: The name of the method.
-
-    Returns:
-        Its type, or None where there is no such method.
-    """
+    """Return the type of a method; None where there is no such method."""
     text = METHOD_TYPES.get(receiver, {}).get(method)
     return None if text is None else _counted(parsed(text), METHODS[RECEIVERS[receiver]][method])
 
 
 @cache
 def member_type(path: str, member: str) -> Type | None:
-    """Return the type of a member of a namespace.
-
-    Args:
-        path: The namespace.
-        member: The name behind the dot.
-
-    Returns:
-        Its type, or None where there is no such member.
-    """
+    """Return the type of a member of a namespace; None where there is no such member."""
     below = f"{path}.{member}"
     if below in MEMBER_TYPES:
         return Namespace(below)
@@ -261,22 +244,14 @@ def member_type(path: str, member: str) -> Type | None:
 
 
 def members(path: str) -> list[str]:
-    """Return the names that may stand behind a namespace and a dot.
-
-    Args:
-        path: The namespace.
-    """
+    """Return the names that may stand behind a namespace and a dot."""
     below = [other.removeprefix(f"{path}.") for other in MEMBER_TYPES if other.startswith(f"{path}.")]
     return [*MEMBER_TYPES.get(path, ()), *below]
 
 
 @cache
 def built_in_type(name: str) -> Type:
-    """Return the type of a name that every program knows.
-
-    Args:
-        name: The name.
-    """
+    """Return the type of a name that every program knows."""
     native = BUILT_INS.get(name)
     if name in MEMBER_TYPES or isinstance(native, Refused):
         return Namespace(name)

@@ -1,17 +1,38 @@
-"""Statements (B2-B6)."""
+"""Statements (B2-B6), and the table of type rules by class of syntax."""
 
 from collections.abc import Iterable
+from typing import Any, Final
 
 from mens_pipeline.language.ast.base import Node, children
 from mens_pipeline.language.ast.expressions import (
     Binary,
+    Block,
     BoolLit,
+    Call,
+    DecimalLit,
     Expr,
     FieldAccess,
+    FloatLit,
     For,
+    Ident,
+    If,
     IndexAccess,
+    IntLit,
     Lambda,
+    ListLit,
+    Match,
+    MethodCall,
+    ObjectLit,
+    SelfClosingView,
     SideEffect,
+    Spawn,
+    StringLit,
+    Try,
+    TupleLit,
+    Unary,
+    View,
+    With,
+    WorkflowVersion,
 )
 from mens_pipeline.language.ast.patterns import IdentPattern
 from mens_pipeline.language.ast.statements import (
@@ -24,8 +45,9 @@ from mens_pipeline.language.ast.statements import (
     Return,
     While,
 )
+from mens_pipeline.language.types import branches, calls, operators, records
 from mens_pipeline.language.types.branches import pattern
-from mens_pipeline.language.types.checker import Checker, Wanted
+from mens_pipeline.language.types.checker import Checker, Forms, Wanted
 from mens_pipeline.language.types.fitting import is_definite
 from mens_pipeline.language.types.operators import operation
 from mens_pipeline.language.types.records import element
@@ -124,3 +146,48 @@ def _has_break(statements: Iterable[Node]) -> bool:
 def expression_statement(checker: Checker, node: ExprStatement, wanted: Wanted) -> Type:
     """Type an expression on its own."""
     return checker.expect(node.expression, wanted)
+
+
+def _binary(checker: Checker, node: Any, expected: Type) -> Type:
+    return calls.pipe(checker, node, expected) if node.op == "Pipe" else operators.binary(checker, node, expected)
+
+
+FORMS: Final = Forms(
+    plain={
+        IntLit: operators.literal,
+        FloatLit: operators.literal,
+        StringLit: operators.literal,
+        BoolLit: operators.literal,
+        DecimalLit: operators.literal,
+        WorkflowVersion: operators.literal,
+        Ident: operators.name,
+        ObjectLit: records.object_literal,
+        ListLit: operators.list_literal,
+        TupleLit: operators.tuple_literal,
+        Binary: _binary,
+        Unary: operators.unary,
+        Try: operators.try_,
+        With: operators.with_,
+        Call: calls.call,
+        MethodCall: calls.method_call,
+        FieldAccess: records.field_access,
+        IndexAccess: records.index_access,
+        For: branches.for_,
+        Lambda: branches.lambda_,
+        Spawn: calls.spawn,
+        SideEffect: branches.side_effect,
+        View: calls.view,
+        SelfClosingView: calls.view,
+    },
+    nested={Block: branches.block, If: branches.if_, Match: branches.match},
+    statements={
+        Let: let,
+        Assign: assign,
+        Return: return_,
+        While: while_,
+        Loop: loop,
+        Break: jump,
+        Continue: jump,
+        ExprStatement: expression_statement,
+    },
+)

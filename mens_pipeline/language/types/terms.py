@@ -24,11 +24,7 @@ class Variable:
 class Callable:
     """The type of what can be called.
 
-    Attributes:
-        parameters: Their types.
-        result: What a call gives.
-        fewest: How many arguments there must be.
-        names: Names of the parameters; none where a call cannot name them.
+    `names` are those of the parameters, none where a call cannot name them.
     """
 
     parameters: "tuple[Type, ...]"
@@ -41,9 +37,7 @@ class Callable:
 class Record:
     """The type of a record literal.
 
-    Attributes:
-        fields: Its fields in order.
-        is_open: Whether it may have others by now (B6).
+    `is_open` tells whether it may have other fields by now (B6).
     """
 
     fields: "tuple[tuple[str, Type], ...]"
@@ -81,38 +75,22 @@ _MOST_FIELDS: Final = 4
 
 
 def list_of(element: Type) -> Named:
-    """`List[element]`.
-
-    Args:
-        element: The type of the elements.
-    """
+    """`List[element]`."""
     return Named("List", (element,))
 
 
 def option_of(value: Type) -> Named:
-    """`Option[value]`.
-
-    Args:
-        value: The type of the value.
-    """
+    """`Option[value]`."""
     return Named("Option", (value,))
 
 
 def result_of(value: Type) -> Named:
-    """`Result[value]`.
-
-    Args:
-        value: The type of the value.
-    """
+    """`Result[value]`."""
     return Named("Result", (value,))
 
 
 def text_of(type_: Type) -> str:
-    """Write a type as programs do.
-
-    Args:
-        type_: The type.
-    """
+    """Write a type as programs do."""
     if type_ == NEVER:
         return "_"
     if isinstance(type_, Named):
@@ -132,9 +110,7 @@ def _texts(types: Iterable[Type]) -> str:
 def substituted(type_: Type, chosen: Mapping[str, Type]) -> Type:
     """Replace the variables of a type.
 
-    Args:
-        type_: The type.
-        chosen: What each variable stands for; others are unknown.
+    What is not `chosen` is unknown.
     """
     if isinstance(type_, Variable):
         return chosen.get(type_.name, UNKNOWN)
@@ -147,11 +123,7 @@ def substituted(type_: Type, chosen: Mapping[str, Type]) -> Type:
 
 
 def settled(type_: Type) -> Type:
-    """Return a type as it is kept: what an empty list or an absent value would hold is unknown from now on.
-
-    Args:
-        type_: The type.
-    """
+    """Return a type as it is kept: what an empty list or an absent value would hold is unknown from now on."""
     if type_ == NEVER:
         return UNKNOWN
     if isinstance(type_, Named) and type_.arguments:
@@ -160,13 +132,7 @@ def settled(type_: Type) -> Type:
 
 
 def choose(expected: Type, found: Type, chosen: dict[str, Type]) -> None:
-    """Learn what the variables of a parameter stand for from an argument; the first that says something decides.
-
-    Args:
-        expected: The type of the parameter.
-        found: The type of the argument.
-        chosen: What is known of the variables.
-    """
+    """Learn what the variables of a parameter stand for from an argument; the first that says something decides."""
     if isinstance(expected, Variable):
         if found not in (UNKNOWN, NEVER) and chosen.get(expected.name, UNKNOWN) == UNKNOWN:
             chosen[expected.name] = found

@@ -9,8 +9,7 @@ from typing import Any
 
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
 from mens_pipeline.corpus.curate.split import is_held_out
-from mens_pipeline.corpus.evolution.budget import Budget, Plan
-from mens_pipeline.corpus.evolution.evolve import Desk, Judges, evolve
+from mens_pipeline.corpus.evolution.evolve import Budget, Desk, Judges, Plan, evolve
 from mens_pipeline.corpus.evolution.examine import Reading
 from mens_pipeline.corpus.evolution.ledger import Ledger
 from mens_pipeline.corpus.evolution.neighbours import Neighbours

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.corpus.evolution.outcome import EvolutionDrop
-from mens_pipeline.corpus.evolution.repair import RepairComparison, compare_repair, repair_of
-from mens_pipeline.corpus.evolution.requests import Request
+from mens_pipeline.corpus.evolution.requests import Request, repair_of
 from mens_pipeline.language import Mode
+from mens_pipeline_tests.bench.repair import RepairComparison, compare_repair
 from mens_pipeline_tests.corpus.evolution.scripted import (
     BUDGET,
     Scripted,

@@ -7,9 +7,8 @@ from random import Random
 import pytest
 
 from mens_pipeline.corpus.synthesis import generate as module
-from mens_pipeline.corpus.synthesis.families import load_families
 from mens_pipeline.corpus.synthesis.families.banks import load_banks
-from mens_pipeline.corpus.synthesis.families.templates import families_in
+from mens_pipeline.corpus.synthesis.families.templates import load_families
 from mens_pipeline.corpus.synthesis.families.vocabulary import folded
 from mens_pipeline.corpus.synthesis.generate import generate
 from mens_pipeline.corpus.synthesis.sample import Sample
@@ -177,7 +176,7 @@ def test_a_file_without_families_is_refused(tmp_path: Path) -> None:
 
     other.write_text("== family: function/f\n", encoding="utf-8")
     with pytest.raises(ConfigurationError, match=r"other\.vox\.jinja: it has no family and no part\. Begin one"):
-        families_in(tmp_path)
+        load_families(tmp_path)
 
 
 _BAD_BANKS = {

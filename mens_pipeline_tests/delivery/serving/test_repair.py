@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.evolution.repair import compare_repair
 from mens_pipeline.delivery.serving.engine import Limits
 from mens_pipeline.inference.answer_code import program_in
 from mens_pipeline.inference.endpoint import Endpoint
@@ -29,7 +28,7 @@ def test_noise_is_not_repaired_and_steered_answers_need_none(
     printed = capsys.readouterr().out
     with running(merged, Limits(4, 20_000, 300.0, 400), syntax=Syntax.CONSTRAINED) as server:
         endpoint = Endpoint(f"{server.url}/v1", "mens", max_new_tokens=24)
-        steered = compare_repair(endpoint, bench.requests_of(tmp_path / "pairs.jsonl", 2), program_in)
+        steered = bench.compare_repair(endpoint, bench.requests_of(tmp_path / "pairs.jsonl", 2), program_in)
 
     assert printed.startswith(
         "0/2 requests are answered in Vox at once\nafter 1 more for each other: 0 with repairs, 0"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from mens_pipeline.corpus.synthesis.families import load_families
+from mens_pipeline.corpus.synthesis.families.templates import load_families
 from mens_pipeline.language import Mode, analyze, mode_of
 from mens_pipeline.language.semantics import semantic_diagnostics
 from mens_pipeline.settings import PROJECT_ROOT

@@ -77,10 +77,7 @@ class _Banks(BaseModel):
 
 
 def load_banks(folder: Path) -> dict[str, list[Any]]:
-    """Load the banks of a folder: name -> what may be drawn; a row of a table has its columns as attributes.
-
-    Args:
-        folder: Holds `*_banks.yaml`.
+    """Load the banks of a folder, `*_banks.yaml`: name -> what may be drawn; columns are attributes of rows.
 
     Raises:
         ConfigurationError: A file cannot be read or does not fit, or two banks have one name.

@@ -10,7 +10,7 @@ import re
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -69,11 +69,8 @@ class _Part(BaseModel):
 class _Section:
     """A stretch of a file.
 
-    Attributes:
-        path: The file.
-        line: Where its header stands, from 1.
-        header: What it says of itself.
-        source: What follows, behind a comment of as many lines as stand before it in the file.
+    `line` is that of its header, from 1; `source` is what follows, behind a comment of as many lines as stand before it
+    in the file.
     """
 
     path: Path
@@ -96,11 +93,9 @@ class _Section:
         return ConfigurationError(f"{self.path}:{line or self.line}: {self.name}: {message}")
 
 
-def families_in(folder: Path) -> tuple[Family, ...]:
-    """Read, check and compile all families of a folder, in the order of its files.
-
-    Args:
-        folder: Holds `*.vox.jinja` and `*_banks.yaml`.
+@cache
+def load_families(folder: Path = Path(__file__).parent) -> tuple[Family, ...]:
+    """Read, check and compile all families of a folder, in the order of its files; their names are unique.
 
     Raises:
         ConfigurationError: A file cannot be read or does not fit; the message says where.
@@ -289,11 +284,7 @@ class Either(Extension):
     tags = {"either"}  # noqa: RUF012 - as Jinja declares it
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        """Read the ways up to `endeither`.
-
-        Args:
-            parser: Stands at the tag.
-        """
+        """Read the ways up to `endeither`."""
         line = next(parser.stream).lineno
         ways = []
         end = ""

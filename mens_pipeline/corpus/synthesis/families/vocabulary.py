@@ -25,17 +25,7 @@ _LINE: Final = 96
 
 
 def some_fields(random: Random, entity: Entity, *needed: Field, most: int = 6) -> tuple[Field, ...]:
-    """Return needed fields and a few more of the same entity, in its own order.
-
-    Args:
-        random: Decides which and how many.
-        entity: Where they come from.
-        needed: Fields that must be there.
-        most: The largest number of fields.
-
-    Returns:
-        At least the needed ones and at least two.
-    """
+    """Return needed fields and a few more of the same entity, at least two, in its own order."""
     others = [field for field in entity.fields if field not in needed]
     least = max(0, 2 - len(needed))
     extra = random.sample(others, random.randint(least, max(least, min(len(others), most - len(needed)))))
@@ -45,10 +35,7 @@ def some_fields(random: Random, entity: Entity, *needed: Field, most: int = 6) -
 def two_of(random: Random, rows: Sequence[Any], attribute: str) -> tuple[Any, Any]:
     """Draw two rows that differ in an attribute.
 
-    Args:
-        random: Decides which.
-        rows: Not all of them the same in it.
-        attribute: What must differ.
+    Not all of the rows are the same in it.
     """
     first, second = random.choice(rows), random.choice(rows)
     while getattr(first, attribute) == getattr(second, attribute):
@@ -59,8 +46,7 @@ def two_of(random: Random, rows: Sequence[Any], attribute: str) -> tuple[Any, An
 def folded(text: str) -> str:
     """Put a record that is written with a member a line on one line, where it fits.
 
-    Args:
-        text: A line that ends in `{`, members with commas behind them, and a line that begins with `}`.
+    It is a line that ends in `{`, members with commas behind them, and a line that begins with `}`.
     """
     first, *members, last = text.rstrip("\n").split("\n")
     line = " ".join([first.strip(), *(member.strip() for member in members)]).removesuffix(",") + f" {last.strip()}"
@@ -68,91 +54,51 @@ def folded(text: str) -> str:
 
 
 def same_names(fields: Iterable[Field]) -> str:
-    """Format a record on one line whose members are taken from variables of the same names.
-
-    Args:
-        fields: What it holds.
-    """
+    """Format a record on one line whose members are taken from variables of the same names."""
     return f"{{ {', '.join(f'{field.name}: {field.name}' for field in fields)} }}"
 
 
 def params(fields: Iterable[Field]) -> str:
-    """Format a parameter list without its parentheses.
-
-    Args:
-        fields: One parameter each.
-    """
+    """Format a parameter list without its parentheses."""
     return ", ".join(field.declaration for field in fields)
 
 
 def lines(items: Sequence[str | Field], width: int = 4) -> str:
     """Write items below one another: fields as they are declared, anything else as it is.
 
-    Args:
-        items: A list, or a text with one of them in each line.
-        width: Blanks before all but the first.
+    A text has one item in each line; `width` blanks stand before all but the first.
     """
     texts = items if not isinstance(items, str) else lines_of(items)
     return ("\n" + " " * width).join(item.declaration if isinstance(item, Field) else item for item in texts)
 
 
 def sentence(words: str) -> str:
-    """Return words with a capital at the start.
-
-    Args:
-        words: At least one.
-    """
+    """Return words with a capital at the start."""
     return words[:1].upper() + words[1:]
 
 
 def snake(name: str) -> str:
-    """`ToolLoan` and `tool loan` as `tool_loan`.
-
-    Args:
-        name: A type name or words.
-    """
+    """`ToolLoan` and `tool loan` as `tool_loan`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).replace(" ", "_").replace("-", "_").lower()
 
 
 def camel(words: str) -> str:
-    """`tool loans` and `tool_loans` as `ToolLoans`.
-
-    Args:
-        words: Words or a snake-case name.
-    """
+    """`tool loans` and `tool_loans` as `ToolLoans`."""
     return "".join(word[:1].upper() + word[1:] for word in re.split(r"[ _-]", words))
 
 
-DRAWS: Final[Mapping[str, Callable[..., Any]]] = {
-    "choice": Random.choice,
-    "sample": Random.sample,
-    "randint": Random.randint,
-    "one_in": one_in,
-    "pick": pick,
-    "two_of": two_of,
-    "some_fields": some_fields,
-    "has_fields": has_fields,
-    "described_fields": described_fields,
-    "observed_function": observed_function,
-}
+def _by_name(*functions: Callable[..., Any]) -> Mapping[str, Callable[..., Any]]:
+    return {function.__name__: function for function in functions}
+
+
+DRAWS: Final = _by_name(
+    *(Random.choice, Random.sample, Random.randint, one_in, pick, two_of),
+    *(some_fields, has_fields, described_fields, observed_function),
+)
 """Functions that take from the generator, by the names that templates call them."""
 
-WORDS: Final[Mapping[str, Callable[..., Any]]] = {
-    "params": params,
-    "counted": counted,
-    "assertion": assertion,
-}
+WORDS: Final = _by_name(params, counted, assertion)
 """Functions that take nothing from it."""
 
-FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
-    "folded": folded,
-    "same_names": same_names,
-    "listed": listed,
-    "quoted": quoted,
-    "lines": lines,
-    "with_article": with_article,
-    "sentence": sentence,
-    "snake": snake,
-    "camel": camel,
-}
+FILTERS: Final = _by_name(folded, same_names, listed, quoted, lines, with_article, sentence, snake, camel)
 """Filters of templates."""

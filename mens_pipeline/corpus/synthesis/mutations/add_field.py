@@ -57,10 +57,6 @@ def add_field(program: Program, random: Random) -> Sample | None:
 
     Types and tables of which the program itself writes values are left alone: those values would lack the field.
 
-    Args:
-        program: An accepted program.
-        random: Decides.
-
     Returns:
         The task; None when there is no such type or no fresh name for a field.
     """

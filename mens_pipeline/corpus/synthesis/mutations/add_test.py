@@ -25,10 +25,6 @@ _FRAMES: Final = (
 def add_test(program: Program, random: Random) -> Sample | None:
     """Make a task: a prompt to test a function with given arguments, and the program with the test, which passes.
 
-    Args:
-        program: An accepted program.
-        random: Decides.
-
     Returns:
         The task; None when no function has a behaviour to test.
     """

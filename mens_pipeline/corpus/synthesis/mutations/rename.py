@@ -27,9 +27,6 @@ def roles_of_names(program: Program) -> dict[str, tuple[tuple[str, DeclarationSp
     their role (`state.name`), parameters of lambdas (`LambdaParam.name`), upper-case patterns (`VariantPattern.name`),
     tables behind `db` (`Database.field`), and the attributes of components that the program declares itself
     (`OwnAttribute.name`). Texts that are no names (string literals, operators) have roles too.
-
-    Args:
-        program: An accepted program.
     """
     own = frozenset(span.name for span in program.spans if span.construct.name in {"component", "fragment"})
     found: dict[str, list[tuple[str, DeclarationSpan]]] = {}
@@ -150,10 +147,6 @@ def rename(program: Program, random: Random) -> Sample | None:
 
     Only names whose every occurrence the syntax tree accounts for are renamed, so nothing of the same spelling but
     another meaning is touched.
-
-    Args:
-        program: An accepted program.
-        random: Decides.
 
     Returns:
         The task; None when no name can be renamed safely.

@@ -54,10 +54,6 @@ def reorder(program: Program, random: Random) -> Sample | None:
     Declarations only move past others that neither need them nor are needed by them; comments directly above a
     declaration move with it.
 
-    Args:
-        program: An accepted program.
-        random: Decides.
-
     Returns:
         The task; None when nothing may move.
     """

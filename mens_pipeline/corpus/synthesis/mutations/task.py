@@ -14,12 +14,8 @@ from mens_pipeline.language.requests import noun_of
 class Change:
     """One change and how to ask for it.
 
-    Attributes:
-        kind: What kind of change it is: `rename`.
-        construct: The construct it touches; a name of `CONSTRUCTS`.
-        request: The words that ask for it.
-        edits: What it does to the text.
-        is_done: Whether a program is what was asked for.
+    `construct` is the one it touches, a name of `CONSTRUCTS`; `request` asks for it, and `is_done` tells whether a
+    program is what was asked for.
     """
 
     kind: str
@@ -30,12 +26,7 @@ class Change:
 
 
 def task_of(program: Program, change: Change) -> Sample | None:
-    """Build the task of a change; None when the front end or the check of the change rejects the result.
-
-    Args:
-        program: What is to be changed.
-        change: What is wanted of it.
-    """
+    """Build the task of a change; None when the front end or the check of the change rejects the result."""
     after = read_changed(program, apply_edits(program.source, change.edits))
     if after is None or not change.is_done(after):
         return None
@@ -50,11 +41,7 @@ def task_of(program: Program, change: Change) -> Sample | None:
 
 
 def described(span: DeclarationSpan) -> str:
-    """Describe a declaration as one speaks of it: ``the function `double` ``, `the routes block`.
-
-    Args:
-        span: The declaration.
-    """
+    """Describe a declaration as one speaks of it: ``the function `double` ``, `the routes block`."""
     if span.construct.name == "reactive_module":
         return "the reactive members"
     _article, noun = noun_of(span.construct.name).split(" ", 1)
@@ -64,26 +51,16 @@ def described(span: DeclarationSpan) -> str:
 def with_remark(request: str, remark: str) -> str:
     """Append a sentence to a request.
 
-    Args:
-        request: A sentence that ends in `.` or `:`.
-        remark: The sentence.
+    The request ends in `.` or `:`.
     """
     return f"{request[:-1]}. {remark}"
 
 
 def capitalised(sentence: str) -> str:
-    """Return a sentence with its first letter in upper case.
-
-    Args:
-        sentence: Any text but the empty one.
-    """
+    """Return a sentence with its first letter in upper case."""
     return sentence[0].upper() + sentence[1:]
 
 
 def listed(items: Sequence[str]) -> str:
-    """Return items as one reads them out: `a, b and c`.
-
-    Args:
-        items: At least one.
-    """
+    """Return items as one reads them out: `a, b and c`."""
     return " and ".join((*([", ".join(items[:-1])] if items[:-1] else []), items[-1]))

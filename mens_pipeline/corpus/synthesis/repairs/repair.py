@@ -30,10 +30,7 @@ _HEADINGS: Final = ("The compiler says:", "Compiler output:", "It fails with:", 
 def repair(program: Program, name: str, random: Random) -> Sample | None:
     """Make a task: a prompt to repair a program that was broken in one way, and the program as it was.
 
-    Args:
-        program: An accepted program, which gives no warnings.
-        name: One of `BREAKAGES`.
-        random: Decides where it is broken and how the request is worded.
+    The program gives no warnings; `name` is one of `BREAKAGES`.
 
     Returns:
         The task; None when the program has no place for the breakage, stays acceptable in spite of it, or is long.
@@ -71,12 +68,7 @@ def _prompt(broken: str, errors: tuple[Diagnostic, ...], random: Random) -> str:
 
 
 def report_of(errors: Sequence[Diagnostic], *, has_advice: bool) -> str:
-    """Return the first errors of a program, as requests to repair it show them.
-
-    Args:
-        errors: At least one.
-        has_advice: Whether each says what to do.
-    """
+    """Return the first errors of a program, as requests to repair it show them."""
     return "\n".join(_rendered(error, has_advice=has_advice) for error in errors[:_MOST_ERRORS])
 
 

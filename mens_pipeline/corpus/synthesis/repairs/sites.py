@@ -24,10 +24,7 @@ The edits need not break it: the front end has the last word.
 class Site:
     """A token between its neighbours, newlines being tokens and blanks and comments none.
 
-    Attributes:
-        before: The token before it; the token itself at the start of the text.
-        token: The token.
-        after: The token behind it; the token itself at the end of the text.
+    At the start and the end of the text, it is its own neighbour.
     """
 
     before: Token
@@ -36,11 +33,7 @@ class Site:
 
 
 def sites(program: Program) -> list[Site]:
-    """Return every token that the parser sees, with its neighbours.
-
-    Args:
-        program: An accepted program.
-    """
+    """Return every token that the parser sees, with its neighbours."""
     tokens = program.significant
     return [
         Site(before, token, after)
@@ -49,43 +42,23 @@ def sites(program: Program) -> list[Site]:
 
 
 def pick(places: Sequence[_T], random: Random) -> _T | None:
-    """Return one of several places; None when there are none.
-
-    Args:
-        places: Where something can be done.
-        random: Chooses.
-    """
+    """Return one of several places; None when there are none."""
     return random.choice(places) if places else None
 
 
 def nodes(program: Program, kind: type[_N]) -> list[_N]:
-    """Return every node of a kind.
-
-    Args:
-        program: An accepted program.
-        kind: A class of nodes.
-    """
+    """Return every node of a kind."""
     return [node for node in walk(program.module) if isinstance(node, kind)]
 
 
 def indent_at(program: Program, offset: int) -> str:
-    """Return the blanks at the beginning of a line.
-
-    Args:
-        program: An accepted program.
-        offset: A place on the line.
-    """
+    """Return the blanks at the beginning of a line."""
     line = program.source[program.source.rfind("\n", 0, offset) + 1 : offset]
     return line[: len(line) - len(line.lstrip())]
 
 
 def swapping(wanted: Callable[[Site], bool], *texts: str) -> Breakage:
-    """Return a breakage that replaces one token.
-
-    Args:
-        wanted: Which tokens it may replace.
-        texts: What it may put there.
-    """
+    """Return a breakage that replaces one token."""
 
     def breakage(program: Program, random: Random) -> Edit | None:
         site = pick([site for site in sites(program) if wanted(site)], random)
@@ -95,9 +68,5 @@ def swapping(wanted: Callable[[Site], bool], *texts: str) -> Breakage:
 
 
 def is_any(*kinds: str) -> Callable[[Site], bool]:
-    """Return a test for tokens of these kinds.
-
-    Args:
-        kinds: Kinds of tokens.
-    """
+    """Return a test for tokens of these kinds."""
     return lambda site: site.token.kind in kinds

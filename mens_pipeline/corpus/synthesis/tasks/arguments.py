@@ -28,12 +28,8 @@ def arguments_for(
 ) -> tuple[tuple[Value, ...], ...]:
     """Return argument lists for a function.
 
-    Args:
-        module: The program.
-        function: One of its functions.
-        inputs: Parameter or field -> what it takes: a range of ints (`0..40`), texts to choose from (`tea|Oslo`), a key
-            of `KINDS`; and `len(PARAMETER)` -> the fewest elements. What is not named takes any value of its type.
-        seed: What the draws depend on.
+    `inputs` maps a parameter or field to what it takes: a range of ints (`0..40`), texts to choose from (`tea|Oslo`), a
+    key of `KINDS`; and `len(PARAMETER)` to the fewest elements. What is not named takes any value of its type.
     """
     drawn = Drawing(module).lists(function.params, function.generics, seed)
     fields = {
@@ -59,12 +55,7 @@ class _Fit:
         self.random = random
 
     def value(self, value: Value, name: str) -> Value:
-        """Fit a drawn value to what is promised of it.
-
-        Args:
-            value: As drawn.
-            name: The parameter or field that it is for.
-        """
+        """Fit a drawn value to what is promised of it."""
         wanted = self.inputs.get(name)
         if isinstance(value, list):
             items = [self.value(item, name) for item in value]
@@ -84,23 +75,14 @@ class _Fit:
         return KINDS[wanted](self, value)
 
     def number(self, value: int, wanted: str) -> int:
-        """Fit an int to a range; one that lies there is unchanged.
-
-        Args:
-            value: As drawn.
-            wanted: The range.
-        """
+        """Fit an int to a range; one that lies there is unchanged."""
         found = _SPAN.fullmatch(wanted)
         assert found is not None, wanted  # noqa: S101 - checked by the test that draws every atom
         low, high = int(found[1]), int(found[2])
         return value if low <= value <= high else low + value % (high - low + 1)
 
     def words(self, value: str) -> Iterator[str]:
-        """Yield one to five words, among them those of a value.
-
-        Args:
-            value: As drawn.
-        """
+        """Yield one to five words, among them those of a value."""
         known = value.split() or [self.random.choice(_WORDS)]
         for _ in range(self.random.randint(1, 5)):
             yield self.random.choice((*known, *_WORDS[: self.random.randint(1, len(_WORDS))]))
@@ -121,10 +103,6 @@ KINDS: Final[Mapping[str, Callable[[_Fit, str], str]]] = {
 
 
 def parsed_inputs(text: str) -> dict[str, str]:
-    """Return parameter -> kind of value.
-
-    Args:
-        text: `n=0..40, line=csv`.
-    """
+    """Return parameter -> kind of value, read from `n=0..40, line=csv`."""
     parts = (part.partition("=") for part in text.split(", ") if part)
     return {name: wanted for name, _, wanted in parts}

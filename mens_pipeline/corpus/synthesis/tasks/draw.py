@@ -72,13 +72,8 @@ class Side(StrEnum):
 class _Draft:
     """A task that was not run yet.
 
-    Attributes:
-        template: What made it: `task/fold/list_sum`.
-        request: What is asked.
-        before: What stands in front of the function in the answer.
-        code: The function.
-        inputs: What the parameters take.
-        seed: What the wording, the arguments and the choice of mutants depend on.
+    `template` is what made it (`task/fold/list_sum`), `before` what stands in front of the function in the answer;
+    `seed` decides the wording, the arguments and the choice of mutants.
     """
 
     template: str
@@ -98,12 +93,8 @@ class _Draft:
 class ObservedFunction:
     """A function of a task that trains, for rows of other kinds.
 
-    Attributes:
-        name: What it is called.
-        signature: Its parameters and return type: `(n: int) to bool`.
-        code: The function.
-        behaviour: What it does, in whole sentences that begin with `It`.
-        calls: Calls with what they returned, the short ones first.
+    `signature` is such as `(n: int) to bool`; `behaviour` is in whole sentences that begin with `It`; the short calls
+    come first.
     """
 
     name: str
@@ -119,10 +110,7 @@ def draw_tasks(seed: int, side: Side = Side.TRAIN, *, workers: int = 1) -> Itera
     Every answer is accepted by the front end and was run: the examples of the prompt are what it returned, and its
     hidden tests (`tests`) refuse every changed body that any observed call tells from it.
 
-    Args:
-        seed: Another one gives others.
-        side: Whether they may train.
-        workers: Processes that run them.
+    Another seed gives others.
 
     Raises:
         RefusedError: There are no more different ones.
@@ -133,28 +121,19 @@ def draw_tasks(seed: int, side: Side = Side.TRAIN, *, workers: int = 1) -> Itera
             yield pair
 
 
-def heldout_tasks(seed: int, num_tasks: int, *, workers: int = 1) -> dict[Side, tuple[TrainingPair, ...]]:
+def heldout_tasks(seed: int, num_tasks: int) -> dict[Side, tuple[TrainingPair, ...]]:
     """Return tasks to examine with: as many with new constants of known families as of families that never train.
 
-    Args:
-        seed: Another one gives others, of which none can train either.
-        num_tasks: Of each side.
-        workers: Processes that run them.
+    Another seed gives others, of which none can train either; `num_tasks` is that of each side.
 
     Raises:
         RefusedError: There are not as many different ones.
     """
-    return {
-        side: tuple(islice(draw_tasks(seed, side, workers=workers), num_tasks)) for side in (Side.KNOWN, Side.UNKNOWN)
-    }
+    return {side: tuple(islice(draw_tasks(seed, side), num_tasks)) for side in (Side.KNOWN, Side.UNKNOWN)}
 
 
 def observed_function(random: Random) -> ObservedFunction:
-    """Draw a function that needs nothing beside it, with calls that were observed.
-
-    Args:
-        random: Decides.
-    """
+    """Draw a function that needs nothing beside it, with calls that were observed."""
     atoms, banks = load_tasks()
     plain = [atom for atom in atoms if not atom.before and not is_heldout_family(atom.name)]
     while True:
@@ -170,11 +149,7 @@ def observed_function(random: Random) -> ObservedFunction:
 
 
 def is_heldout_family(name: str) -> bool:
-    """Return whether the tasks of an atom never train.
-
-    Args:
-        name: The name of the atom.
-    """
+    """Return whether the tasks of an atom never train."""
     return _digest(f"family {name}") % _HELDOUT_FAMILIES == 0
 
 
@@ -285,8 +260,7 @@ def _hides_a_name(declared: list[str], body: str) -> bool:
 def formatted(code: str) -> str:
     """Return code with four blanks for each brace that is open; brackets of other kinds do not count.
 
-    Args:
-        code: Lines, none of whose strings holds a brace.
+    None of the strings in its lines holds a brace.
     """
     lines: list[str] = []
     depth = 0
@@ -319,13 +293,7 @@ def _pair(draft: _Draft) -> TrainingPair | None:
         task_family=TASK,
         difficulty=difficulty(module),
         template=draft.template,
-        source=Source(
-            path=f"synthetic/{draft.template}.vox",
-            blob=hashlib.sha256(draft.program.encode()).hexdigest(),
-            span=(0, len(draft.program)),
-            lines=(1, draft.program.count("\n")),
-            kind=SourceKind.SYNTHETIC,
-        ),
+        source=Source.of_text(f"synthetic/{draft.template}.vox", draft.program, SourceKind.SYNTHETIC),
         tests=behaviour.tests,
     )
 

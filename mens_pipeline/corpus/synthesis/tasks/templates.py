@@ -73,9 +73,8 @@ Scope = Mapping[str, str | Row]
 def fill(template: str, scope: Scope) -> str:
     """Replace the references of a template, the inner ones first.
 
-    Args:
-        template: `$hole`, `${hole.attribute}`, `${hole:expression}` and `${hole.attribute:expression}` refer to holes.
-        scope: Hole -> what it was filled with.
+    `$hole`, `${hole.attribute}`, `${hole:expression}` and `${hole.attribute:expression}` refer to holes; `scope` maps a
+    hole to what it was filled with.
 
     Raises:
         KeyError: A reference names no hole, or an attribute that its fragment lacks.
@@ -109,12 +108,6 @@ def draw_holes(holes: Mapping[str, Hole], random: Random, outer: Scope, banks: "
     """Fill holes one after the other; two holes with the same specification get different fillings.
 
     Two lists of the same length, one directly behind the other, belong together: both give the entry at one place.
-
-    Args:
-        holes: Hole -> its specification.
-        random: Decides.
-        outer: What is filled already.
-        banks: The fragments.
     """
     scope: dict[str, str | Row] = dict(outer)
     taken: dict[str, list[str]] = {}
@@ -167,10 +160,7 @@ BankRows = Mapping[str, Sequence[Mapping[str, Any]]]
 
 @lru_cache
 def load_tasks(folder: Path = Path(__file__).parent) -> tuple[tuple[Atom, ...], BankRows]:
-    """Load the atoms and banks of a folder.
-
-    Args:
-        folder: Holds `banks.yaml` and files of atoms, `*_atoms.yaml`.
+    """Load the atoms and banks of a folder: `*_atoms.yaml` and `banks.yaml`.
 
     Raises:
         ConfigurationError: A file is missing, does not fit, or refers to what is not there; the message says where.

@@ -43,11 +43,8 @@ _EXAMPLES_SHOWN: Final = (0, 1, 2)
 class Request:
     """Signature, description and examples of a task.
 
-    Attributes:
-        head: Name, parameters and return type of the function.
-        sentences: What it does: a verb phrase that ends the first sentence, and perhaps whole sentences.
-        more: What else is asked for; may be empty.
-        with_helper: Whether that is a function that this one uses.
+    `head` is name, parameters and return type; `sentences` are a verb phrase that ends the first sentence, and perhaps
+    whole sentences; `more` is what else is asked for, maybe a helper that the function uses.
     """
 
     head: str
@@ -57,11 +54,7 @@ class Request:
 
 
 def told_types(before: str) -> str:
-    """Describe the type in front of a function as a prompt names it, on one line; empty where there is none.
-
-    Args:
-        before: A declaration of a type, or nothing.
-    """
+    """Describe the type in front of a function as a prompt names it, on one line; empty where there is none."""
     found = _TYPE.search(before)
     if found is None:
         return ""
@@ -73,13 +66,7 @@ def told_types(before: str) -> str:
 
 
 def prompt_of(random: Random, request: Request, examples: Sequence[Observation]) -> str:
-    """Write a prompt with none, one or two of its examples.
-
-    Args:
-        random: Decides how many, and the wording.
-        request: What is asked for.
-        examples: At least one.
-    """
+    """Write a prompt with none, one or two of its examples."""
     frames = _FRAMES
     if request.more:
         frames = _FRAMES_WITH_HELPER if request.with_helper else _FRAMES_WITH_MORE
@@ -93,11 +80,7 @@ def prompt_of(random: Random, request: Request, examples: Sequence[Observation])
 
 
 def assertion(call: Observation) -> str:
-    """Write an assertion of what a call returned.
-
-    Args:
-        call: What was observed.
-    """
+    """Write an assertion of what a call returned."""
     if call.result in {"true", "false"}:
         return f"assert({call.call})" if call.result == "true" else f"assert(not {call.call})"
     return f"assert({call.call} is {call.result})"

@@ -33,10 +33,7 @@ def block(statements: Sequence[Statement], scope: Scope, *, is_function_body: bo
     Its steps are charged when it is entered, nested blocks for themselves: a `return` in the middle costs what stands
     behind it, which is never more than the block is long.
 
-    Args:
-        statements: What it consists of.
-        scope: The scope around it.
-        is_function_body: Whether a `return` at its end can be had without a jump.
+    In a function body, a `return` at its end can be had without a jump.
     """
     inner = scope.child()
     outside = scope.layout.cost
@@ -99,28 +96,20 @@ def return_(node: Return, scope: Scope) -> Code:
 
 def break_(node: Break, scope: Scope) -> Code:
     """`break`."""
-    if not scope.in_loop:
-        return _stray("break", node, scope)
-
-    def run(_frame: Frame) -> Value:
-        raise BreakSignal
-
-    return run
+    return _jump(BreakSignal, "break", node, scope)
 
 
 def continue_(node: Continue, scope: Scope) -> Code:
     """`continue`."""
-    if not scope.in_loop:
-        return _stray("continue", node, scope)
+    return _jump(ContinueSignal, "continue", node, scope)
+
+
+def _jump(signal: type[Exception], word: str, node: Node, scope: Scope) -> Code:
+    in_loop = scope.in_loop
 
     def run(_frame: Frame) -> Value:
-        raise ContinueSignal
-
-    return run
-
-
-def _stray(word: str, node: Node, scope: Scope) -> Code:
-    def run(_frame: Frame) -> Value:
+        if in_loop:
+            raise signal
         raise scope.placed(VoxError(ErrorKind.LOOP_CONTROL, f"`{word}` stands in no loop of its function"), node)
 
     return run

@@ -193,10 +193,6 @@ def field_access(node: FieldAccess, scope: Scope) -> Code:
 def member(value: Value, field: str) -> Value:
     """Return the field of a record or the member of a namespace that stands behind a dot.
 
-    Args:
-        value: What stands before it.
-        field: The name behind it.
-
     Raises:
         VoxError: There is no such field or member, or nothing that could have one.
     """
@@ -230,14 +226,9 @@ def index_access(node: IndexAccess, scope: Scope) -> Code:
 
 
 def position(value: Value, key: Value) -> int | str:
-    """Resolve an index to a position.
+    """Resolve an index to one from 0, or to a field that exists.
 
-    Args:
-        value: A list or record.
-        key: The index, from 0, or from the end if it is negative; or the name of a field.
-
-    Returns:
-        An index from 0, or a field that exists.
+    An index counts from 0, or from the end if it is negative; or it is the name of a field.
 
     Raises:
         VoxError: There is nothing there, or nothing of this kind can be there.
@@ -254,10 +245,5 @@ def position(value: Value, key: Value) -> int | str:
 
 
 def is_name(node: Expr, words: Collection[str]) -> bool:
-    """Return whether an expression is one of some bare names.
-
-    Args:
-        node: The expression.
-        words: The names.
-    """
+    """Return whether an expression is one of some bare names."""
     return isinstance(node, Ident) and node.name in words

@@ -20,10 +20,8 @@ _SLOTS_A_STEP = 64
 class Plan:
     """A compiled function.
 
-    Attributes:
-        body: What it does.
-        defaults: One a parameter; None where it must be given.
-        blank: The rest of the frame, behind captured values and parameters.
+    `defaults` are one a parameter, None where it must be given; `blank` is the rest of the frame, behind captured
+    values and parameters.
     """
 
     body: Code
@@ -39,11 +37,7 @@ class Function:
     def __init__(self, name: str, params: Sequence[Param], make: Callable[[], Plan], captured: list[Value]) -> None:
         """Compile when it is first called: most functions of a program are not reached by most tests.
 
-        Args:
-            name: What messages call it.
-            params: Its parameters.
-            make: Compiles it.
-            captured: The locals around it, copied when it was created.
+        `captured` are the locals around it, copied when it was created.
         """
         self.name = name
         self.parameter_names = tuple(param.name for param in params)
@@ -52,14 +46,7 @@ class Function:
         self._captured = captured
 
     def invoke(self, machine: Machine, arguments: list[Value]) -> Value:
-        """Call it.
-
-        Args:
-            machine: The running test.
-            arguments: What it is given.
-
-        Returns:
-            What it returns, or the value of its last statement.
+        """Call it, and return what it returns, or the value of its last statement.
 
         Raises:
             VoxError: The number of arguments is wrong, too many calls are open, or its body fails.
@@ -102,10 +89,7 @@ class Function:
 def plan_of(params: Sequence[Param], scope: Scope, compile_body: Callable[[Scope], Code]) -> Plan:
     """Compile a function.
 
-    Args:
-        params: Its parameters.
-        scope: Its own outermost scope.
-        compile_body: Compiles its body in that scope, parameters declared.
+    `scope` is its own outermost one; `compile_body` compiles its body there, parameters declared.
     """
     defaults: list[Code | None] = []
     first = scope.layout.size

@@ -28,9 +28,7 @@ Code = Callable[[Frame], Value]
 class Forms:
     """Compilers of each class of syntax; passed in, because the parts of the compiler need one another.
 
-    Attributes:
-        expressions: Class of node -> its compiler.
-        statements: The same for statements.
+    Each maps a class of node to its compiler.
     """
 
     expressions: dict[type, Callable[[Any, Scope], Code]]
@@ -41,13 +39,8 @@ class Forms:
 class ModuleScope:
     """State that all functions of one text share.
 
-    Attributes:
-        text: Which text it is, for places.
-        machine: The test that is running.
-        names: Functions, constructors, constants and built-ins by name; constants come and go with each test.
-        variants: Variant -> number of its fields, as patterns know them (K2).
-        features: What is switched on.
-        forms: How to compile.
+    The names of constants come and go with each test; `variants` maps a variant to the number of its fields, as
+    patterns know them (K2).
     """
 
     text: TextName
@@ -78,12 +71,8 @@ class Layout:
 class Scope:
     """A block: its names, those around it, and where it stands.
 
-    Attributes:
-        module: The text it is part of.
-        layout: The frame of its function.
-        bindings: Its own names.
-        parent: The block around it; None for the outermost of a module-level function.
-        in_loop: Whether `break` and `continue` have a loop to act on (B5).
+    `parent` is None for the outermost of a module-level function; `in_loop` tells whether `break` and `continue` have a
+    loop to act on (B5).
     """
 
     module: ModuleScope
@@ -94,18 +83,13 @@ class Scope:
 
     @classmethod
     def outermost(cls, module: ModuleScope) -> Scope:
-        """Return the scope of a module-level function.
-
-        Args:
-            module: The text it is part of.
-        """
+        """Return the scope of a module-level function."""
         return cls(module, Layout(), {}, None, in_loop=False)
 
     def child(self, *, in_loop: bool | None = None) -> Scope:
         """Return the scope of a block inside this one.
 
-        Args:
-            in_loop: Whether it is the body of a loop; by default as here.
+        By default it is in a loop where this one is.
         """
         return Scope(self.module, self.layout, {}, self, self.in_loop if in_loop is None else in_loop)
 
@@ -114,35 +98,18 @@ class Scope:
         return Scope(self.module, Layout(self.layout.size), {}, self, in_loop=False)
 
     def declare(self, name: str, *, mutable: bool) -> int:
-        """Bind a name here; it may shadow anything (B2).
-
-        Args:
-            name: The name.
-            mutable: Whether it was declared with `mut`.
-
-        Returns:
-            Its place in the frame.
-        """
+        """Bind a name here, which may shadow anything, and return its place in the frame (B2)."""
         slot = self.layout.size
         self.layout.size += 1
         self.bindings[name] = Binding(slot, mutable)
         return slot
 
     def bind_parameter(self, name: str, slot: int) -> None:
-        """Bind a parameter, whose place in the frame is given; it is immutable (B6).
-
-        Args:
-            name: The name.
-            slot: Its place.
-        """
+        """Bind a parameter, whose place in the frame is given; it is immutable (B6)."""
         self.bindings[name] = Binding(slot, mutable=False)
 
     def find(self, name: str) -> Binding | None:
-        """Return the nearest local of a name; None where there is none.
-
-        Args:
-            name: The name.
-        """
+        """Return the nearest local of a name; None where there is none."""
         scope: Scope | None = self
         while scope is not None:
             binding = scope.bindings.get(name)
@@ -152,36 +119,21 @@ class Scope:
         return None
 
     def code(self, node: Expr) -> Code:
-        """Compile an expression; it counts as a step of the stretch it stands in (R1).
-
-        Args:
-            node: The expression.
-        """
+        """Compile an expression; it counts as a step of the stretch it stands in (R1)."""
         self.layout.cost += 1
         return self.module.forms.expressions[type(node)](node, self)
 
     def codes(self, nodes: Sequence[Expr]) -> list[Code]:
-        """Compile several expressions.
-
-        Args:
-            nodes: The expressions.
-        """
+        """Compile several expressions."""
         return [self.code(node) for node in nodes]
 
     def statement(self, node: Statement) -> Code:
-        """Compile a statement; it counts as a step.
-
-        Args:
-            node: The statement.
-        """
+        """Compile a statement; it counts as a step."""
         self.layout.cost += 1
         return self.module.forms.statements[type(node)](node, self)
 
     def stretch(self, node: Expr) -> tuple[Code, int]:
         """Compile an expression that runs or not by itself, such as a match arm.
-
-        Args:
-            node: The expression.
 
         Returns:
             Its code, and the steps that whoever runs it must charge.
@@ -194,10 +146,5 @@ class Scope:
         return code, cost
 
     def placed(self, error: VoxError, node: Node) -> VoxError:
-        """Return an error with the place of a node, unless it has one from further inside.
-
-        Args:
-            error: The error.
-            node: What was running.
-        """
+        """Return an error with the place of a node, unless it has one from further inside."""
         return error.at(self.module.text, node.start)

@@ -1,65 +1,26 @@
 """Checks of what built-ins are given; a wrong kind is a `TypeError` (section 4)."""
 
+from collections.abc import Callable
+from typing import Final, TypeVar
+
 from mens_pipeline.language.interpreter.values import Value, kind_name, type_error
 
-
-def a_text(value: Value, what: str) -> str:
-    """Check that a value is a string, and return it.
-
-    Args:
-        value: What was given.
-        what: What it is for.
-
-    Raises:
-        VoxError: It is none.
-    """
-    if type(value) is str:
-        return str(value)
-    raise type_error(f"{what} is a str, found {kind_name(value)}")
+_T = TypeVar("_T")
 
 
-def an_int(value: Value, what: str) -> int:
-    """Check that a value is an integer, and return it.
+def _check(kind: type[_T], name: str) -> Callable[[Value, str], _T]:
+    """Return a function that takes a value and what it is for, and returns the value, or raises a `VoxError`."""
 
-    Args:
-        value: What was given.
-        what: What it is for.
+    def checked(value: Value, what: str) -> _T:
+        if type(value) is kind:
+            found: _T = value
+            return found
+        raise type_error(f"{what} is {name}, found {kind_name(value)}")
 
-    Raises:
-        VoxError: It is none.
-    """
-    if type(value) is int:
-        return int(value)
-    raise type_error(f"{what} is an int, found {kind_name(value)}")
+    return checked
 
 
-def a_list(value: Value, what: str) -> list[Value]:
-    """Check that a value is a list, and return it.
-
-    Args:
-        value: What was given.
-        what: What it is for.
-
-    Raises:
-        VoxError: It is none.
-    """
-    if type(value) is list:
-        elements: list[Value] = value
-        return elements
-    raise type_error(f"{what} is a list, found {kind_name(value)}")
-
-
-def a_record(value: Value, what: str) -> dict[str, Value]:
-    """Check that a value is a record, and return it.
-
-    Args:
-        value: What was given.
-        what: What it is for.
-
-    Raises:
-        VoxError: It is none.
-    """
-    if type(value) is dict:
-        record: dict[str, Value] = value
-        return record
-    raise type_error(f"{what} is a record, found {kind_name(value)}")
+a_text: Final = _check(str, "a str")
+an_int: Final = _check(int, "an int")
+a_list: Final[Callable[[Value, str], list[Value]]] = _check(list, "a list")
+a_record: Final[Callable[[Value, str], dict[str, Value]]] = _check(dict, "a record")

@@ -3,6 +3,7 @@
 import csv
 import io
 import posixpath
+from collections.abc import Callable
 from typing import Final
 
 from mens_pipeline.language.interpreter.library.arguments import a_list, a_text
@@ -75,22 +76,14 @@ def _join_many(machine: Machine, parts: Value) -> str:
     return posixpath.join(*texts) if texts else ""
 
 
-def _basename(_machine: Machine, path: Value) -> str:
-    return posixpath.basename(a_text(path, "a path"))
-
-
-def _dirname(_machine: Machine, path: Value) -> str:
-    return posixpath.dirname(a_text(path, "a path"))
-
-
-def _extension(_machine: Machine, path: Value) -> str:
-    return posixpath.splitext(a_text(path, "a path"))[1].removeprefix(".")
+def _part(name: str, cut: Callable[[str], str]) -> Native:
+    return Native(f"std.path.{name}", lambda _machine, path: cut(a_text(path, "a path")), 1, 1)
 
 
 PATH: Final = {
     "join": Native("std.path.join", _join, 2, 2),
     "join_many": Native("std.path.join_many", _join_many, 1, 1),
-    "basename": Native("std.path.basename", _basename, 1, 1),
-    "dirname": Native("std.path.dirname", _dirname, 1, 1),
-    "extension": Native("std.path.extension", _extension, 1, 1),
+    "basename": _part("basename", posixpath.basename),
+    "dirname": _part("dirname", posixpath.dirname),
+    "extension": _part("extension", lambda path: posixpath.splitext(path)[1].removeprefix(".")),
 }

@@ -16,12 +16,7 @@ _DIGITS_OF_64_BITS: Final = 20
 
 
 def parse(machine: Machine, text: Value) -> Variant:
-    """`std.json.parse`: a Result.
-
-    Args:
-        machine: The running test.
-        text: A str.
-    """
+    """`std.json.parse`: a Result."""
     source = a_text(text, "what `parse` reads")
     machine.allocate(byte_length(source))
     machine.charge(len(source) // 8)
@@ -34,12 +29,7 @@ def parse(machine: Machine, text: Value) -> Variant:
 
 
 def parse_or_none(machine: Machine, text: Value) -> Value:
-    """`json.parse`: the bare value, `None` for what is no JSON.
-
-    Args:
-        machine: The running test.
-        text: A str.
-    """
+    """`json.parse`: the bare value, `None` for what is no JSON."""
     result = parse(machine, text)
     return result.fields[0] if result.name == "Ok" else NONE
 
@@ -92,10 +82,7 @@ def _adopted(value: Any) -> Value:
 def stringify(machine: Machine, value: Value, level: int = 0) -> str:
     """`json.stringify`: compact, keys sorted.
 
-    Args:
-        machine: The running test.
-        value: What to write.
-        level: How deep it lies in the value that is written.
+    `level` is how deep it lies in the value that is written.
 
     Raises:
         VoxError: It has no JSON, is too deep or too large.
@@ -133,11 +120,7 @@ def _written_option(machine: Machine, value: Value, level: int) -> str:
 
 
 def quoted(text: str) -> str:
-    """Format a text as a JSON string.
-
-    Args:
-        text: Its content.
-    """
+    """Format a text as a JSON string."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -148,12 +131,7 @@ def _float_text(value: float) -> str:
 
 
 def quote(machine: Machine, text: Value) -> str:
-    """`std.json.quote`.
-
-    Args:
-        machine: The running test.
-        text: A str.
-    """
+    """`std.json.quote`."""
     result = quoted(a_text(text, "what `quote` takes"))
     machine.allocate(byte_length(result))
     return result

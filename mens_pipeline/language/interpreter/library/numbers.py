@@ -19,11 +19,7 @@ _MOST_DIGITS: Final = 4000
 
 
 def to_int(_machine: Machine, value: Value) -> int:
-    """`int(x)`: 0 for what cannot be read.
-
-    Args:
-        value: An int, bool, float or str.
-    """
+    """`int(x)`: 0 for what cannot be read."""
     if type(value) is int or type(value) is bool:
         return int(value)
     if type(value) is float:
@@ -44,11 +40,7 @@ def _truncated(value: float) -> int:
 
 
 def to_float(_machine: Machine, value: Value) -> float:
-    """`float(x)`: 0.0 for what cannot be read.
-
-    Args:
-        value: A float, int or str.
-    """
+    """`float(x)`: 0.0 for what cannot be read."""
     if type(value) is float or type(value) is int:
         return float(value)
     if type(value) is str:

@@ -25,9 +25,7 @@ def _keys(machine: Machine, record: dict[str, Value]) -> list[Value]:
 def accessor(what: str, kinds: tuple[type, ...]) -> Callable[[Machine, dict[str, Value], Value], Variant]:
     """Return a typed getter of a JSON object (F7).
 
-    Args:
-        what: The kind in the words of its message.
-        kinds: The Python types it takes.
+    `what` is the kind in the words of its message, `kinds` are the Python types it takes.
     """
 
     def get(_machine: Machine, record: dict[str, Value], key: Value) -> Variant:

@@ -41,12 +41,7 @@ class _PatternError(ValueError):
 
 
 def compile_pattern(machine: Machine, pattern: Value) -> Variant:
-    """`std.regex.compile`: a Result.
-
-    Args:
-        machine: Bounds its time.
-        pattern: A str.
-    """
+    """`std.regex.compile`: a Result."""
     text = a_text(pattern, "a pattern")
     if len(text) > _LONGEST_PATTERN:
         return error(f"regex: a pattern of more than {_LONGEST_PATTERN} characters")

@@ -1,5 +1,6 @@
 """Methods of strings (F3): characters are counted, but lengths are bytes (V4)."""
 
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from mens_pipeline.language.interpreter.library.arguments import a_text, an_int
@@ -79,24 +80,10 @@ def _repeat(machine: Machine, text: str, times: Value) -> str:
     return text * count
 
 
-def _upper(machine: Machine, text: str) -> str:
-    return _made(machine, text.upper())
-
-
-def _lower(machine: Machine, text: str) -> str:
-    return _made(machine, text.lower())
-
-
-def _trim(machine: Machine, text: str) -> str:
-    return _made(machine, text.strip(_WHITE_SPACE))
-
-
-def _trim_start(machine: Machine, text: str) -> str:
-    return _made(machine, text.lstrip(_WHITE_SPACE))
-
-
-def _trim_end(machine: Machine, text: str) -> str:
-    return _made(machine, text.rstrip(_WHITE_SPACE))
+def _changed(change: Callable[[str], str], *names: str) -> Iterator[Native]:
+    """Yield a method that makes another string, by each of its names."""
+    for name in names:
+        yield Native(name, lambda machine, text: _made(machine, change(text)), 0, 0)
 
 
 TEXT_METHODS: Final[dict[str, Native]] = TEXTS | {
@@ -105,13 +92,11 @@ TEXT_METHODS: Final[dict[str, Native]] = TEXTS | {
         Native("len", _length, 0, 0),
         Native("length", _length, 0, 0),
         Native("is_empty", lambda _machine, text: not text, 0, 0),
-        Native("to_upper", _upper, 0, 0),
-        Native("to_uppercase", _upper, 0, 0),
-        Native("to_lower", _lower, 0, 0),
-        Native("to_lowercase", _lower, 0, 0),
-        Native("trim", _trim, 0, 0),
-        Native("trim_start", _trim_start, 0, 0),
-        Native("trim_end", _trim_end, 0, 0),
+        *_changed(str.upper, "to_upper", "to_uppercase"),
+        *_changed(str.lower, "to_lower", "to_lowercase"),
+        *_changed(lambda text: text.strip(_WHITE_SPACE), "trim"),
+        *_changed(lambda text: text.lstrip(_WHITE_SPACE), "trim_start"),
+        *_changed(lambda text: text.rstrip(_WHITE_SPACE), "trim_end"),
         Native("contains", _contains, 1, 1),
         Native("starts_with", _starts_with, 1, 1),
         Native("ends_with", _ends_with, 1, 1),
