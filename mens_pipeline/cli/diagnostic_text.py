@@ -16,11 +16,6 @@ _COLOURS: Final = {Severity.ERROR: typer.colors.RED, Severity.WARNING: typer.col
 def render(path: str, source: SourceText, diagnostic: Diagnostic) -> str:
     """Format a diagnostic for people; line and column count from 1.
 
-    Args:
-        path: The file as the user named it.
-        source: Its text.
-        diagnostic: What to print.
-
     Returns:
         A few lines with colours, which `typer.echo` strips where they are not wanted.
     """

@@ -35,12 +35,7 @@ _COLUMNS: Final = ("base", "few-shot", "adapter", "fallback")
 
 
 def summary_of(results: "EvalResults", page: Path) -> str:
-    """Format the figures that most people look for, each with its 95 % interval.
-
-    Args:
-        results: All figures.
-        page: The report, for the rest.
-    """
+    """Format the figures that most people look for, each with its 95 % interval."""
     others = {"few-shot": results.few_shot, "fallback": results.fallback}
     asked = {name: other.scores.suites for name, other in others.items() if other is not None}
     models = {"base": results.base.suites, **asked, "adapter": results.adapter.suites}
@@ -58,13 +53,7 @@ def summary_of(results: "EvalResults", page: Path) -> str:
 
 
 def trial_summary_of(scores: "Scores", best_of: "BestOf | None", answers: Path) -> str:
-    """Format the figures of a model that answered a benchmark alone.
-
-    Args:
-        scores: Its figures.
-        best_of: Those of best-of-n; None with one answer to each request.
-        answers: Where its answers stand.
-    """
+    """Format the figures of a model that answered a benchmark alone."""
     rows = [("suite", "figure", "model"), *_rows("benchmark", [scores], scores)]
     if scores.test_rate.denominator:
         rows.append(("", "run-time errors", str(scores.execution_errors.get(ErrorClass.RUNTIME, 0))))

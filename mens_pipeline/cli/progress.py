@@ -33,11 +33,7 @@ def show_steps() -> Callable[[dict[str, Any]], None]:
 
 
 def show_answers(model: str | None = None) -> Callable[[dict[str, Any]], None]:
-    """Return a callback that prints how many answers are done, every few seconds and at the end of each model.
-
-    Args:
-        model: Which one answers; None where each event says so.
-    """
+    """Return a callback that prints how many answers are done, every few seconds and at the end of each model."""
     from mens_pipeline.inference.generation import progress_of  # noqa: PLC0415 - only a real run needs it
 
     shown = 0.0

@@ -13,17 +13,11 @@ INTERRUPTED: Final = 130
 def say(text: str, *, err: bool = False) -> None:
     """Print a line for people; escape sequences and other characters that do not show become marks.
 
-    Args:
-        text: What to print; a text with colours of our own is printed by `typer.echo`, made of parts that were cleaned.
-        err: Whether it goes to stderr.
+    A text with colours of our own is printed by `typer.echo`, made of parts that were cleaned.
     """
     typer.echo(visible_text(text), err=err)
 
 
 def tell(line: str) -> None:
-    """Print a line about what is done, beside the results: on stderr.
-
-    Args:
-        line: What is done.
-    """
+    """Print a line about what is done, beside the results: on stderr."""
     say(line, err=True)

@@ -60,13 +60,6 @@ def build_gguf_model(
 ) -> tuple[Artifact, bool]:
     """Write a merged model as GGUF, unless the very same was written before.
 
-    Args:
-        merged: The merged model.
-        prepared: The merge that it came from: what is asked, and on which device.
-        file_type: How matrices are stored.
-        store: Where the file is kept.
-        launch: Runs the process of a job, given as a file, and returns its exit code.
-
     Returns:
         The file with `gguf_report.json`, and whether it was reused.
 
@@ -116,11 +109,7 @@ def build_gguf_model(
 
 
 def gguf_report_in(folder: Path) -> GgufReport:
-    """Read the report on a GGUF file.
-
-    Args:
-        folder: That of its artifact.
-    """
+    """Read the report on a GGUF file."""
     return GgufReport.model_validate_json((folder / GGUF_REPORT).read_text(encoding="utf-8"))
 
 

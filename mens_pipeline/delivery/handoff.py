@@ -82,13 +82,7 @@ class ServingHandoff(_Document):
 
 
 def handed_files(folder: Path, names: Iterable[str], prefix: str) -> tuple[HandedFile, ...]:
-    """Return files with their hashes.
-
-    Args:
-        folder: Where they lie.
-        names: Which ones.
-        prefix: The folder relative to the document; `.` when it is the same.
-    """
+    """Return files of a folder with their hashes; the prefix is the folder relative to the document, or `.`."""
     paths = ((name, folder / name) for name in sorted(names))
     return tuple(
         HandedFile(
@@ -99,11 +93,7 @@ def handed_files(folder: Path, names: Iterable[str], prefix: str) -> tuple[Hande
 
 
 def changed_files(document: Path) -> tuple[str, ...]:
-    """Return the files of a hand-off that are gone or not as they were written.
-
-    Args:
-        document: The hand-off.
-    """
+    """Return the files of a hand-off that are gone or not as they were written."""
     handoff = ServingHandoff.model_validate_json(document.read_text(encoding="utf-8"))
     paths = ((file, document.parent / file.path) for file in handoff.mens.files)
     return tuple(file.path for file, path in paths if not path.is_file() or digest_of(path) != file.sha256)

@@ -51,11 +51,8 @@ class Item:
     """A folder of the store.
 
     Attributes:
-        kind: What it is.
         key: Its key; of a folder that is no artifact, its name.
         name: What people call it; empty when it has no name.
-        path: The folder.
-        num_bytes: Its size.
         made: When it was complete, or last written to, in seconds since 1970.
         is_artifact: Whether it is complete; else it is a work folder, a draft, or what is left of an artifact.
         parents: Kind and key of what it was made from.
@@ -78,7 +75,6 @@ class Stored:
     """All that a plan is made of.
 
     Attributes:
-        items: The folders of the store.
         pointers: Kind and name of a pointer -> the key that it names.
         history: Every promoted adapter that the history of champions names.
     """
@@ -90,13 +86,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Decision on one folder.
-
-    Attributes:
-        item: The folder.
-        action: Whether it stays.
-        reason: Why.
-    """
+    """Decision on one folder."""
 
     item: Item
     action: Literal["keep", "remove"]
@@ -128,9 +118,6 @@ class Plan:
 def load_retention(path: Path) -> RetentionPolicy:
     """Read and check `config/retention.yaml`.
 
-    Args:
-        path: The file.
-
     Raises:
         ConfigurationError: It is missing, is no YAML, or holds mistakes; the message names all of them.
     """
@@ -138,13 +125,7 @@ def load_retention(path: Path) -> RetentionPolicy:
 
 
 def plan_retention(stored: Stored, policy: RetentionPolicy, now: float) -> Plan:
-    """Decide about every folder.
-
-    Args:
-        stored: What there is.
-        policy: How long it is kept.
-        now: Seconds since 1970.
-    """
+    """Decide about every folder."""
     items = sorted(stored.items, key=lambda item: (item.kind, -item.made, item.key))
     kept = {item.path: reason for item, reason in _kept_for_themselves(items, stored, policy, now)}
     _keep_parents(items, kept)

@@ -36,15 +36,7 @@ _WHAT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """Rows, start and method of a training on judged answers.
-
-    Attributes:
-        method: What is done with judged answers.
-        run: The folder of the adapter that wrote them.
-        pairs: What was chosen of them.
-        train: The train set whose prompts were asked.
-        config: Rates, shares, minutes.
-    """
+    """Rows, start and method of a training on judged answers: `run` is of the adapter that wrote them."""
 
     method: Method
     run: Path
@@ -57,13 +49,6 @@ def prepare_feedback(
     learning: Learning, store: ArtifactStore, device: Device, cache: Path, say: Callable[[str], None]
 ) -> tuple[ResolvedRecipe, PreparedRun]:
     """Prepare the training of the next adapter: it goes on from the one that answered, with a schedule of its own.
-
-    Args:
-        learning: What is learnt.
-        store: Where adapters are kept, and runs work.
-        device: What it trains on.
-        cache: Where converted base models and locks are kept.
-        say: Takes a line about what is done, for a person.
 
     Raises:
         RefusedError: There is too little to learn from, or the adapter was trained on another base than is found here.
@@ -135,12 +120,7 @@ def _recipe(manifest: dict[str, Any], learning: Learning) -> ResolvedRecipe:
 
 
 def with_minutes(config: FeedbackConfig, minutes: float | None) -> FeedbackConfig:
-    """Return a configuration whose sampling and training together take some minutes, in the proportion that they had.
-
-    Args:
-        config: As it is.
-        minutes: Together; None leaves them as they are.
-    """
+    """Return a configuration whose sampling and training take some minutes together, in the proportion they had."""
     if minutes is None:
         return config
     factor = minutes / (config.sampling_minutes + config.training_minutes)
@@ -149,11 +129,6 @@ def with_minutes(config: FeedbackConfig, minutes: float | None) -> FeedbackConfi
 
 
 def as_long_as(config: FeedbackConfig, samples: Artifact) -> FeedbackConfig:
-    """Return the configuration of a control: it trains for the minutes that answering took as well.
-
-    Args:
-        config: Of the method that it stands beside.
-        samples: The answers.
-    """
+    """Return the configuration of a control: it trains for the minutes that answering took as well."""
     minutes = config.training_minutes + samples.manifest["seconds"] / 60
     return config.model_copy(update={"training_minutes": minutes})

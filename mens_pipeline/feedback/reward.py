@@ -63,12 +63,7 @@ class Reward(BaseModel):
 
 
 def reward_of(task: Task, judgement: Judgement) -> Reward:
-    """Say what an answer is worth.
-
-    Args:
-        task: A row of the train set, with hidden tests.
-        judgement: The answer, judged and run.
-    """
+    """Say what an answer is worth."""
     tier, value, why = _earned(task, judgement)
     if judgement.stopped:
         return Reward(tier=tier, value=value, why=why)
@@ -98,22 +93,14 @@ def _earned(task: Task, judgement: Judgement) -> tuple[Tier, float, str]:
 
 
 def is_telling(task: Task) -> bool:
-    """Return whether hidden tests tell a solution of a task from what only looks like one.
-
-    Args:
-        task: With hidden tests.
-    """
+    """Return whether hidden tests tell a solution of a task from what only looks like one."""
     assert task.tests is not None, "only executable tasks are asked"  # noqa: S101 - our own impossibility
     num_tests = sum(isinstance(declaration, Test) for declaration in hidden_module(task.tests).declarations)
     return num_tests - num_given_away(task) >= LEAST_TELLING
 
 
 def num_given_away(task: Task) -> int:
-    """Count the hidden tests that are passed by the best constant, and by who writes the stated examples down.
-
-    Args:
-        task: With hidden tests.
-    """
+    """Count the hidden tests that are passed by the best constant, and by who writes the stated examples down."""
     assert task.tests is not None, "only executable tasks are asked"  # noqa: S101 - our own impossibility
     return _num_given_away(task.prompt, task.tests)
 
@@ -135,12 +122,7 @@ def _num_given_away(prompt: str, tests: str) -> int:
 
 
 def does_nothing(task: Task, program: str) -> bool:
-    """Return whether an accepted answer consists of tests, or of a function without a body.
-
-    Args:
-        task: What was asked.
-        program: What was written.
-    """
+    """Return whether an accepted answer consists of tests, or of a function without a body."""
     module = analyze(program, task.mode).module
     assert module is not None, "only accepted answers are looked at"  # noqa: S101 - our own impossibility
     own = without_tests(module).declarations

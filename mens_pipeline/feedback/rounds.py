@@ -39,11 +39,7 @@ class Arm(BaseModel):
     test_difference: Paired = Field(description="Over the requests that have hidden tests.")
 
     def worse(self, p_value: float) -> str | None:
-        """Say by what it is worse than the adapter that answered; None where no such thing is known.
-
-        Args:
-            p_value: Below which a drop counts.
-        """
+        """Say by what it is worse than the adapter that answered; None where no such thing is known."""
         drops = {"parse rate": self.parse_difference, "pass@1": self.pass_difference}
         for name, drop in drops.items():
             if drop.difference < 0 and drop.p_value < p_value:
@@ -65,11 +61,7 @@ class Round(BaseModel):
 
 
 def figures_of(evaluation: Path) -> dict[str, str]:
-    """Return the figures of an adapter that a round is looked at by.
-
-    Args:
-        evaluation: The folder of its evaluation.
-    """
+    """Return the figures of an adapter that a round is looked at by."""
     results = EvalResults.model_validate_json((evaluation / RESULTS).read_text(encoding="utf-8"))
     overall = results.adapter.overall
     figures = {name.replace("_", " "): getattr(overall, name).short for name in _FIGURES}
@@ -93,14 +85,7 @@ def arm_of(  # noqa: PLR0913 - what is told of it
 ) -> Arm:
     """Compare what a method made with the adapter that answered, on the requests that both were asked.
 
-    Args:
-        method: How it was made.
-        adapter: Its key in the store.
-        evaluation: The folder of its evaluation.
-        before: The folder of the evaluation of the adapter that answered.
-        minutes: That it took.
-        verdict: Of the gate.
-        files: Held-out request -> its source file; any other request stands for itself.
+    A request that stands in no file of `files` stands for itself.
 
     Raises:
         RefusedError: The two were not asked the same exam.
@@ -144,11 +129,6 @@ def _refuse_another_exam(before: Path, after: Path) -> None:
 def kept_round(store: ArtifactStore, params: Mapping[str, Any], make: Callable[[], Round]) -> tuple[Round, bool]:
     """Return a round that was run before, or run and keep it.
 
-    Args:
-        store: Where rounds are kept.
-        params: All that decides the round, in JSON types.
-        make: Runs it.
-
     Returns:
         The round, and whether it was run before.
     """
@@ -163,11 +143,7 @@ def kept_round(store: ArtifactStore, params: Mapping[str, Any], make: Callable[[
 
 
 def lines_of(done: Round) -> Iterator[str]:
-    """Yield a round as people read it: what was answered, a table of figures, and what becomes of it.
-
-    Args:
-        done: The round.
-    """
+    """Yield a round as people read it: what was answered, a table of figures, and what becomes of it."""
     told = done.answers
     yield f"round {done.number}: {told['num_prompts']} training prompts, {told['num_samples']} answers"
     tiers = ", ".join(f"{name} {count}" for name, count in told["tiers"].items())

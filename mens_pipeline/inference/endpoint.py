@@ -65,11 +65,6 @@ class Endpoint:
 
     Attributes:
         url: Where the API begins: `https://host/v1`.
-        name: Which model.
-        key: Sent as a bearer token, and nowhere else.
-        max_new_tokens: Tokens of a reply at most.
-        temperature: 0: always the most likely token.
-        concurrency: Requests on their way at once.
         num_retries: How often a request is repeated that was turned away for now (429 and 5xx).
         first_wait: Seconds before the first repetition; doubled each time. A Retry-After of the endpoint wins.
         answer_seconds: Seconds that an answer may take to its last byte.
@@ -121,10 +116,7 @@ class Endpoint:
     ) -> None:
         """Answer requests, several at once; those that are on their way when the call ends are still taken.
 
-        Args:
-            requests: What is asked.
-            record: Takes each reply as soon as it is there.
-            time_left: Seconds until no request may begin.
+        When no time is left, no further request begins.
 
         Raises:
             RefusedError: The endpoint turns requests down, does not answer, or speaks another language.
@@ -162,12 +154,6 @@ class Endpoint:
         self, client: "httpx2.Client", path: str, content: dict[str, Any], time_left: Callable[[], float]
     ) -> "httpx2.Response | None":
         """Send a prompt, with retries, and return the response; None when time is up before there is one.
-
-        Args:
-            client: Sends it.
-            path: Below the address: `completions`.
-            content: What is asked, in JSON types.
-            time_left: Seconds until no try may begin.
 
         Raises:
             RefusedError: The endpoint turns it down, or does not answer.

@@ -42,13 +42,7 @@ _ADVICE: Final = "Correct MENS_ENGINE, or unset it: then we answer ourselves."
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One answer that is wanted.
-
-    Attributes:
-        task: What it is called.
-        sample: Which of several answers.
-        ids: The tokens of the prompt.
-    """
+    """One answer that is wanted, by its task, the number of its sample, and the ids of its prompt."""
 
     task: str
     sample: int
@@ -101,11 +95,6 @@ class _Completion(BaseModel):
 @contextmanager
 def serving(engine: Engine, folder: Path, log: Path) -> Iterator[list[Endpoint]]:
     """Start the servers of a model; they end with the block, and with this process.
-
-    Args:
-        engine: How they are started, and how many.
-        folder: The merged model.
-        log: Takes what they print.
 
     Yields:
         An endpoint for each, under the name that the server gives its model.
@@ -195,12 +184,7 @@ def answered(
 ) -> list[Answer]:
     """Let servers of one model share the prompts: each takes the next one as soon as it has room.
 
-    Args:
-        endpoints: The servers.
-        prompts: What is asked.
-        decoding: How answers are drawn.
-        at_once: Prompts on their way to each server.
-        done: Takes the number of tokens of each answer; called by one thread at a time.
+    `done` takes the number of tokens of each answer, in one thread at a time.
 
     Returns:
         The answers, in the order of the prompts.

@@ -102,11 +102,7 @@ class Answer(BaseModel):
 
 
 def as_served(answers: Iterable[Answer]) -> tuple[Answer, ...]:
-    """Return the completions with second tries in the place of the first ones.
-
-    Args:
-        answers: Of one model; second tries come behind all others.
-    """
+    """Return the completions of a model, with second tries, which come behind all others, in place of first ones."""
     return tuple({(answer.task, answer.sample): answer for answer in answers}.values())
 
 
@@ -150,10 +146,6 @@ class GenerationJob(JudgedModel):
 
 
 def progress_of(answer: dict[str, Any]) -> str:
-    """Format the progress of a generation for people.
-
-    Args:
-        answer: The payload of its newest event.
-    """
+    """Format the progress of a generation for people."""
     rate = answer["num_tokens"] / max(answer["seconds"], 1e-9)
     return f"{answer['num_done']}/{answer['num_answers']} answers, {rate:.0f} tokens/s"

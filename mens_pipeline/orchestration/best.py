@@ -29,7 +29,6 @@ class Choice:
     """The best of several recipes.
 
     Attributes:
-        places: Those that may be promoted, the best first.
         passed_over: The others by name, and why.
     """
 
@@ -52,13 +51,7 @@ class Choice:
 
 
 def best_judged(names: Sequence[str], instance: dg.DagsterInstance, store: ArtifactStore, settings: Settings) -> Choice:
-    """Return the best of the recipes whose newest verdict lets them be promoted, here and now.
-
-    Args:
-        names: Of recipes, or ids of runs.
-        instance: Where runs are on record.
-        store: Where verdicts are kept.
-        settings: Of this process.
+    """Return the best of recipes, or of runs by their ids, whose newest verdict lets them be promoted, here and now.
 
     Raises:
         RefusedError: None may be promoted, with every reason, or they were asked no request in common.

@@ -18,12 +18,7 @@ _VERDICT: Final = "mens/verdict"
 
 
 def side_called(name: str, instance: dg.DagsterInstance, store: ArtifactStore) -> Side:
-    """Return the newest evaluation of a recipe, or that of a run.
-
-    Args:
-        name: Of a recipe, as `mens run` and the tag `mens/recipe` tell it, or the id of a run.
-        instance: Where runs are on record.
-        store: Where evaluations are kept.
+    """Return the newest evaluation of a recipe, or that of a run by its id.
 
     Raises:
         RefusedError: There is none, or it is no longer in the store.
@@ -41,10 +36,6 @@ def side_called(name: str, instance: dg.DagsterInstance, store: ArtifactStore) -
 
 def verdict_called(name: str, instance: dg.DagsterInstance) -> tuple[str, ArtifactRef]:
     """Return the newest verdict on a recipe, or that of a run, with what its run calls the recipe.
-
-    Args:
-        name: As above.
-        instance: Where runs are on record.
 
     Raises:
         RefusedError: There is none.

@@ -30,11 +30,7 @@ class ErrorInfo(Protocol):
 
 
 def plainly(make: Callable[Arguments, Made]) -> Callable[Arguments, Made]:
-    """Let an asset that refuses say so in its first line, as a failure and not as a defect; nothing is retried.
-
-    Args:
-        make: The function of the asset; no generator.
-    """
+    """Let an asset that refuses say so in its first line, as a failure and not as a defect; nothing is retried."""
 
     @wraps(make)
     def told(*arguments: Arguments.args, **named: Arguments.kwargs) -> Made:
@@ -47,22 +43,14 @@ def plainly(make: Callable[Arguments, Made]) -> Callable[Arguments, Made]:
 
 
 def reason_of(error: ErrorInfo) -> str:
-    """Return the text of the error that a step ended with; of one of Dagster's that wraps another, the text of that.
-
-    Args:
-        error: As Dagster keeps it.
-    """
+    """Return the text of the error that a step ended with; of one of Dagster's that wraps another, the text of that."""
     text = (error.cause or error).message.strip()
     lines = (line.strip() for line in _PREFIX.sub("", text).splitlines())
     return " ".join(line for line in lines if line)
 
 
 def reasons_of(failures: Iterable[dg.DagsterEvent]) -> Iterator[str]:
-    """Yield step and reason of each step that failed by itself.
-
-    Args:
-        failures: The events of failed steps.
-    """
+    """Yield step and reason of each step that failed by itself."""
     for event in failures:
         error = event.step_failure_data.error
         yield f"{event.step_key}: {reason_of(error) if error is not None else event.message}"

@@ -21,10 +21,6 @@ it, and there may be none; the lock of the device lets one process at it all the
 def open_instance(home: Path, *, is_headless: bool = False) -> dg.DagsterInstance:
     """Open the instance whose runs the UI shows; its folder is made on first use.
 
-    Args:
-        home: `DAGSTER_HOME`.
-        is_headless: Whether a run is executed in this process, without queue and daemon.
-
     Raises:
         ConfigurationError: The folder cannot be made or its `dagster.yaml` is wrong.
     """

@@ -27,13 +27,7 @@ def run_in_child(  # noqa: PLR0913, PLR0917 - what a process is started with
 ) -> int:
     """Run a job in a process of its own; whatever ends the run, ends the process.
 
-    Args:
-        context: Of the asset.
-        module: What runs the job.
-        job_path: The job as JSON; what the process prints goes to `child.log` beside it.
-        grace_seconds: How long a run that is cancelled may take to leave things in order.
-        watch: Takes the events that came since it was called last, a few times a second.
-        num_processes: How many work on the job together, one a device.
+    What it prints goes to `child.log` beside its job; `watch` takes what events came, a few times a second.
 
     Returns:
         The exit code of the process.

@@ -23,14 +23,7 @@ def run_on_ray(
     watch: Callable[[list[dict[str, Any]]], None],
     cluster: Literal["ray", "kuberay"],
 ) -> int:
-    """Run a training on Ray; whatever ends the run, ends the job.
-
-    Args:
-        context: Of the asset.
-        job_path: The job as JSON, in a folder that all nodes see at the same path.
-        watch: Takes the events that came since it was called last.
-        cluster: `ray` for the cluster that `RAY_API_SERVER_ADDRESS` or `RAY_ADDRESS` names; `kuberay` for one that
-            KubeRay starts for the job, from the image of the run.
+    """Run a training on Ray, from a folder that all nodes see at the same path; whatever ends the run, ends the job.
 
     Returns:
         What the job came to; see `ExitCode`.

@@ -47,17 +47,6 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
 ) -> tuple[Artifact, bool]:
     """Judge an evaluation, unless the very same was judged before.
 
-    Args:
-        evaluation: Figures of base and adapter.
-        adapter: The folder of the run: training manifest and telemetry.
-        store: Where verdicts are kept.
-        policy: The name of the policy.
-        thresholds: What it demands, the changes of the environment included.
-        champion_key: The adapter that is in use.
-        is_benchmark_asked: Whether the benchmark has a say.
-        strict: Whether a failure fails the run.
-        now: Seconds since 1970.
-
     Returns:
         The verdict, and whether it was reused. The folder holds `gate_receipt.json`, the documents that it rests on,
         `report.html`, and exactly when the gate fails `eval_gate_failed.json`.
@@ -110,14 +99,7 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
 
 
 def write_page(path: Path, evaluation: Path, adapter: Path, receipt: Receipt | None) -> None:
-    """Write the report page of an evaluation.
-
-    Args:
-        path: Where.
-        evaluation: The folder with figures and judged answers.
-        adapter: The folder with the telemetry of training.
-        receipt: The verdict, if there is one yet.
-    """
+    """Write the report page of an evaluation."""
     results = read_results(evaluation / RESULTS)
     assert results is not None, "an evaluation that is complete can be read"  # noqa: S101 - our own impossibility
     losses = losses_of(adapter / FILE)
@@ -127,9 +109,6 @@ def write_page(path: Path, evaluation: Path, adapter: Path, receipt: Receipt | N
 
 def receipt_in(folder: Path) -> Receipt:
     """Read the verdict in a folder.
-
-    Args:
-        folder: That of a gate.
 
     Raises:
         RefusedError: It is none.

@@ -79,10 +79,6 @@ class _UnreadableError(Exception):
 def decide(inputs: GateInputs, thresholds: Thresholds) -> tuple[GateOutcome, ...]:
     """Return all gates, each with what was measured and what is required.
 
-    Args:
-        inputs: What the verdict rests on.
-        thresholds: What is demanded.
-
     Returns:
         One outcome for every `GateName`, in their order.
     """
@@ -100,11 +96,7 @@ def decide(inputs: GateInputs, thresholds: Thresholds) -> tuple[GateOutcome, ...
 
 
 def overall_status(outcomes: tuple[GateOutcome, ...]) -> GateStatus:
-    """Return the verdict of all blocking gates: failed when one of them is, else undecided when one is, else passed.
-
-    Args:
-        outcomes: What `decide` gave.
-    """
+    """Return the verdict of all blocking gates: failed when one of them is, else undecided when one is, else passed."""
     found = {outcome.status for outcome in outcomes if outcome.block}
     return next((status for status in (GateStatus.FAILED, GateStatus.UNDECIDED) if status in found), GateStatus.PASSED)
 
@@ -117,10 +109,6 @@ def allowed_chance(thresholds: Thresholds, progress: Progress) -> float:
     model is settled early only where that is clear, and hardly any confidence is lost to the first look. By the union
     bound that holds however alike tries are. A promotion refills the budget, or a good model could not be confirmed
     night after night.
-
-    Args:
-        thresholds: The confidence asked for.
-        progress: Which try and which round it is, and how many rounds were planned.
 
     Source:
         Alpha spending over looks, Lan and DeMets 1983, little of it at first as O'Brien and Fleming 1979 do; over

@@ -33,10 +33,6 @@ class Override(BaseModel):
 def signed(override: Override, key: str) -> Override:
     """Return the record with its signature.
 
-    Args:
-        override: The record.
-        key: The secret of those who may override (`MENS_OVERRIDE_KEY`).
-
     Raises:
         ConfigurationError: The key is too short.
     """
@@ -45,10 +41,6 @@ def signed(override: Override, key: str) -> Override:
 
 def read_override(path: Path, key: str) -> Override:
     """Read a record and check its signature.
-
-    Args:
-        path: The file.
-        key: The secret of those who may override.
 
     Raises:
         ConfigurationError: It is missing or no record, or the key is too short.

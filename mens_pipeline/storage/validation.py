@@ -9,11 +9,7 @@ _OWN: Final = "Value error, "
 
 
 def errors_in(error: ValidationError) -> str:
-    """Format all mistakes with their places: `rate: Input should be less than or equal to 1; name: Field required`.
-
-    Args:
-        error: What the validation raised.
-    """
+    """Format all mistakes with their places: `rate: Input should be less than or equal to 1; name: Field required`."""
     return "; ".join(_sentence(".".join(map(str, item["loc"])), item["msg"]) for item in error.errors())
 
 

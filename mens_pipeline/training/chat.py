@@ -77,28 +77,19 @@ def opening_of(template: str | None) -> str:
     A model that was made to think does so unless its prompt holds an empty thought: its template writes one where
     thinking is switched off. It is trained, judged and served in that form.
 
-    Args:
-        template: The chat template of the model, searched and never rendered; None where it has none.
+    The template is searched, and never rendered.
     """
     thinks = template is not None and _NO_THOUGHT in template.replace("\\n", "\n")
     return _BEGIN + _NO_THOUGHT if thinks else _BEGIN
 
 
 def template_behind(opening: str) -> str:
-    """Return our chat template for a model.
-
-    Args:
-        opening: What `opening_of` gave for the base.
-    """
+    """Return our chat template for a model whose answers begin behind what `opening_of` gave for its base."""
     return TEMPLATE.replace(_BEGIN, opening)
 
 
 def opening_for(tokenizer: Tokenizer) -> str:
-    """Return the text that an answer begins behind.
-
-    Args:
-        tokenizer: Of the base model, or of one that was made of it.
-    """
+    """Return the text that an answer begins behind."""
     template = getattr(tokenizer, "chat_template", None)
     return opening_of(template.get("default") if isinstance(template, dict) else template)
 
@@ -118,48 +109,26 @@ def render_prompt(system: str, request: str, control: tuple[str, ...] = (), open
 
 
 def control_tokens(tokenizer: Tokenizer) -> tuple[str, ...]:
-    """Return the control tokens of a tokenizer, such as `<|im_end|>`, `<filename>` or `</s>`; long ones first.
-
-    Args:
-        tokenizer: Of the base model.
-    """
+    """Return the control tokens of a tokenizer, such as `<|im_end|>`, `<filename>` or `</s>`; long ones first."""
     written = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
     return tuple(sorted((text for text in written if len(text) > 1), key=lambda text: (-len(text), text)))
 
 
 def encode_prompt(tokenizer: Tokenizer, system: str, request: str) -> tuple[int, ...]:
-    """Encode a prompt: the ids up to where the completion begins.
-
-    Args:
-        tokenizer: Of the base model; it knows the control tokens of ChatML.
-        system: What the model is told before every request.
-        request: What is asked.
-    """
+    """Encode a prompt: the ids up to where the completion begins."""
     text = render_prompt(system, request, control_tokens(tokenizer), opening_for(tokenizer))
     return tuple(tokenizer.encode(text, add_special_tokens=False))
 
 
 def encode(tokenizer: Tokenizer, system: str, request: str, answer: str) -> Encoded:
-    """Encode a prompt and its completion as ids.
-
-    Args:
-        tokenizer: Of the base model.
-        system: What the model is told before every request.
-        request: What is asked.
-        answer: What the model shall say; line ends at its end are left out, the end of the turn follows.
-    """
+    """Encode a prompt and its completion as ids, without line ends at its end, with the end of the turn."""
     text = escape(answer.rstrip("\n"), control_tokens(tokenizer)) + IM_END
     completion = tokenizer.encode(text, add_special_tokens=False)
     return Encoded(encode_prompt(tokenizer, system, request), tuple(completion))
 
 
 def escape(text: str, control: tuple[str, ...] = ()) -> str:
-    """Break control tokens so that a text can neither begin nor end a turn: `<|im_end|>` becomes `< |im_end|>`.
-
-    Args:
-        text: What a user wrote, or a program.
-        control: What the tokenizer takes for control tokens beside those of ChatML; they are broken as well.
-    """
+    """Break control tokens so that a text can neither begin nor end a turn: `<|im_end|>` becomes `< |im_end|>`."""
     broken = _MARKER.sub("< ", text)
     return _any_of(control).sub(lambda match: f"{match[0][0]} {match[0][1:]}", broken) if control else broken
 

@@ -18,9 +18,6 @@ _ORIGIN: Final = "more"
 def continued(run: Path) -> Continued:
     """Return where a complete run stands.
 
-    Args:
-        run: The folder with `adapter/` and its training manifest.
-
     Raises:
         RefusedError: It is not complete, or of a version that did not count what it showed.
     """
@@ -38,11 +35,6 @@ def continued(run: Path) -> Continued:
 
 
 def further(resolved: ResolvedRecipe, minutes: float) -> ResolvedRecipe:
-    """Return the recipe of what comes after a run: its time is another one, and steps are no longer limited.
-
-    Args:
-        resolved: The recipe of the run.
-        minutes: Of training at most.
-    """
+    """Return the recipe of what comes after a run: its time is `minutes`, and steps are no longer limited."""
     recipe = resolved.recipe.model_copy(update={"max_minutes": minutes, "max_steps": None})
     return replace(resolved, recipe=recipe, origins={**resolved.origins, "max_minutes": _ORIGIN, "max_steps": _ORIGIN})

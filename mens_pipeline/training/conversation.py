@@ -15,12 +15,7 @@ Role = Literal["system", "user", "assistant"]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Message of one role.
-
-    Attributes:
-        role: Who says it.
-        text: What; control tokens in it are broken when it is shown to a model.
-    """
+    """Message of one role; control tokens in its text are broken when it is shown to a model."""
 
     role: Role
     text: str
@@ -29,9 +24,7 @@ class Turn:
 def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]:
     """Encode a conversation up to where the next completion begins, or goes on.
 
-    Args:
-        tokenizer: Of the model; it knows the control tokens of ChatML.
-        turns: In order; a last one that is the model's is the beginning of its answer.
+    A last turn of the model itself is the beginning of its answer.
     """
     control, opening = control_tokens(tokenizer), opening_for(tokenizer)
     ids: list[int] = []
@@ -54,10 +47,5 @@ def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]
 
 
 def encode_text(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
-    """Encode a text that goes on, without any conversation around it.
-
-    Args:
-        tokenizer: Of the model.
-        text: The text; control tokens in it are broken.
-    """
+    """Encode a text that goes on, without any conversation around it; control tokens in it are broken."""
     return tuple(tokenizer.encode(escape(text, control_tokens(tokenizer)), add_special_tokens=False))

@@ -88,10 +88,6 @@ class TrainingJob(BaseModel):
 def write_result(run_dir: Path, result: dict[str, Any]) -> None:
     """Write what a training process left; the file is there whole or not at all, also after a power cut.
 
-    Args:
-        run_dir: The folder of the run.
-        result: In JSON types.
-
     Raises:
         ConfigurationError: The disk is full.
     """
@@ -102,11 +98,7 @@ def write_result(run_dir: Path, result: dict[str, Any]) -> None:
 
 
 def result_of(run_dir: Path) -> dict[str, Any] | None:
-    """Read the result of a training process; None where there is none, or one that was cut off.
-
-    Args:
-        run_dir: The folder of the run.
-    """
+    """Read the result of a training process; None where there is none, or one that was cut off."""
     try:
         result = json.loads((run_dir / RESULT).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, RecursionError):
@@ -115,11 +107,7 @@ def result_of(run_dir: Path) -> dict[str, Any] | None:
 
 
 def ended(run_dir: Path) -> ExitCode:
-    """Return how a training came to its end, by what it left.
-
-    Args:
-        run_dir: The folder of the run.
-    """
+    """Return how a training came to its end, by what it left."""
     if result_of(run_dir) is not None:
         return ExitCode.DONE
     left = {FAILURE: ExitCode.REFUSED, STOP: ExitCode.INTERRUPTED}
@@ -127,11 +115,7 @@ def ended(run_dir: Path) -> ExitCode:
 
 
 def mark_complete(checkpoint: Path) -> None:
-    """Note that a checkpoint was written to its end, with the size of each of its files, once all are on the disk.
-
-    Args:
-        checkpoint: Its folder.
-    """
+    """Note that a checkpoint was written to its end, with the size of each of its files, once all are on the disk."""
     sizes = {}
     for path in sorted(checkpoint.rglob("*")):
         if path.is_file() and path.name != COMPLETE:
@@ -145,11 +129,7 @@ def mark_complete(checkpoint: Path) -> None:
 
 
 def newest_checkpoint(run_dir: Path) -> Path | None:
-    """Return the newest complete checkpoint of a run, if there is one.
-
-    Args:
-        run_dir: The folder of the run.
-    """
+    """Return the newest complete checkpoint of a run, if there is one."""
     complete = [path.parent for path in (run_dir / CHECKPOINTS).glob(f"checkpoint-*/{COMPLETE}") if _is_whole(path)]
     return max(complete, key=lambda path: int(path.name.rsplit("-", 1)[1]), default=None)
 
@@ -167,9 +147,5 @@ def _is_whole(mark: Path) -> bool:
 
 
 def as_document(values: dict[str, Any]) -> str:
-    """Return JSON for a file that people read.
-
-    Args:
-        values: JSON values.
-    """
+    """Return JSON for a file that people read."""
     return json.dumps(values, indent=2, sort_keys=True) + "\n"

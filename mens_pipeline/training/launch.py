@@ -23,10 +23,6 @@ def python_command(module: str, *arguments: str) -> list[str]:
     """Build the command that runs a module in a Python process of its own.
 
     `-P` keeps the current folder off `sys.path`: it may be a workspace whose `pip.py` or `pydantic.py` is not ours.
-
-    Args:
-        module: Its dotted name.
-        arguments: What it is given.
     """
     return [sys.executable, "-P", "-m", module, *arguments]
 
@@ -87,11 +83,6 @@ def _end(child: "subprocess.Popen[bytes]", grace_seconds: float) -> None:
 def refuse_failure(run_dir: Path, code: int, what: str) -> None:
     """Check that a process came to its end.
 
-    Args:
-        run_dir: Where it worked.
-        code: Its exit code.
-        what: What it did: `training`.
-
     Raises:
         RefusedError: It did not; the message says why.
     """
@@ -108,10 +99,6 @@ def refuse_failure(run_dir: Path, code: int, what: str) -> None:
 
 def result_after(run_dir: Path, code: int) -> dict[str, Any]:
     """Return what a training process left.
-
-    Args:
-        run_dir: Where it worked.
-        code: Its exit code.
 
     Raises:
         RefusedError: It did not come to its end; the message says why.

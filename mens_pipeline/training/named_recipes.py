@@ -58,9 +58,6 @@ class NamedRecipes(RootModel[dict[RecipeName, NamedRecipe]]):
 def load_recipes(path: Path) -> Mapping[str, NamedRecipe]:
     """Read the named recipes of a file; every one is checked.
 
-    Args:
-        path: `config/recipes.yaml`.
-
     Raises:
         ConfigurationError: The file is missing, is no YAML, or a recipe does not hold together; all mistakes are named.
     """
@@ -69,10 +66,6 @@ def load_recipes(path: Path) -> Mapping[str, NamedRecipe]:
 
 def recipe_called(name: str, recipes: Mapping[str, NamedRecipe]) -> NamedRecipe:
     """Return a recipe by its name.
-
-    Args:
-        name: Of the recipe.
-        recipes: All of them.
 
     Raises:
         ConfigurationError: None has this name.

@@ -36,9 +36,7 @@ _PASSED: Final = (
 def main(job_path: Path, parent: int | None = None) -> ExitCode:
     """Run a job on the cluster that `RAY_ADDRESS` names, or on one that is started for it on this machine.
 
-    Args:
-        job_path: The job as JSON.
-        parent: The process that started this one; None where Ray did.
+    Where Ray itself started this process, it has no parent to die with.
     """
     if parent is not None:
         die_with_parent(parent)

@@ -51,12 +51,7 @@ def kernels_found() -> dict[str, bool]:
 
 
 def kernel_notes(config: Mapping[str, Any], found: Mapping[str, bool]) -> list[str]:
-    """List what a base needs on a GPU and is not installed, a sentence each.
-
-    Args:
-        config: The configuration of the base.
-        found: What `kernels_found` gave.
-    """
+    """List what a base needs on a GPU and is not installed, a sentence each."""
     notes = []
     if not found["c_compiler"]:
         notes.append("no C compiler: Triton, which computes the loss on a GPU, needs one. Install gcc, or set CC")
@@ -80,12 +75,7 @@ _FUSED: Final = 28
 
 
 def layer_bytes(config: Mapping[str, Any], *, has_kernels: bool) -> int:
-    """Return bytes that the largest layer keeps for a token in 16 bits, beside its input.
-
-    Args:
-        config: The configuration of a model, or of the text model in it.
-        has_kernels: Whether flash-linear-attention is installed.
-    """
+    """Return bytes that the largest layer keeps for a token in 16 bits, beside its input."""
     text = config.get("text_config", config)
     kinds = set(text.get("layer_types") or ["full_attention"])
     return max(_linear(text, has_kernels=has_kernels) if kind == _LINEAR else _full(text) for kind in kinds)
@@ -124,11 +114,6 @@ class PreparedRun:
     """A run that may begin.
 
     Attributes:
-        job: What the training process is told.
-        job_path: Where it stands as JSON.
-        base: The base model.
-        preflight: What was looked at.
-        contract: What the run is.
         is_done: Whether the run folder holds its result already.
     """
 

@@ -30,14 +30,7 @@ def build_qlora_adapter(  # noqa: PLR0913, PLR0917 - what an adapter is made of 
 ) -> tuple[Artifact, bool]:
     """Train an adapter, unless the very same was trained before.
 
-    Args:
-        run: What was prepared, in its work folder.
-        resolved: Its recipe.
-        store: Where adapters are kept.
-        launch: Runs the training process and returns its exit code.
-        vcs_sha: What the adapter is named after.
-        backend: What VOX_BACKEND says, for the manifest.
-        anew: Train although the very same was trained before; what is there stays until the new one is.
+    With `anew` it is trained all the same; what is there stays until the new one is.
 
     Returns:
         The adapter, and whether it was reused. The folder holds `adapter/` as PEFT reads it, `telemetry.jsonl`,

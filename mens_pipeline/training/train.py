@@ -56,12 +56,7 @@ class MakeTrainer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """Encoder of rows and trainer of a method.
-
-    Attributes:
-        examples: Encodes the rows of a job with a tokenizer.
-        trainer: Makes what trains.
-    """
+    """Encoder of rows and trainer of a method."""
 
     examples: Callable[[Any, Any], Examples]
     trainer: MakeTrainer
@@ -75,11 +70,7 @@ def train(
 ) -> bool:
     """Train, from the newest checkpoint on if there is one.
 
-    Args:
-        job: What to train.
-        listen: Takes each line of telemetry.
-        clock: Tells seconds that only go up.
-        method: How rows are learnt; None for the response of each row to its prompt.
+    Without a method, the response of each row to its prompt is learnt.
 
     Returns:
         Whether the run is complete; then `adapter/` and `result.json` are there. Otherwise it was asked to stop, and
@@ -141,11 +132,7 @@ def _examples(job: TrainingJob, tokenizer: Any) -> Examples:
 
 
 def tokenizer_of(path: Path) -> Any:
-    """Load the tokenizer of a base; one without a padding token pads with the end of a turn, which is masked.
-
-    Args:
-        path: The folder of the base model.
-    """
+    """Load the tokenizer of a base; one without a padding token pads with the end of a turn, which is masked."""
     tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = IM_END
@@ -154,11 +141,6 @@ def tokenizer_of(path: Path) -> Any:
 
 def plan_of(examples: list[Example], recipe: Recipe, continues: Continued | None = None) -> Plan:
     """Plan the order of a run.
-
-    Args:
-        examples: The rows that train.
-        recipe: The recipe.
-        continues: The run that this one goes on from, if any.
 
     Raises:
         RefusedError: There is no row to train on.
@@ -170,12 +152,7 @@ def plan_of(examples: list[Example], recipe: Recipe, continues: Continued | None
 
 
 def validation_loss(trainer: PlannedTrainer, examples: list[Example]) -> float | None:
-    """Compute the mean loss of a token on rows that did not train; None without such rows.
-
-    Args:
-        trainer: After training.
-        examples: The rows.
-    """
+    """Compute the mean loss of a token on rows that did not train; None without such rows."""
     if not examples:
         return None
     trainer.model.eval()
@@ -238,13 +215,7 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
 
 
 def arguments_of(job: TrainingJob, plan: Plan, team: Team) -> dict[str, Any]:
-    """Return the arguments that every trainer of the library gets.
-
-    Args:
-        job: What to train.
-        plan: The order of the run.
-        team: The processes that train together.
-    """
+    """Return the arguments that every trainer of the library gets."""
     recipe = job.recipe
     is_cpu = job.device == "cpu"
     return {

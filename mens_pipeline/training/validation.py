@@ -4,13 +4,7 @@ import hashlib
 
 
 def is_validation_group(group: str | None, share: float, seed: int) -> bool:
-    """Return whether the rows of a source file measure; all rows of one file do the same.
-
-    Args:
-        group: The file; rows without one always train.
-        share: Share of the files.
-        seed: Another one picks others.
-    """
+    """Return whether the rows of a source file measure; all of one file do the same, those without one train."""
     if group is None:
         return False
     digest = hashlib.sha256(f"validation:{seed}:{group}".encode()).digest()

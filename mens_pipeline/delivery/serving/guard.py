@@ -23,7 +23,6 @@ class Access:
     """Host names and token that requests must give.
 
     Attributes:
-        token: What every request must bring along; None: nothing.
         host_names: The names that requests may call this machine; None: any.
     """
 
@@ -35,12 +34,6 @@ class Guard:
     """Lets in whoever may ask, in front of an application."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
-        """Wrap an ASGI application.
-
-        Args:
-            app: The application.
-            access: Who may ask.
-        """
         self._app = app
         self._access = access
 
@@ -57,11 +50,6 @@ class Guard:
 
 def check_access(headers: Mapping[str, str], path: str, access: Access) -> None:
     """Check that a request may ask.
-
-    Args:
-        headers: Its own; names are of any case.
-        path: What it asks for.
-        access: Who may.
 
     Raises:
         RequestRefusedError: It may not.

@@ -42,10 +42,6 @@ class GrpoJob(TrainingJob):
 def refuse_slow_device(base: Path, device: str) -> None:
     """Refuse a training on rewards that would take a CPU days.
 
-    Args:
-        base: The folder of the base model.
-        device: What it trains on.
-
     Raises:
         RefusedError: It is a CPU, and the base is larger than one that tests use.
     """
@@ -67,17 +63,7 @@ def prepare_grpo(  # noqa: PLR0913 - all that decides a run
     say: Callable[[str], None],
     continues: Continued,
 ) -> PreparedRun:
-    """Look at everything that a run on rewards needs, and write its job, its contract and its preflight.
-
-    Args:
-        resolved: The recipe; a step takes `gradient_accumulation_steps` prompts.
-        rows: Rows of a train set with hidden tests, one a line.
-        folder: Where everything of the run goes, perhaps by the hash of its contract.
-        device: What it trains on.
-        config: How many answers, how they are drawn.
-        cache: Where converted base models and locks are kept.
-        say: Takes a line about what is done, for a person.
-        continues: The adapter that it goes on from.
+    """Prepare a run on rewards as `prepare_run` does any; a step takes `gradient_accumulation_steps` prompts.
 
     Raises:
         RefusedError: Something is not as it must be.

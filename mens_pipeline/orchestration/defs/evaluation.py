@@ -140,11 +140,7 @@ def beats_the_base(eval_results: ArtifactRef, store: ArtifactStoreResource) -> d
 
 
 def figures_of(results: EvalResults) -> dict[str, Any]:
-    """Return the figures that are plotted over time, and read at a glance.
-
-    Args:
-        results: All figures.
-    """
+    """Return the figures that are plotted over time, and read at a glance."""
     adapter, base = results.adapter, results.base
     figures: dict[str, Any] = {
         "eval/parse_rate": results.vox_parse_rate,
@@ -181,12 +177,7 @@ def figures_of(results: EvalResults) -> dict[str, Any]:
 
 
 def rows_of(base: Scores, adapter: Scores) -> list[dg.TableRecord]:
-    """Return the rows of the table of both models.
-
-    Args:
-        base: Figures of the base.
-        adapter: Those of the adapter.
-    """
+    """Return the rows of the table of both models."""
     return [
         dg.TableRecord({"what": name, "adapter": str(getattr(adapter, name)), "base": str(getattr(base, name))})
         for name in _SHOWN

@@ -33,12 +33,7 @@ class Cursor(BaseModel):
     gone: str = Field(default="", description="What was seen when files were gone; seen once more, it is a change.")
 
     def moved(self, fingerprint: str, num_files: int = 0) -> "Cursor":
-        """Return the cursor after a change.
-
-        Args:
-            fingerprint: What is seen now.
-            num_files: How many files there are now.
-        """
+        """Return the cursor after a change."""
         return Cursor(n=self.n + 1, fingerprint=fingerprint, num_files=num_files)
 
     def run_key(self, sensor: str) -> str:
@@ -46,19 +41,12 @@ class Cursor(BaseModel):
 
         It holds the counter, because Dagster never runs a key again: after A, B, A the last A is another key. The
         counter begins with a time, so that a cursor which was reset does not meet its old keys.
-
-        Args:
-            sensor: Its name.
         """
         return f"{sensor}-{self.n}-{self.fingerprint[:16]}"
 
 
 def read_cursor(text: str | None) -> Cursor | None:
-    """Parse the cursor as Dagster kept it; None before the first look, and when a person has put something else there.
-
-    Args:
-        text: As kept.
-    """
+    """Parse the cursor as Dagster kept it; None before the first look, and where a person put something else there."""
     if text is None:
         return None
     try:

@@ -73,11 +73,7 @@ def source_parse_rate(workspace_snapshot: ArtifactRef, store: ArtifactStoreResou
 
 
 def is_accepted(report: SourceReport) -> bool:
-    """Whether enough golden programs of a workspace parse.
-
-    Args:
-        report: What the front end says of them.
-    """
+    """Whether enough golden programs of a workspace parse."""
     rate = report.parse_rate
     return rate is not None and rate >= load_gate_policy(GATE_POLICY).min_source_parse_rate
 

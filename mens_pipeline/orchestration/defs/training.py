@@ -133,12 +133,7 @@ def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreRes
 
 
 def changes_of(adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Whether training changed every matrix of an adapter; that it changed nothing of the base it saw to itself.
-
-    Args:
-        adapter: The adapter.
-        store: Where it is kept.
-    """
+    """Whether training changed every matrix of an adapter; that it changed nothing of the base it saw to itself."""
     result = store.artifact(adapter).manifest["training"]["result"]
     matrices, changed = result["num_adapter_matrices"], result["num_changed_matrices"]
     return dg.AssetCheckResult(
@@ -154,11 +149,7 @@ def loss_fell(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.As
 
 
 def fall_of(folder: Path) -> dg.AssetCheckResult:
-    """Whether the loss of a run fell; a warning where it did not.
-
-    Args:
-        folder: With the telemetry of the run.
-    """
+    """Whether the loss of a run fell; a warning where it did not."""
     losses = [step["loss"] for step in steps_of(folder / FILE)]
     first, last = quarters_of(losses)
     return dg.AssetCheckResult(
@@ -169,11 +160,7 @@ def fall_of(folder: Path) -> dg.AssetCheckResult:
 
 
 def quarters_of(losses: list[float]) -> tuple[float, float]:
-    """Return the mean loss of the first and of the last quarter of the steps.
-
-    Args:
-        losses: Of each step, at least one.
-    """
+    """Return the mean loss of the first and of the last quarter of the steps."""
     quarter = max(1, len(losses) // 4)
     return sum(losses[:quarter]) / quarter, sum(losses[-quarter:]) / quarter
 
@@ -227,12 +214,7 @@ def _prepared(  # noqa: PLR0913, PLR0917 - all that decides a run
 
 
 def metadata_of(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return what the page of an adapter shows.
-
-    Args:
-        manifest: Of its training.
-        path: Its folder.
-    """
+    """Return what the page of an adapter shows."""
     result = manifest["result"]
     losses = losses_of(path / FILE)
     first, last = quarters_of(list(losses.values()))

@@ -24,10 +24,6 @@ class Generator(dg.ConfigurableResource[None]):
     def run(self, context: dg.AssetExecutionContext, prepared: PreparedGeneration) -> int:
         """Generate, with progress in the log of the run.
 
-        Args:
-            context: Of the asset.
-            prepared: What to answer.
-
         Returns:
             The exit code of the process.
         """

@@ -25,10 +25,6 @@ class Merger(dg.ConfigurableResource[None]):
     def run(self, context: dg.AssetExecutionContext, job_path: Path) -> int:
         """Run a job, with progress in the log of the run.
 
-        Args:
-            context: Of the asset.
-            job_path: The job as JSON.
-
         Returns:
             The exit code of the process.
         """

@@ -42,12 +42,6 @@ class Trainer(dg.ConfigurableResource[None]):
     ) -> int:
         """Train, showing progress as observations of the asset.
 
-        Args:
-            context: Of the asset.
-            prepared: What to train.
-            module: What runs in the process.
-            num_processes: How many train together, one a device.
-
         Returns:
             The exit code of the process.
         """

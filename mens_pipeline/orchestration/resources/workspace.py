@@ -61,9 +61,5 @@ class VoxWorkspace(dg.ConfigurableResource[None]):
         return tuple(path for path in files_below(self.folder(), PAGE_SUFFIXES) if not is_out_of_place(path))
 
     def fingerprint(self, files: tuple[Path, ...]) -> str:
-        """Hash the names and contents of files.
-
-        Args:
-            files: Files below the folder, sorted.
-        """
+        """Hash the names and contents of files."""
         return tree_fingerprint(self.folder(), files)

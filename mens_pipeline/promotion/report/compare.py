@@ -34,8 +34,6 @@ class Side:
 
     Attributes:
         name: What it was asked for by: a recipe, or a run.
-        results: Its figures.
-        answers: The judged answers that they were made from.
         verdict: What the gate said, if it was asked.
     """
 
@@ -50,9 +48,6 @@ class ComparedRow:
     """One figure of both.
 
     Attributes:
-        label: What it is.
-        meaning: In a sentence.
-        rates: Of the first and of the second.
         difference: Second less first, over the requests that both were asked.
         p_value: Of the difference; empty where there is no test for it.
         num_tasks: Requests that were compared.
@@ -73,7 +68,6 @@ class ComparedTasks:
     """Requests of which the same is to be said.
 
     Attributes:
-        title: What.
         pairs: The request as the first and as the second adapter answered it.
         is_open: Whether the answers are shown at once.
     """
@@ -84,12 +78,7 @@ class ComparedTasks:
 
 
 def shared_answers(first: Side, second: Side) -> tuple[list[JudgedAnswer], list[JudgedAnswer]]:
-    """Return the answers of both to the requests that both were asked, in the same words.
-
-    Args:
-        first: One adapter.
-        second: The other.
-    """
+    """Return the answers of both to the requests that both were asked, in the same words."""
     prompts = [{a.judgement.task: a.prompt for a in side.answers if a.model == "adapter"} for side in (first, second)]
     shared = {task for task, prompt in prompts[0].items() if prompts[1].get(task) == prompt}
     kept = [[a for a in side.answers if a.judgement.task in shared] for side in (first, second)]
@@ -97,12 +86,7 @@ def shared_answers(first: Side, second: Side) -> tuple[list[JudgedAnswer], list[
 
 
 def compared_rows(first: Side, second: Side) -> tuple[ComparedRow, ...]:
-    """Return the rows of the table: each figure that both have, with the exact paired test over shared requests.
-
-    Args:
-        first: One adapter.
-        second: The other.
-    """
+    """Return the rows of the table: each figure that both have, with the exact paired test over shared requests."""
     answers = shared_answers(first, second)
     models = [side.results.adapter for side in (first, second)]
     measured = (figure for figure in figures_of(models) if all(is_measured(figure, model) for model in models))
@@ -129,12 +113,7 @@ def _rate(figure: Figure, side: Side) -> Rate:
 
 
 def compared_tasks(first: Side, second: Side) -> tuple[ComparedTasks, ...]:
-    """Return the requests that both were asked, by which of them passes; those where they differ come first.
-
-    Args:
-        first: One adapter.
-        second: The other.
-    """
+    """Return the requests that both were asked, by which of them passes; those where they differ come first."""
     one, other = ({view.id: view for view in task_views(some)} for some in shared_answers(first, second))
     found: dict[tuple[bool, bool], list[tuple[TaskView, TaskView]]] = {key: [] for key in _GROUPS}
     for task, view in one.items():
@@ -145,12 +124,7 @@ def compared_tasks(first: Side, second: Side) -> tuple[ComparedTasks, ...]:
 
 
 def notes_on(first: Side, second: Side) -> tuple[str, ...]:
-    """Return what a reader must know of a comparison, a sentence each.
-
-    Args:
-        first: One adapter.
-        second: The other.
-    """
+    """Return what a reader must know of a comparison, a sentence each."""
     notes = []
     one, other = first.results, second.results
     if one.subject.adapter_sha256 == other.subject.adapter_sha256:
@@ -168,10 +142,6 @@ def notes_on(first: Side, second: Side) -> tuple[str, ...]:
 
 def compare_page(first: Side, second: Side) -> str:
     """Render the page of a comparison.
-
-    Args:
-        first: One adapter.
-        second: The other.
 
     Returns:
         HTML that needs no other file, network or script. What a model wrote is text in it and never markup.

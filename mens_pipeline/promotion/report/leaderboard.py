@@ -35,7 +35,6 @@ class Contestant:
     """One model with the judged answers that it is ranked by.
 
     Attributes:
-        name: What people call it.
         answers: All samples of all tasks, under the name of an adapter.
     """
 
@@ -48,7 +47,6 @@ class Standing:
     """One model with its figures over the tasks that all were asked.
 
     Attributes:
-        contestant: The model with those of its answers.
         rates: Its figures, in the order of SHOWN.
     """
 
@@ -61,9 +59,6 @@ class Duel:
     """One figure of two models over the same tasks.
 
     Attributes:
-        figure: Its label.
-        first: The name of one.
-        second: The name of the other.
         difference: Rate of the second less that of the first.
         p_value: Of the exact paired test over first answers.
         tone: Good where the second is better and chance hardly explains it.
@@ -82,7 +77,6 @@ class Leaderboard:
     """Models by pass@1, the best first.
 
     Attributes:
-        standings: Each model.
         num_tasks: Tasks that all were asked in the same words.
         notes: What a reader must know, a sentence each.
     """
@@ -92,11 +86,7 @@ class Leaderboard:
     notes: tuple[str, ...]
 
     def duels(self, figure: Figure) -> Iterator[Duel]:
-        """Yield each two models, the better ranked one as the second.
-
-        Args:
-            figure: What is compared.
-        """
+        """Yield each two models, the better ranked one as the second."""
         outcomes = [
             (standing.contestant.name, outcomes_of(figure, standing.contestant.answers, "adapter"))
             for standing in self.standings
@@ -111,10 +101,7 @@ class Leaderboard:
 
 
 def answers_at(place: Path) -> Path | None:
-    """Return the file of judged answers that a path leads to; None where it leads to none.
-
-    Args:
-        place: Such a file; or the folder of a run or of an endpoint.
+    """Return the file of judged answers that a path is, or that the folder of a run or endpoint holds; None without.
 
     Raises:
         RefusedError: A folder holds both an exam and a trial.
@@ -130,9 +117,6 @@ def answers_at(place: Path) -> Path | None:
 def read_contestant(path: Path) -> Contestant:
     """Read the judged answers of a model, called by its folder, or by the file where that has a name of its own.
 
-    Args:
-        path: `trial_answers.jsonl`, `judged_answers.jsonl`, or a copy of one.
-
     Raises:
         SourceNotFoundError: It cannot be read.
         RefusedError: A line is no judged answer.
@@ -144,12 +128,7 @@ def read_contestant(path: Path) -> Contestant:
 
 
 def contestant(name: str, answers: Sequence[JudgedAnswer]) -> Contestant:
-    """Return a model with its answers to a benchmark, second tries in the place of first ones, as a trial has them.
-
-    Args:
-        name: What people call it.
-        answers: Of an exam or of a trial.
-    """
+    """Return a model with its answers to a benchmark, second tries in the place of first ones, as a trial has them."""
     served: dict[tuple[str, int], JudgedAnswer] = {}
     for model in ("adapter", "fallback"):
         own = (answer for answer in answers if answer.model == model and answer.suite == Suite.BENCHMARK)
@@ -159,9 +138,6 @@ def contestant(name: str, answers: Sequence[JudgedAnswer]) -> Contestant:
 
 def leaderboard(contestants: Sequence[Contestant]) -> Leaderboard:
     """Rank models over the tasks that all were asked in the same words.
-
-    Args:
-        contestants: At least one.
 
     Raises:
         RefusedError: There is no such task, or two models have one name.
@@ -208,9 +184,6 @@ def _notes(contestants: Sequence[Contestant], prompts: Sequence[Mapping[str, str
 
 def leaderboard_page(board: Leaderboard) -> str:
     """Render a leaderboard.
-
-    Args:
-        board: The models.
 
     Returns:
         HTML that needs no other file, network or script. What a model wrote is text in it and never markup.

@@ -34,12 +34,6 @@ def report_page(
 ) -> str:
     """Render the page: what was judged, the verdict and its reasons, figures, and every completion with its prompt.
 
-    Args:
-        results: The figures.
-        answers: The judged answers that they were made from, of base and adapter.
-        losses: Step -> loss of the training of the adapter; empty when it is not known.
-        receipt: The verdict; None before there is one.
-
     Returns:
         HTML that needs no other file, network or script. What a model wrote is text in it and never markup.
         The same arguments give the same page.
@@ -77,31 +71,19 @@ def report_page(
 
 
 def visible(value: Any) -> Any:
-    """Replace each character of a text that would not show with a mark; return anything else as it is.
-
-    Args:
-        value: What the page is about to print.
-    """
+    """Replace each character of a text that would not show with a mark; return anything else as it is."""
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     return visible_text(value)
 
 
 def text_of(name: str) -> str:
-    """Return a style sheet or script that pages carry.
-
-    Args:
-        name: The file beside this module.
-    """
+    """Return a style sheet or script that pages carry."""
     return (_FOLDER / name).read_text("utf-8")
 
 
 def hash_of(text: str) -> str:
-    """Return the hash by which a page's content security policy allows a style sheet or script: no other runs.
-
-    Args:
-        text: What stands in the page.
-    """
+    """Return the hash by which a page's content security policy allows a style sheet or script: no other runs."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

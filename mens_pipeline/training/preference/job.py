@@ -47,17 +47,7 @@ def prepare_preference(  # noqa: PLR0913 - all that decides a run
     say: Callable[[str], None],
     continues: Continued,
 ) -> PreparedRun:
-    """Look at everything that a run on pairs needs, and write its job, its contract and its preflight.
-
-    Args:
-        resolved: The recipe.
-        pairs: Rows of `PreferencePair`, one a line.
-        folder: Where everything of the run goes, perhaps by the hash of its contract.
-        device: What it trains on.
-        beta: How far it holds to the adapter that it goes on from.
-        cache: Where converted base models and locks are kept.
-        say: Takes a line about what is done, for a person.
-        continues: That adapter.
+    """Prepare a run on pairs as `prepare_run` does any; `beta` says how far it holds to the adapter before.
 
     Raises:
         RefusedError: Something is not as it must be.

@@ -30,12 +30,7 @@ def build_scratch_model(
 ) -> tuple[Artifact, bool]:
     """Train a model from scratch, unless the very same was trained before.
 
-    Args:
-        run: What was prepared, in its work folder.
-        store: Where models are kept.
-        launch: Runs the training process and returns its exit code.
-        vcs_sha: What the model is named after.
-        anew: Train although the very same was trained before; what is there stays until the new one is.
+    With `anew` it is trained all the same; what is there stays until the new one is.
 
     Returns:
         The model, and whether it was reused. The folder holds `model/` as Hugging Face reads it, `telemetry.jsonl`,
@@ -64,11 +59,6 @@ def build_scratch_model(
 def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> dict[str, Any]:
     """Write the manifest of a complete run beside its model, and return it.
 
-    Args:
-        run: What was prepared.
-        vcs_sha: What the model is named after.
-        code: How the training process ended.
-
     Raises:
         RefusedError: It did not come to its end; the message says why.
     """
@@ -80,13 +70,7 @@ def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> dict
 
 
 def scratch_manifest(run: PreparedScratch, result: dict[str, Any], vcs_sha: str | None) -> dict[str, Any]:
-    """Build the manifest of a model that was made from scratch.
-
-    Args:
-        run: What was prepared.
-        result: What the training process left.
-        vcs_sha: What the model is named after.
-    """
+    """Build the manifest of a model that was made from scratch."""
     recipe = run.job.recipe
     return {
         "manifest_schema_version": SCHEMA_VERSION,
@@ -112,11 +96,7 @@ def scratch_manifest(run: PreparedScratch, result: dict[str, Any], vcs_sha: str 
 
 
 def card_of(manifest: dict[str, Any]) -> str:
-    """Write the card of a model, for people and for the Hub.
-
-    Args:
-        manifest: What `scratch_manifest` gave.
-    """
+    """Write the card of a model, for people and for the Hub."""
     shape, result, validation = manifest["shape"], manifest["result"], manifest["result"]["validation_loss"]
     blocks = f"{shape['num_hidden_layers']} layers, {shape['num_attention_heads']} heads, {shape['hidden_size']} wide"
     rows = [

@@ -38,10 +38,6 @@ class PreparedScratch:
     """A run that may begin.
 
     Attributes:
-        job: What the training process is told.
-        job_path: Where it stands as JSON.
-        preflight: What was looked at.
-        contract: What the run is.
         backend: What VOX_BACKEND says; None when it says nothing.
         is_done: Whether the run folder holds its result already.
     """
@@ -67,19 +63,7 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
     is_new: bool = False,
     is_trial: bool = False,
 ) -> PreparedScratch:
-    """Look at everything a run needs, and write its job, its contract and its preflight.
-
-    Args:
-        recipe: The recipe.
-        train_path: The train set.
-        folder: Where everything of the run goes, perhaps by the hash of its contract; made when it is not there.
-        device: What it trains on.
-        cache: Where locks are kept.
-        min_rows: Rows without which training does not begin.
-        backend: What VOX_BACKEND says, for the manifest.
-        strict: Whether a line that is no pair ends the run.
-        is_new: Whether a run that the folder holds gives way, once everything else is as it must be.
-        is_trial: Whether to look only: nothing is written, and nothing gives way.
+    """Prepare a run as `training.prepare.prepare_run` does; `strict` ends it at a line that is no pair.
 
     Raises:
         RefusedError: Something is not as it must be, or the folder holds another run.
