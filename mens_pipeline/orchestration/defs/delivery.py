@@ -23,12 +23,11 @@ from mens_pipeline.delivery.serving_handoff import STAGE, Delivery, build_servin
 from mens_pipeline.errors import ConfigurationError, MensError
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, answer_fits
-from mens_pipeline.orchestration.choices import config_of
+from mens_pipeline.orchestration.choices import OWNERS, config_of
 from mens_pipeline.orchestration.defs.promotion import promoted_adapter
-from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
-from mens_pipeline.orchestration.resources.merger import Merger
+from mens_pipeline.orchestration.resources.generator import Merger
 from mens_pipeline.settings import EVALUATION, Settings, load_settings
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.storage.yaml_file import load_model

@@ -20,12 +20,11 @@ from mens_pipeline.evaluation.scores import Scores
 from mens_pipeline.evaluation.statistics import p_text
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, answer_fits, manifest_of
-from mens_pipeline.orchestration.choices import GPU_TAGS, configured
+from mens_pipeline.orchestration.choices import ON_GPU, OWNERS, configured
 from mens_pipeline.orchestration.defs.split import heldout_split
 from mens_pipeline.orchestration.experiment import identify
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.handover import made_in_run
-from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.generator import Generator
@@ -47,9 +46,7 @@ _SHOWN = (
     kinds={"huggingface", "json"},
     owners=OWNERS,
     code_version=configured(STAGE, EVALUATION, FEW_SHOT, GATE_POLICY),
-    pool="gpu",
-    op_tags=GPU_TAGS,
-    tags=GPU_TAGS,
+    **ON_GPU,
 )
 @plainly
 def eval_results(

@@ -7,10 +7,10 @@ import dagster as dg
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.inference.prepare import adapter_digest, manifest_of
+from mens_pipeline.orchestration.choices import OWNERS
 from mens_pipeline.orchestration.defs.evaluation import figures_of
 from mens_pipeline.orchestration.experiment import identify
 from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.promotion.benchmark_gate import PAGE, receipt_in
 from mens_pipeline.promotion.receipt import read_results

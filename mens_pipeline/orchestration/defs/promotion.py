@@ -17,10 +17,9 @@ from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.inference.prepare import adapter_digest, manifest_of
 from mens_pipeline.orchestration.best import Choice, best_judged
 from mens_pipeline.orchestration.champion import champion_metadata
-from mens_pipeline.orchestration.choices import configured, demanded
+from mens_pipeline.orchestration.choices import OWNERS, configured, demanded
 from mens_pipeline.orchestration.experiment import RECIPE_TAG, identify
 from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.promotion.benchmark_gate import PAGE, STAGE, build_benchmark_gate, receipt_in
 from mens_pipeline.promotion.cause import cause_of

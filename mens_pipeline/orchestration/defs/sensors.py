@@ -1,4 +1,4 @@
-"""Sensors that start a run when programs, pages or the grammar have changed."""
+"""Sensors that start a run when programs, pages, the grammar or the champion have changed."""
 
 import time
 from typing import Final
@@ -14,7 +14,8 @@ from mens_pipeline.corpus.extract.watch import sight
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.fingerprint import grammar_fingerprint
 from mens_pipeline.orchestration.defs.extraction import ExtractionConfig
-from mens_pipeline.orchestration.defs.jobs import whole_graph
+from mens_pipeline.orchestration.defs.jobs import deliver, whole_graph
+from mens_pipeline.orchestration.defs.promotion import promoted_adapter
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.source_watch import SourceWatch
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
@@ -63,15 +64,10 @@ _GRAMMAR: Final = "grammar_changed"
 
 @dg.definitions
 def sensors() -> dg.Definitions:
-    """Define the sensors; on from the start in production, else they wait to be switched on."""
+    """Define the sensors; those of sources are on from the start in production, else they wait to be switched on."""
     is_production = load_settings().environment == "prod"
     status = dg.DefaultSensorStatus.RUNNING if is_production else dg.DefaultSensorStatus.STOPPED
-    return dg.Definitions(
-        sensors=[
-            _sources_sensor(status),
-            _grammar_sensor(status),
-        ]
-    )
+    return dg.Definitions(sensors=[_sources_sensor(status), _grammar_sensor(status), _champion_sensor()])
 
 
 def _sources_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
@@ -142,6 +138,27 @@ def _grammar_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         if before.fingerprint == fingerprint:
             return _remembered(before, f"no change: the grammar is still {fingerprint[:12]}")
         return _run(_GRAMMAR, before.moved(fingerprint), ExtractionConfig(full=True))
+
+    return changed
+
+
+def _champion_sensor() -> dg.SensorDefinition:
+    """Build the sensor of the champion; off until a person switches it on: a merged model is as large as its base."""
+
+    @dg.asset_sensor(
+        asset_key=promoted_adapter.key,
+        name="champion_changed",
+        job=deliver,
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        description="Merges a new champion and hands it on. Off until a person switches it on.",
+    )
+    def changed(context: dg.SensorEvaluationContext, event: dg.EventLogEntry) -> dg.RunRequest | dg.SkipReason:
+        materialization = event.asset_materialization
+        is_other = materialization.metadata.get("changed") if materialization is not None else None
+        if is_other is None or is_other.value is not True:
+            return dg.SkipReason("the champion is still the same")
+        context.log.info("a new champion, of %s", f"run {event.run_id}" if event.run_id else "`mens promote`")
+        return dg.RunRequest(run_key=f"champion:{event.timestamp}")  # what a person did has no run
 
     return changed
 

@@ -8,9 +8,9 @@ from mens_pipeline.corpus.extract.source_report import SourceReport
 from mens_pipeline.corpus.extract.workspace_snapshot import STAGE, build_workspace_snapshot, source_report_in
 from mens_pipeline.corpus.schema.shares import share_text
 from mens_pipeline.language.fingerprint import grammar_fingerprint
+from mens_pipeline.orchestration.choices import OWNERS
 from mens_pipeline.orchestration.experiment import choices_of
 from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.telemetry import Telemetry
