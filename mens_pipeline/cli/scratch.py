@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mens_pipeline.cli.progress import show_steps
+from mens_pipeline.cli.progress import run_and_show, show_steps
 from mens_pipeline.cli.terminal import INTERRUPTED, tell
 from mens_pipeline.cli.train import Resume
 from mens_pipeline.training.devices import DeviceChoice
@@ -130,21 +130,17 @@ def _prepare(  # noqa: PLR0913 - what the command was told
 def _train(run: "PreparedScratch") -> dict[str, Any]:
     from mens_pipeline.configured import artifact_commit  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.training.environment import training_environment  # noqa: PLC0415 - likewise
     from mens_pipeline.training.job import ExitCode  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
     from mens_pipeline.training.scratch.finish import finish_scratch  # noqa: PLC0415 - likewise
     from mens_pipeline.training.scratch.job import MODULE  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.telemetry_log import FILE, Follower  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.telemetry_log import FILE  # noqa: PLC0415 - likewise
 
-    run_dir, vcs_sha = run.job.run_dir, artifact_commit(load_settings())
+    vcs_sha = artifact_commit(load_settings())
     if run.is_done:
         tell("this very run is complete; nothing is trained again")
         return finish_scratch(run, vcs_sha, ExitCode.DONE)
-    follower = Follower(run_dir / FILE, show_steps())
-    log = run_dir / "child.log"
     try:
-        code = run_child(MODULE, run.job_path, training_environment(), follower.poll, _GRACE_SECONDS, log)
+        code = run_and_show(MODULE, run.job_path, FILE, show_steps(), _GRACE_SECONDS)
     except KeyboardInterrupt:
         tell("interrupted; run the same command to go on from the newest checkpoint")
         raise typer.Exit(INTERRUPTED) from None

@@ -1,5 +1,6 @@
 """Output for people: names, messages and figures may hold text of a stranger, so control characters are escaped."""
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import typer
@@ -21,3 +22,10 @@ def say(text: str, *, err: bool = False) -> None:
 def tell(line: str) -> None:
     """Print a line about what is done, beside the results: on stderr."""
     say(line, err=True)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a line for each row of cells, its columns as wide as their widest cells."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -22,9 +22,8 @@ from mens_pipeline.training.presets import ResolvedRecipe, load_named, resolve_r
 OWNERS: Final = ("team:mens",)
 """Of every asset that is made; sources belong to those who write them."""
 
-_GPU_TAGS: Final = {"mens/device": "gpu"}
-ON_GPU: Final[Mapping[str, Any]] = {"pool": "gpu", "op_tags": _GPU_TAGS, "tags": _GPU_TAGS}
-"""Of assets that want a GPU: one at a time has it, and launchers choose a machine by the tags of a step."""
+GPU_TAGS: Final = {"mens/device": "gpu"}
+"""Of steps that want a GPU, for launchers that choose a machine by the tags of a step."""
 
 _OF_BASE: Final = ("model_name_or_path", "model_revision")
 

@@ -16,6 +16,7 @@ from mens_pipeline.promotion.receipt import (
     Receipt,
     digest_of_thresholds,
     read_results,
+    results_in,
     verdict_on,
     write_receipt,
 )
@@ -100,11 +101,9 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
 
 def write_page(path: Path, evaluation: Path, adapter: Path, receipt: Receipt | None) -> None:
     """Write the report page of an evaluation."""
-    results = read_results(evaluation / RESULTS)
-    assert results is not None, "an evaluation that is complete can be read"  # noqa: S101 - our own impossibility
     losses = losses_of(adapter / FILE)
     answers = list(read_models(evaluation / JUDGED_ANSWERS, JudgedAnswer))
-    path.write_text(report_page(results, answers, losses, receipt), encoding="utf-8")
+    path.write_text(report_page(results_in(evaluation), answers, losses, receipt), encoding="utf-8")
 
 
 def receipt_in(folder: Path) -> Receipt:

@@ -162,6 +162,13 @@ def read_results(path: Path) -> EvalResults | None:
     return _read_results(path)[0]
 
 
+def results_in(folder: Path) -> EvalResults:
+    """Read the figures of an evaluation that is as it was written."""
+    results = read_results(folder / RESULTS)
+    assert results is not None, "what is complete can be read"  # noqa: S101 - our own impossibility
+    return results
+
+
 def _read_results(path: Path) -> tuple[EvalResults | None, str]:
     content, problem = read_json(path)
     if content is None:

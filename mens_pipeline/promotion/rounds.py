@@ -23,6 +23,7 @@ from mens_pipeline.promotion.gate import GateInputs, GateStatus, allowed_chance,
 from mens_pipeline.promotion.history import rival_of
 from mens_pipeline.promotion.ledger import Try, record_try
 from mens_pipeline.promotion.policy import GateName, Thresholds
+from mens_pipeline.promotion.receipt import results_in
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 _LEAST_SHARE: Final = 0.2
@@ -95,7 +96,7 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
         )
         so_far = replace(exam, tasks=tuple(task for earlier in rounds[:number] for task in earlier))
         evaluation, reused = build_eval_results(so_far, asked, manifest, store, launch, progress=progress)
-        results = EvalResults.model_validate_json((evaluation.path / RESULTS).read_text(encoding="utf-8"))
+        results = results_in(evaluation.path)
         gates = undecided_gates(results, demands, reserve)
         if not gates:
             return evaluation, reused

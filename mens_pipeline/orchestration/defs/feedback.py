@@ -22,7 +22,7 @@ from mens_pipeline.feedback.samples import build_feedback_samples
 from mens_pipeline.inference.local_generator import LocalGenerator
 from mens_pipeline.inference.prepare import KIND as GENERATIONS
 from mens_pipeline.inference.prepare import Conditions, answer_fits, manifest_of
-from mens_pipeline.orchestration.choices import ON_GPU, OWNERS, configured
+from mens_pipeline.orchestration.choices import GPU_TAGS, OWNERS, configured
 from mens_pipeline.orchestration.defs.training import changes_of, fall_of, metadata_of
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
@@ -70,7 +70,9 @@ class LearningConfig(RoundConfig):
     kinds={"huggingface", "json"},
     owners=OWNERS,
     code_version=configured(SAMPLES_STAGE, FEEDBACK),
-    **ON_GPU,
+    pool="gpu",
+    op_tags=GPU_TAGS,
+    tags=GPU_TAGS,
 )
 @plainly
 def feedback_samples(  # noqa: PLR0913, PLR0917 - what Dagster injects
@@ -156,7 +158,9 @@ def feedback_pairs(feedback_samples: ArtifactRef, store: ArtifactStoreResource) 
     kinds={"pytorch", "huggingface"},
     owners=OWNERS,
     code_version=configured(TRAINING_STAGE, FEEDBACK),
-    **ON_GPU,
+    pool="gpu",
+    op_tags=GPU_TAGS,
+    tags=GPU_TAGS,
 )
 @plainly
 def feedback_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects

@@ -17,7 +17,7 @@ from mens_pipeline.evaluation.tasks import heldout_tasks
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import answer_fits
 from mens_pipeline.orchestration.charts import line_chart
-from mens_pipeline.orchestration.choices import ON_GPU, OWNERS, configured
+from mens_pipeline.orchestration.choices import GPU_TAGS, OWNERS, configured
 from mens_pipeline.orchestration.experiment import RECIPE_TAG, TrainConfig, choices_of, identify, training_of
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
@@ -79,7 +79,9 @@ def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.Materi
     kinds={"pytorch", "huggingface"},
     owners=OWNERS,
     code_version=configured(STAGE, RECIPES, PRESETS, DOMAINS),
-    **ON_GPU,
+    pool="gpu",
+    op_tags=GPU_TAGS,
+    tags=GPU_TAGS,
 )
 @plainly
 def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects

@@ -7,9 +7,8 @@ from typing import Final
 from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer
 from mens_pipeline.evaluation.statistics import Rate, p_text
 from mens_pipeline.promotion.report.answers import TaskView, task_views
-from mens_pipeline.promotion.report.page import ENVIRONMENT, hash_of, text_of
+from mens_pipeline.promotion.report.page import rendered
 from mens_pipeline.promotion.report.score_table import (
-    SIGNIFICANT,
     Figure,
     figures_of,
     is_measured,
@@ -17,6 +16,7 @@ from mens_pipeline.promotion.report.score_table import (
     paired_over,
     points,
     scores_in,
+    tone_of,
 )
 from mens_pipeline.promotion.report.verdict import Tone
 
@@ -100,9 +100,7 @@ def _row(
     test = paired_over(*(outcomes_of(figure, some, "adapter") for some in answers))
     if test is None:
         return ComparedRow(figure.label, figure.meaning, (rates[0], rates[1]), "", "", 0, Tone.OPEN)
-    is_clear = test.p_value < SIGNIFICANT and test.difference != 0
-    tone = (Tone.GOOD if test.difference * figure.better > 0 else Tone.BAD) if is_clear else Tone.OPEN
-    told = points(test.difference), p_text(test.p_value)
+    tone, told = tone_of(figure, test.difference, test.p_value), (points(test.difference), p_text(test.p_value))
     return ComparedRow(figure.label, figure.meaning, (rates[0], rates[1]), *told, test.num_tasks, tone)
 
 
@@ -146,14 +144,10 @@ def compare_page(first: Side, second: Side) -> str:
     Returns:
         HTML that needs no other file, network or script. What a model wrote is text in it and never markup.
     """
-    style, script = text_of("style.css"), text_of("filter.js")
-    return ENVIRONMENT.get_template("compare.html.jinja").render(
+    return rendered(
+        "compare.html.jinja",
         sides=(first, second),
         rows=compared_rows(first, second),
         groups=compared_tasks(first, second),
         notes=notes_on(first, second),
-        style=style,
-        script=script,
-        style_hash=hash_of(style),
-        script_hash=hash_of(script),
     )

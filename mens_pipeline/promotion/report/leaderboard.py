@@ -12,15 +12,8 @@ from mens_pipeline.evaluation.statistics import Rate, mean_rate, p_text
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.evaluation.trial import TRIAL
 from mens_pipeline.promotion.report.answers import TaskView, task_views
-from mens_pipeline.promotion.report.page import ENVIRONMENT, hash_of, text_of
-from mens_pipeline.promotion.report.score_table import (
-    FIGURES,
-    SIGNIFICANT,
-    Figure,
-    outcomes_of,
-    paired_over,
-    points,
-)
+from mens_pipeline.promotion.report.page import rendered
+from mens_pipeline.promotion.report.score_table import FIGURES, Figure, outcomes_of, paired_over, points, tone_of
 from mens_pipeline.promotion.report.verdict import Tone
 from mens_pipeline.storage.jsonl import models_in, open_rows
 
@@ -95,8 +88,7 @@ class Leaderboard:
             for worse, of_worse in outcomes[place + 1 :]:
                 test = paired_over(of_worse, of_better)
                 if test is not None:
-                    is_clear = test.p_value < SIGNIFICANT and test.difference != 0
-                    tone = (Tone.GOOD if test.difference * figure.better > 0 else Tone.BAD) if is_clear else Tone.OPEN
+                    tone = tone_of(figure, test.difference, test.p_value)
                     yield Duel(figure.label, worse, better, test.difference, test.p_value, tone)
 
 
@@ -188,18 +180,14 @@ def leaderboard_page(board: Leaderboard) -> str:
     Returns:
         HTML that needs no other file, network or script. What a model wrote is text in it and never markup.
     """
-    style, script = text_of("style.css"), text_of("filter.js")
-    return ENVIRONMENT.get_template("leaderboard.html.jinja").render(
+    return rendered(
+        "leaderboard.html.jinja",
         board=board,
         figures=SHOWN,
         duels=[(figure, tuple(board.duels(figure))) for figure in SHOWN],
         tasks=_tasks(board),
         points=points,
         p_text=p_text,
-        style=style,
-        script=script,
-        style_hash=hash_of(style),
-        script_hash=hash_of(script),
     )
 
 

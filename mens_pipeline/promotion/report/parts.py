@@ -55,21 +55,6 @@ def difficulty_rows(results: EvalResults) -> tuple[PartRow, ...]:
     return _rows(results.base.difficulties, found, names)
 
 
-def error_rows(results: EvalResults) -> tuple[ErrorRow, ...]:
-    """Return the first errors of rejected completions; those that the adapter makes most first."""
-    return _error_rows(results.base.overall.errors, results.adapter.overall.errors)
-
-
-def semantic_rows(results: EvalResults) -> tuple[ErrorRow, ...]:
-    """Return the first errors in names and types of accepted completions; those that the adapter makes most first."""
-    return _error_rows(results.base.overall.semantic_errors, results.adapter.overall.semantic_errors)
-
-
-def run_rows(results: EvalResults) -> tuple[ErrorRow, ...]:
-    """Return the first failures on prompts that have hidden tests; those that the adapter has most first."""
-    return _error_rows(results.base.overall.execution_errors, results.adapter.overall.execution_errors)
-
-
 def missing_constructs(results: EvalResults) -> tuple[Missing, ...]:
     """Return the constructs that no accepted completion of the adapter shows; those asked for most first."""
     asked = results.adapter.constructs
@@ -78,7 +63,8 @@ def missing_constructs(results: EvalResults) -> tuple[Missing, ...]:
     return tuple(sorted(found, key=lambda item: (-item.num_asked, item.construct)))
 
 
-def _error_rows(base: Mapping[str, int], adapter: Mapping[str, int]) -> tuple[ErrorRow, ...]:
+def error_rows(base: Mapping[str, int], adapter: Mapping[str, int]) -> tuple[ErrorRow, ...]:
+    """Return how many answers of base and adapter fail with each error; those that the adapter makes most first."""
     rows = (ErrorRow(code, base.get(code, 0), adapter.get(code, 0)) for code in {**adapter, **base})
     return tuple(sorted(rows, key=lambda row: (-row.adapter, -row.base, row.code)))
 

@@ -12,7 +12,7 @@ from mens_pipeline.evaluation.statistics import Paired, Rate, p_text, paired
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.promotion.report.verdict import Tone
 
-SIGNIFICANT: Final = 0.05
+_SIGNIFICANT: Final = 0.05
 _OVERALL: Final = "pass@1"
 _BEFORE_AT_K: Final = "Benchmark pass@1"
 _FAMILIES: Final = {
@@ -210,10 +210,16 @@ def _rate_row(
     if base is None or adapter is None:
         return ScoreRow(figure.label, figure.meaning, cells, "", "", Tone.OPEN)
     test = _test(figure, answers)
-    is_clear = test is not None and test.p_value < SIGNIFICANT and adapter != base
-    tone = (Tone.GOOD if (adapter - base) * figure.better > 0 else Tone.BAD) if is_clear else Tone.OPEN
+    tone = tone_of(figure, adapter - base, test.p_value) if test is not None else Tone.OPEN
     p_value = p_text(test.p_value) if test is not None else ""
     return ScoreRow(figure.label, figure.meaning, cells, points(adapter - base), p_value, tone)
+
+
+def tone_of(figure: Figure, difference: float, p_value: float) -> Tone:
+    """Return whether a difference is good or bad; open where chance explains it well enough."""
+    if p_value >= _SIGNIFICANT or difference == 0:
+        return Tone.OPEN
+    return Tone.GOOD if difference * figure.better > 0 else Tone.BAD
 
 
 def _cell(figure: Figure, model: ModelScores) -> Cell:
