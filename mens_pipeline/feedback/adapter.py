@@ -8,18 +8,17 @@ from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.feedback.config import FeedbackConfig
-from mens_pipeline.feedback.grpo.job import prepare_grpo
+from mens_pipeline.feedback.grpo.job import refuse_slow_device, rewards
 from mens_pipeline.feedback.method import Method
 from mens_pipeline.feedback.pairs import BAND, FEEDBACK, PREFERENCES, RAFT
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.training.continued import continued
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.manifest_file import read_manifest
-from mens_pipeline.training.preference.job import prepare_preference
+from mens_pipeline.training.preference.job import preference
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
-from mens_pipeline.training.qlora_adapter import KIND
+from mens_pipeline.training.qlora_adapter import KIND, continued
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.run_dir import work_folder
 
@@ -59,23 +58,24 @@ def prepare_feedback(
     # Other rows than those it was trained on: their order begins anew.
     before = continued(learning.run).model_copy(update={"num_batches": 0})
     folder = partial(work_folder, store, KIND)
-    run = _prepare(learning)(resolved, _rows(learning), folder, device, cache=cache, say=say, continues=before)
+    specials = {Method.DPO: preference(learning.config.dpo_beta), Method.GRPO: rewards(learning.config)}
+    run = prepare_run(
+        resolved,
+        _rows(learning),
+        folder,
+        device,
+        cache=cache,
+        min_rows=1 if learning.method is Method.DPO else learning.config.least_rows,
+        say=say,
+        continues=before,
+        special=specials.get(learning.method),
+    )
+    if learning.method is Method.GRPO:
+        refuse_slow_device(run.base.path, device.kind)
     if run.base.sha256 != manifest["base_model"]["sha256"]:
         found = f"{run.base.name} is {run.base.sha256[:12]}, it was trained on {manifest['base_model']['sha256'][:12]}"
         raise RefusedError(f"{learning.run}: {found}. Set MENS_TRAIN_MODEL_NAME_OR_PATH to the base that it has.")
     return resolved, run
-
-
-def _prepare(learning: Learning) -> Callable[..., PreparedRun]:
-    """Return what prepares a run of a method."""
-    config = learning.config
-    match learning.method:
-        case Method.DPO:
-            return partial(prepare_preference, beta=config.dpo_beta)
-        case Method.GRPO:
-            return partial(prepare_grpo, config=config)
-        case _:
-            return partial(prepare_run, min_rows=config.least_rows)
 
 
 def _rows(learning: Learning) -> Path:

@@ -5,10 +5,10 @@ a user writes can never forge a turn.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 IM_START: Final = "<|im_start|>"
 IM_END: Final = "<|im_end|>"
@@ -25,6 +25,8 @@ _NO_THOUGHT: Final = "<think>\n\n</think>\n\n"
 
 _MARKER: Final = re.compile(r"<(?=\|[^\s|<>]{1,40}\|>)")
 """The first sign of anything that a tokenizer may take for a control token."""
+
+Role = Literal["system", "user", "assistant"]
 
 
 class ControlToken(Protocol):
@@ -52,6 +54,14 @@ class Tokenizer(Protocol):
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Return the ids of a text."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Message of one role; control tokens in its text are broken when it is shown to a model."""
+
+    role: Role
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +141,39 @@ def escape(text: str, control: tuple[str, ...] = ()) -> str:
     """Break control tokens so that a text can neither begin nor end a turn: `<|im_end|>` becomes `< |im_end|>`."""
     broken = _MARKER.sub("< ", text)
     return _any_of(control).sub(lambda match: f"{match[0][0]} {match[0][1:]}", broken) if control else broken
+
+
+def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]:
+    """Encode a conversation up to where the next completion begins, or goes on.
+
+    What a model was trained on comes out to the token: a system text and a request alone, and every earlier answer as
+    the completion that it once was.
+
+    A last turn of the model itself is the beginning of its answer.
+    """
+    control, opening = control_tokens(tokenizer), opening_for(tokenizer)
+    ids: list[int] = []
+    text = ""
+    *earlier, last = turns
+    if last.role != "assistant":
+        earlier = [*turns]
+    for turn in earlier:
+        if turn.role == "assistant":
+            # As in training, where no token spans the border between a prompt and its completion.
+            ids += tokenizer.encode(text + opening, add_special_tokens=False)
+            ids += tokenizer.encode(escape(turn.text.rstrip("\n"), control) + IM_END, add_special_tokens=False)
+            text = "\n"
+        else:
+            text += f"{IM_START}{turn.role}\n{escape(turn.text, control)}{IM_END}\n"
+    ids += tokenizer.encode(text + opening, add_special_tokens=False)
+    if last.role == "assistant":
+        ids += tokenizer.encode(escape(last.text, control), add_special_tokens=False)
+    return tuple(ids)
+
+
+def encode_text(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
+    """Encode a text that goes on, without any conversation around it; control tokens in it are broken."""
+    return tuple(tokenizer.encode(escape(text, control_tokens(tokenizer)), add_special_tokens=False))
 
 
 @cache

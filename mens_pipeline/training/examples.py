@@ -10,8 +10,8 @@ from mens_pipeline.corpus.curate.split import group_of
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import analyze, mode_of
 from mens_pipeline.training.chat import Encoded, Tokenizer, control_tokens, encode, escape, opening_for, render_prompt
+from mens_pipeline.training.plan import is_validation_group
 from mens_pipeline.training.recipe import Recipe
-from mens_pipeline.training.validation import is_validation_group
 
 _HIGHEST: Final = 8.0
 _TRACES: Final = ("tool_trace", "trajectory")

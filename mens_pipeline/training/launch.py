@@ -5,9 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,6 +70,25 @@ def run_child(  # noqa: PLR0913, PLR0917 - what a process is started with
             raise
     poll()
     return ExitCode.INTERRUPTED if child.returncode == -signal.SIGTERM else child.returncode
+
+
+@contextmanager
+def polled(poll: Callable[[], None], seconds: float) -> Iterator[None]:
+    """Call something again and again in a thread of its own while the block runs, and once more at its end."""
+    is_over = threading.Event()
+
+    def follow() -> None:
+        while not is_over.wait(seconds):
+            poll()
+        poll()
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def _end(child: "subprocess.Popen[bytes]", grace_seconds: float) -> None:

@@ -3,6 +3,7 @@
 A run that knows its whole order can be taken up at any step and go on as if it had never stopped.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -95,6 +96,14 @@ def _epochs(examples: Sequence[Planned], recipe: Recipe) -> Iterator[tuple[list[
         )
         batches = [batch for window in drawn for batch in _batches(window, examples, recipe, random)]
         yield batches, len(examples) - len(rows)
+
+
+def is_validation_group(group: str | None, share: float, seed: int) -> bool:
+    """Return whether the rows of a source file measure; all of one file do the same, those without one train."""
+    if group is None:
+        return False
+    digest = hashlib.sha256(f"validation:{seed}:{group}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") < share * 2**64
 
 
 def hardest_of(epoch: int, recipe: Recipe) -> int:

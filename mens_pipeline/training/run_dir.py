@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,7 +58,20 @@ def refuse_links(run_dir: Path) -> None:
                 raise RefusedError(f"{path}: a link, a pipe or a device. Put the file itself in its place.")
 
 
-def refuse_another_run(run_dir: Path, digest: str) -> None:
+def claimed(folder: Path | Callable[[str], Path], digest: str, *, is_new: bool) -> Path:
+    """Return the folder of a run, perhaps by its contract, if it lies there and holds no other run.
+
+    Raises:
+        RefusedError: It holds a link, or another run that does not give way to a new one.
+    """
+    run_dir = folder if isinstance(folder, Path) else folder(digest)
+    refuse_links(run_dir)
+    if not is_new:
+        _refuse_another_run(run_dir, digest)
+    return run_dir
+
+
+def _refuse_another_run(run_dir: Path, digest: str) -> None:
     """Check that a folder does not hold a run of another contract.
 
     Raises:

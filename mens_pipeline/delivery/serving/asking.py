@@ -14,8 +14,7 @@ from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 from mens_pipeline.delivery.serving.served_model import ServedModel
 from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.training.base_model import configuration_of
-from mens_pipeline.training.chat import Tokenizer
-from mens_pipeline.training.conversation import Turn, encode_text, encode_turns
+from mens_pipeline.training.chat import Tokenizer, Turn, encode_text, encode_turns
 
 _SEED_BITS: Final = 63
 _CANDIDATE_TEMPERATURE: Final = 0.8

@@ -15,8 +15,7 @@ from mens_pipeline.delivery.serving.openai_shape import mistakes_of_turns
 from mens_pipeline.delivery.serving.refusal import OLLAMA_PATHS, RequestRefusedError
 from mens_pipeline.delivery.serving.reply import Ended, Piece
 from mens_pipeline.delivery.serving.served_model import ServedModel
-from mens_pipeline.training.chat import TEMPLATE
-from mens_pipeline.training.conversation import Turn
+from mens_pipeline.training.chat import TEMPLATE, Turn
 
 _STRICT: Final = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 _NANOSECONDS: Final = 1e9

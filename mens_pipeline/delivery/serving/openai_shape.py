@@ -18,7 +18,7 @@ from mens_pipeline.delivery.serving.reply import Drawn, Ended, Piece
 from mens_pipeline.delivery.serving.served_model import ServedModel
 from mens_pipeline.delivery.serving.token_shape import MOST_IN_CHATS, of_chat
 from mens_pipeline.inference.sampling import Syntax
-from mens_pipeline.training.conversation import Turn
+from mens_pipeline.training.chat import Turn
 
 PATH: Final = "/v1/chat/completions"
 

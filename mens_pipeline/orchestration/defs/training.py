@@ -28,12 +28,11 @@ from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, RECIPES, load_
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 from mens_pipeline.training.base_model import find_base_model
-from mens_pipeline.training.continued import continued, further
 from mens_pipeline.training.contract import STAGE
 from mens_pipeline.training.job import Continued
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
-from mens_pipeline.training.qlora_adapter import KIND, WEIGHTS, build_qlora_adapter
+from mens_pipeline.training.qlora_adapter import KIND, WEIGHTS, build_qlora_adapter, continued, further
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL
 from mens_pipeline.training.run_dir import work_folder
 from mens_pipeline.training.telemetry_log import FILE, losses_of, steps_of

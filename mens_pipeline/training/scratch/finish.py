@@ -2,22 +2,21 @@
 
 import shutil
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any, Final
 
 from mens_pipeline.language.vox_tokenizer import VOCABULARY
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.training.job import CONTRACT, PREFLIGHT, ExitCode, as_document
+from mens_pipeline.training.job import ExitCode, as_document
 from mens_pipeline.training.launch import result_after
 from mens_pipeline.training.manifest import CARD, MANIFEST
+from mens_pipeline.training.qlora_adapter import kept_of
 from mens_pipeline.training.scratch.job import MODEL
 from mens_pipeline.training.scratch.prepare import STAGE, PreparedScratch
-from mens_pipeline.training.telemetry_log import FILE
 
 KIND: Final = STAGE.kind
 LANE: Final = "scratch"
 SCHEMA_VERSION: Final = 1
-_KEPT: Final = (CONTRACT, PREFLIGHT, MANIFEST, FILE)
 
 
 def build_scratch_model(
@@ -40,19 +39,13 @@ def build_scratch_model(
         RefusedError: Training did not come to its end; what it has reached stays in the work folder.
         ConfigurationError: The store cannot be written.
     """
-    run_dir = run.job.run_dir
 
-    def write(folder: Path) -> dict[str, Any]:
-        code = ExitCode.DONE if run.is_done else launch(run)
-        manifest = finish_scratch(run, vcs_sha, code)
-        shutil.copytree(run_dir / MODEL, folder / MODEL)
-        for name in _KEPT:
-            shutil.copy2(run_dir / name, folder / name)
-        return {"training": manifest}
+    def finished() -> dict[str, Any]:
+        return finish_scratch(run, vcs_sha, ExitCode.DONE if run.is_done else launch(run))
 
-    parents = store.holding(run.job.train_path)
-    model, reused = STAGE.build(store, parents, {"contract": run.contract}, write, force=anew)
-    shutil.rmtree(run_dir, ignore_errors=True)
+    parents, made = store.holding(run.job.train_path), partial(kept_of, run.job.run_dir, MODEL, finished)
+    model, reused = STAGE.build(store, parents, {"contract": run.contract}, made, force=anew)
+    shutil.rmtree(run.job.run_dir, ignore_errors=True)
     return model, reused
 
 

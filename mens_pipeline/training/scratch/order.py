@@ -3,10 +3,9 @@
 from dataclasses import dataclass, replace
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.plan import plan_run
+from mens_pipeline.training.plan import is_validation_group, plan_run
 from mens_pipeline.training.scratch.data import JsonlDataLoader
 from mens_pipeline.training.scratch.recipe import ScratchRecipe
-from mens_pipeline.training.validation import is_validation_group
 
 
 @dataclass(frozen=True, slots=True)

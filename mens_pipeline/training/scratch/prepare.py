@@ -14,7 +14,7 @@ from mens_pipeline.storage.store import digest_of, key_of
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.job import JOB, result_of
 from mens_pipeline.training.preflight import check_disk
-from mens_pipeline.training.run_dir import lay_out, refuse_another_run, refuse_links
+from mens_pipeline.training.run_dir import claimed, lay_out
 from mens_pipeline.training.scratch.data import JsonlDataLoader
 from mens_pipeline.training.scratch.job import ScratchJob
 from mens_pipeline.training.scratch.order import account_of, lay_down
@@ -96,10 +96,7 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
         "libraries": {name: version(name) for name in LIBRARIES},
     }
     digest = key_of(contract)
-    run_dir = folder if isinstance(folder, Path) else folder(digest)
-    refuse_links(run_dir)
-    if not is_new:
-        refuse_another_run(run_dir, digest)
+    run_dir = claimed(folder, digest, is_new=is_new)
     num_parameters = recipe.shape.num_parameters
     check_disk(run_dir, num_parameters * _CHECKPOINT_BYTES * (recipe.save_total_limit + 1) / 2**20)
     preflight = {
