@@ -36,11 +36,7 @@ _HOW: Final = {"dense": "restored, adapter merged", "nf4": "as it is, adapter be
 
 @dataclass(frozen=True, slots=True)
 class PreparedMerge:
-    """A merge that may begin.
-
-    Attributes:
-        inputs: All that decides what comes out, in JSON types.
-    """
+    """A merge that may begin; its inputs are all that decides what comes out, in JSON types."""
 
     job: MergeJob
     job_path: Path

@@ -20,11 +20,7 @@ class PackedLinear(torch.nn.Module):  # type: ignore[misc]  # the library is unt
         self._bias = None if linear.bias is None else linear.bias.detach()
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """Multiply.
-
-        Args:
-            rows: Of shape `(..., inputs)`.
-        """
+        """Multiply rows of shape `(..., inputs)`."""
         product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(rows, self._packed, self._bias, "none", [], "")  # noqa: SLF001 - its name
         return product
 

@@ -75,12 +75,7 @@ class Prompted(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PreparedGeneration:
-    """A generation that may begin.
-
-    Attributes:
-        label: What progress calls it.
-        inputs: All that decides the answers, in JSON types.
-    """
+    """A generation that may begin; its inputs are all that decides the answers, in JSON types."""
 
     model: Model
     label: str
@@ -91,11 +86,7 @@ class PreparedGeneration:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Under which a model answers.
-
-    Attributes:
-        engine: What writes free answers; None for our own loop.
-    """
+    """Under which a model answers; without an engine, in our own loop."""
 
     decoding: Decoding
     device: Device
@@ -125,11 +116,7 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the answers
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Prompts of a generation.
-
-    Attributes:
-        system_prompt: What it is told before each; None for what it was trained with.
-    """
+    """Prompts of a generation; without a system prompt, it is the one that the model was trained with."""
 
     requests: tuple[Request, ...]
     system_prompt: str | None = None

@@ -26,11 +26,7 @@ from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The best of several recipes.
-
-    Attributes:
-        passed_over: The others by name, and why.
-    """
+    """The best of several recipes; why each of the others was passed over stands by its name."""
 
     places: tuple[Place, ...]
     passed_over: dict[str, str]

@@ -58,7 +58,6 @@ class Seen:
     """The documents of a champion as they were when a change began.
 
     Attributes:
-        history: The log.
         pointer: The key of the champion, and the line that it was set with.
     """
 

@@ -58,10 +58,6 @@ def bounded_lines(content: BinaryIO, most: int) -> Iterator[bytes]:
 def placed_lines(content: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
     """Yield the lines as `bounded_lines` does, each with its byte offset.
 
-    Args:
-        content: What is read, from its beginning.
-        most: As for `bounded_lines`.
-
     Returns:
         For each line where it begins, in bytes, and what is in it.
     """

@@ -285,11 +285,7 @@ class ArtifactStore:
 
 @dataclass
 class Draft:
-    """An artifact in the making.
-
-    Attributes:
-        extra: What the manifest shall say besides inputs and outputs.
-    """
+    """An artifact in the making, with what its manifest shall say besides inputs and outputs."""
 
     path: Path
     extra: dict[str, Any] = field(default_factory=dict)

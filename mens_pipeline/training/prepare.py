@@ -128,11 +128,7 @@ class Special:
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """A run that may begin.
-
-    Attributes:
-        is_done: Whether the run folder holds its result already.
-    """
+    """A run that may begin, or whose folder holds its result already."""
 
     job: TrainingJob
     job_path: Path

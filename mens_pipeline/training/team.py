@@ -24,13 +24,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """The place of this process among those that train together.
-
-    Attributes:
-        rank: Its number, from 0.
-        local_rank: Its device on this machine, from 0.
-        size: How many there are.
-    """
+    """The place of this process among those that train together, and on this machine, each from 0."""
 
     rank: int = 0
     local_rank: int = 0

@@ -7,11 +7,7 @@ _FEW_MINUTES: Final = 5
 
 
 def told_plan(plan: Mapping[str, Any]) -> str:
-    """Format a `plan` event: `118 of 150 steps, about 20 min; budget 20 min: 150 steps would take ...`.
-
-    Args:
-        plan: Its payload.
-    """
+    """Format a `plan` event: `118 of 150 steps, about 20 min; budget 20 min: 150 steps would take ...`."""
     planned, target, budget = plan["num_steps"], plan["target_steps"], plan["budget_seconds"]
     steps = f"{planned} steps" if planned == target else f"{planned} of {target} steps"
     limit = "" if budget is None else f"; budget {_minutes(budget)} min"

@@ -58,14 +58,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a server.
-
-    Attributes:
-        max_concurrent: Answers that are written at once.
-        max_request_bytes: Of the body of a request.
-        timeout: Seconds from a request to its last token.
-        max_new_tokens: Tokens of an answer.
-    """
+    """Limits of a server; its timeout is in seconds, from a request to its last token."""
 
     max_concurrent: int
     max_request_bytes: int

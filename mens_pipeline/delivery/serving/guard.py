@@ -20,11 +20,7 @@ OPEN_PATHS: Final = frozenset({"/", "/health", "/ready"})
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Host names and token that requests must give.
-
-    Attributes:
-        host_names: The names that requests may call this machine; None: any.
-    """
+    """Host names and token that requests must give; None asks for none, and takes any."""
 
     token: SecretStr | None
     host_names: frozenset[str] | None

@@ -33,7 +33,6 @@ class Side:
     """One of two adapters.
 
     Attributes:
-        name: What it was asked for by: a recipe, or a run.
         verdict: What the gate said, if it was asked.
     """
 

@@ -25,11 +25,7 @@ RANKED_BY: Final = next(figure for figure in SHOWN if figure.label == "pass@1")
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """One model with the judged answers that it is ranked by.
-
-    Attributes:
-        answers: All samples of all tasks, under the name of an adapter.
-    """
+    """One model with its name and the judged answers that it is ranked by, under the name of an adapter."""
 
     name: str
     answers: tuple[JudgedAnswer, ...]
@@ -37,11 +33,7 @@ class Contestant:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One model with its figures over the tasks that all were asked.
-
-    Attributes:
-        rates: Its figures, in the order of SHOWN.
-    """
+    """One model with its figures over the tasks that all were asked, in the order of SHOWN."""
 
     contestant: Contestant
     rates: tuple[Rate, ...]

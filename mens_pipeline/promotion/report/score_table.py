@@ -247,13 +247,7 @@ def _test(figure: Figure, answers: Sequence[JudgedAnswer]) -> Paired | None:
 
 
 def outcomes_of(figure: Figure, answers: Iterable[JudgedAnswer], model: AnsweringModel) -> dict[str, bool]:
-    """Return whether the first answer of a model does what a figure counts, by request.
-
-    Args:
-        figure: The figure; one that compares no answers gives nothing.
-        answers: Of all models.
-        model: Whose.
-    """
+    """Return whether the first answer of a model does what a figure counts, by request."""
     outcomes = {}
     for answer in answers:
         is_meant = answer.model == model and answer.judgement.sample == 0 and figure.suite in {None, answer.suite}
@@ -264,12 +258,7 @@ def outcomes_of(figure: Figure, answers: Iterable[JudgedAnswer], model: Answerin
 
 
 def paired_over(first: Mapping[str, bool], second: Mapping[str, bool]) -> Paired | None:
-    """Compare what two models do of the requests that both were asked; None where there are none.
-
-    Args:
-        first: Request -> whether the first model does it.
-        second: Likewise the second.
-    """
+    """Compare what two models do of the requests that both were asked; None where there are none."""
     both = [task for task in second if task in first]
     return paired([first[task] for task in both], [second[task] for task in both]) if both else None
 

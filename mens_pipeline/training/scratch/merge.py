@@ -38,11 +38,7 @@ _LONGEST: Final = 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A model that was made of others.
-
-    Attributes:
-        sources: The folders whose weights were averaged, in order.
-    """
+    """A model whose weights are the mean of those of its sources."""
 
     path: Path
     sources: tuple[Path, ...]

@@ -35,12 +35,7 @@ _CHECKPOINT_BYTES: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class PreparedScratch:
-    """A run that may begin.
-
-    Attributes:
-        backend: What VOX_BACKEND says; None when it says nothing.
-        is_done: Whether the run folder holds its result already.
-    """
+    """A run that may begin, or whose folder holds its result already; its backend is what VOX_BACKEND says."""
 
     job: ScratchJob
     job_path: Path
