@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.results import RESULTS
@@ -51,18 +51,6 @@ class TrackedRun:
         """Return the run of a job."""
         job = json.loads(job_path.read_text(encoding="utf-8"))
         return cls(job["contract_digest"], job["recipe"])
-
-
-class Tracker(Protocol):
-    """One listener to one run."""
-
-    def log(self, figures: Mapping[str, float], step: int) -> None:
-        """Take figures of a step."""
-        ...
-
-    def end(self, code: int) -> None:
-        """Take how the process ended."""
-        ...
 
 
 class MlflowTracker:
@@ -108,10 +96,8 @@ class TensorBoardTracker:
         self._writer.close()
 
 
-_KINDS: Final[Mapping[str, Callable[[str, TrackedRun], Tracker]]] = {
-    "mlflow": MlflowTracker,
-    "tensorboard": TensorBoardTracker,
-}
+Tracker = MlflowTracker | TensorBoardTracker
+_KINDS: Final[Mapping[str, type[Tracker]]] = {"mlflow": MlflowTracker, "tensorboard": TensorBoardTracker}
 
 
 def parse_trackers(text: str) -> tuple[tuple[str, str], ...]:

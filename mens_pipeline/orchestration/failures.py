@@ -3,9 +3,10 @@
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
-from typing import Final, ParamSpec, Protocol, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 import dagster as dg
+from dagster._utils.error import SerializableErrorInfo
 
 from mens_pipeline.errors import MensError
 
@@ -13,20 +14,6 @@ Arguments = ParamSpec("Arguments")
 Made = TypeVar("Made")
 
 _PREFIX: Final = re.compile(r"^(mens_pipeline\.errors|dagster\.[\w.]+)\.\w+: ")
-
-
-class ErrorInfo(Protocol):
-    """An error as Dagster keeps it."""
-
-    @property
-    def message(self) -> str:
-        """The class with its module, and the text."""
-        ...
-
-    @property
-    def cause(self) -> "ErrorInfo | None":
-        """Exception that caused it."""
-        ...
 
 
 def plainly(make: Callable[Arguments, Made]) -> Callable[Arguments, Made]:
@@ -42,7 +29,7 @@ def plainly(make: Callable[Arguments, Made]) -> Callable[Arguments, Made]:
     return told
 
 
-def reason_of(error: ErrorInfo) -> str:
+def reason_of(error: SerializableErrorInfo) -> str:
     """Return the text of the error that a step ended with; of one of Dagster's that wraps another, the text of that."""
     text = (error.cause or error).message.strip()
     lines = (line.strip() for line in _PREFIX.sub("", text).splitlines())

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import torch
 from datasets import Dataset
@@ -44,22 +44,12 @@ SYSTEM_PROMPT: Final = "system_prompt.json"
 _VALIDATED_AT_ONCE: Final = 4
 
 
-class MakeTrainer(Protocol):
-    """Makes what trains, from the place in `train` of the rows of each micro-batch."""
-
-    def __call__(  # noqa: PLR0913, PLR0917 - what a trainer is made of
-        self, job: Any, tokenizer: Any, examples: Any, plan: Plan, progress: Progress, team: Team
-    ) -> Any:
-        """Make it."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Method:
-    """Encoder of rows and trainer of a method."""
+    """Encoder of the rows of a job, and maker of what trains on the rows of each micro-batch of a plan."""
 
     examples: Callable[[Any, Any], Examples]
-    trainer: MakeTrainer
+    trainer: Callable[[Any, Any, Any, Plan, Progress, Team], Any]
 
 
 def train(
