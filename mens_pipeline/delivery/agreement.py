@@ -3,23 +3,20 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.delivery.merge_job import Comparison, Written
 from mens_pipeline.evaluation.judge import judge
 from mens_pipeline.evaluation.statistics import Rate, rate_of
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.inference.generation import Answer
+from mens_pipeline.storage.validation import Strict
 
 NUM_PROMPTS: Final = 12
 """Requests that are compared: about a minute for the smallest base on two CPU cores."""
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Demand(_Document):
+class Demand(Strict):
     """Tolerances for the comparison of two models."""
 
     min_token_agreement: float = Field(ge=0, le=1, description="Share of tokens that are the same.")
@@ -27,7 +24,7 @@ class Demand(_Document):
     max_parse_difference: float = Field(ge=0, le=1, description="Between the parse rates.")
 
 
-class Agreement(_Document):
+class Agreement(Strict):
     """Differences between two models. An answer that differs at one token counts as different from there on."""
 
     num_prompts: int = Field(ge=0)

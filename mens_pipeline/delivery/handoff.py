@@ -7,21 +7,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.delivery.merge_documents import MergedInto
 from mens_pipeline.delivery.merge_job import Dtype, GgufType
 from mens_pipeline.storage.store import digest_of
+from mens_pipeline.storage.validation import Document
 
 HANDOFF: Final = "external_serving_handoff_v1.json"
 _SHA256: Final = "^[0-9a-f]{64}$"
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, serialize_by_alias=True)
-
-
-class HandedFile(_Document):
+class HandedFile(Document):
     """One file of the model."""
 
     path: str = Field(description="Relative to this document, with `/`.")
@@ -29,7 +26,7 @@ class HandedFile(_Document):
     num_bytes: int = Field(ge=0)
 
 
-class GgufPart(_Document):
+class GgufPart(Document):
     """The same model for llama.cpp and Ollama."""
 
     path: str = Field(description="Relative to this document, with `/`.")
@@ -37,7 +34,7 @@ class GgufPart(_Document):
     led_agreement: float = Field(ge=0, le=1, description="With the merged model, token by token.")
 
 
-class MensPart(_Document):
+class MensPart(Document):
     """Adapter, base, licences and verdict that merged weights are bound to by hash."""
 
     name: str
@@ -63,7 +60,7 @@ class MensPart(_Document):
     gguf: GgufPart | None = Field(description="Null when none was written.")
 
 
-class ServingHandoff(_Document):
+class ServingHandoff(Document):
     """A model as it is handed to whoever serves it."""
 
     schema_: Literal["vox_external_serving_handoff_v1"] = Field(

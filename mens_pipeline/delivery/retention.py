@@ -6,12 +6,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.delivery.serving_handoff import KIND as HANDOFF
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.promotion.benchmark_gate import KIND as GATE
 from mens_pipeline.promotion.history import KIND as PROMOTED
+from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
@@ -21,11 +22,7 @@ _KEEPS_PARENTS: Final = frozenset((PROMOTED, GATE, EVALUATION, HANDOFF, ADAPTER)
 their own age says little."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Days(_Strict):
+class Days(Strict):
     """Kinds that are kept by age, in days."""
 
     qlora_adapter: int = Field(ge=1, description="lora-adapter-<commit>.")
@@ -37,7 +34,7 @@ class Days(_Strict):
     serving_handoff: int = Field(ge=1, description="Of no use without the model that it names.")
 
 
-class RetentionPolicy(_Strict):
+class RetentionPolicy(Strict):
     """Retention times of artifacts, and of the runs of Dagster."""
 
     days: Days

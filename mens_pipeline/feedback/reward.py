@@ -16,7 +16,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.corpus.behaviour.wording import stated_examples
 from mens_pipeline.evaluation.judge import Judgement
@@ -26,6 +26,7 @@ from mens_pipeline.language.ast.base import walk
 from mens_pipeline.language.ast.expressions import Binary
 from mens_pipeline.language.ast.functions import Function, Test
 from mens_pipeline.language.interpreter.hidden_tests import hidden_module, without_tests
+from mens_pipeline.storage.validation import Strict
 
 LEAST_TELLING: Final = 2
 """Hidden tests that neither a constant nor the stated examples pass, without which a task is not asked."""
@@ -52,10 +53,8 @@ class Tier(StrEnum):
     """It ended by itself, and passes as an evaluation counts it: all hidden tests, and all else that is asked."""
 
 
-class Reward(BaseModel):
+class Reward(Strict):
     """Reward of an answer, with its reason."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tier: Tier
     value: float = Field(ge=-_UNENDED, le=_PASSED, description="The higher the better.")

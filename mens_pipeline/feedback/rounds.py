@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.judge import Judgement
@@ -16,6 +16,7 @@ from mens_pipeline.feedback.method import Method
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline.storage.validation import Strict
 
 KIND: Final = "feedback_round"
 STAGE: Final = Stage(KIND, (__name__,), by_content=True)
@@ -23,10 +24,8 @@ ROUND: Final = "round.json"
 _FIGURES: Final = ("stop_rate", "parse_rate", "resolve_rate", "pass_at_1", "test_rate")
 
 
-class Arm(BaseModel):
+class Arm(Strict):
     """Result of one method in a round."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     method: Method
     adapter: str = Field(description="Its key in the store.")
@@ -47,10 +46,8 @@ class Arm(BaseModel):
         return None
 
 
-class Round(BaseModel):
+class Round(Strict):
     """One round."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     number: int = Field(ge=1)
     start: str = Field(description="The key of the adapter that answered.")

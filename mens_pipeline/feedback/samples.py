@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.corpus.evolution.ledger import Ledger
 from mens_pipeline.corpus.evolution.requests import Generator
@@ -28,6 +28,7 @@ from mens_pipeline.language.structure import structure_of
 from mens_pipeline.storage.jsonl import read_models, write_jsonl, write_text
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of, key_of
+from mens_pipeline.storage.validation import Strict
 
 KIND: Final = "feedback_samples"
 STAGE: Final = Stage(KIND, (__name__,), by_content=True)
@@ -40,10 +41,8 @@ _OF_SAMPLING: Final = (
 """Fields of the configuration that decide what is asked and answered."""
 
 
-class Sample(BaseModel):
+class Sample(Strict):
     """One answer to a training prompt, with who wrote it, what it is worth, and why."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     task: str = Field(description="Follows from the prompt.")
     sample: int = Field(ge=0, description="Which answer to it.")

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, Field, SecretStr, ValidationError
 
 from mens_pipeline.corpus.evolution.requests import Reply, Request
 from mens_pipeline.errors import ConfigurationError, RefusedError
@@ -30,30 +30,22 @@ _LOCAL: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
 class _Message(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     content: str | None = None
     refusal: str | None = None
 
 
 class _Choice(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     message: _Message
     finish_reason: str | None = None
 
 
 class _Usage(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     total_tokens: int = Field(ge=0)
     completion_tokens: int | None = Field(default=None, ge=0)
 
 
 class _Completion(BaseModel):
     """Fields of a response that are used; others are ignored."""
-
-    model_config = ConfigDict(extra="ignore")
 
     choices: list[_Choice] = Field(min_length=1)
     usage: _Usage | None = None

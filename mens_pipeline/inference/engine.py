@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.endpoint import Endpoint
@@ -50,15 +50,11 @@ class Prompt:
 
 
 class _Token(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     logprob: float
 
 
 class _Likelihoods(BaseModel):
     """Log-probabilities of tokens, as OpenAI's text completions have them, or as llama.cpp has them."""
-
-    model_config = ConfigDict(extra="ignore")
 
     token_logprobs: list[float] | None = None
     content: list[_Token] | None = None
@@ -70,23 +66,17 @@ class _Likelihoods(BaseModel):
 
 
 class _Choice(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     text: str
     finish_reason: str
     logprobs: _Likelihoods | None = None
 
 
 class _Usage(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     completion_tokens: int = Field(ge=0)
 
 
 class _Completion(BaseModel):
     """Fields of a completion that are used; others are ignored."""
-
-    model_config = ConfigDict(extra="ignore")
 
     choices: list[_Choice] = Field(min_length=1, max_length=1)
     usage: _Usage

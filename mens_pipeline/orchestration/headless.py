@@ -23,6 +23,7 @@ from mens_pipeline.orchestration.pipes import HEADLESS, JOB_TAG
 from mens_pipeline.orchestration.progress import PROGRESS_LOGGER
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
 from mens_pipeline.settings import Settings
+from mens_pipeline.storage.draft import locked
 
 _FOLDER: Final = "headless"
 _LOCATION: Final = "mens_pipeline"
@@ -41,8 +42,7 @@ def at_work(home: Path, run_id: str) -> Iterator[None]:
     """Hold the lock of a run for as long as the block runs."""
     path = home / _FOLDER / run_id
     path.parent.mkdir(exist_ok=True)
-    with path.open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(path):
         yield
         path.unlink()
 

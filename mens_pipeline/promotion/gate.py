@@ -11,13 +11,14 @@ from functools import partial
 from math import floor, log10, pi
 from typing import Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from mens_pipeline.evaluation.results import RESULTS, EvalResults, Progress
 from mens_pipeline.evaluation.statistics import Paired, Rate, p_text
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.promotion.policy import GateName, Thresholds
 from mens_pipeline.promotion.power import smallest_drop
+from mens_pipeline.storage.validation import Strict
 from mens_pipeline.training.manifest import MANIFEST
 
 
@@ -51,10 +52,8 @@ class GateStatus(StrEnum):
     """What was asked cannot tell; more of the exam may."""
 
 
-class GateOutcome(BaseModel):
+class GateOutcome(Strict):
     """One gate of a verdict."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: GateName
     status: GateStatus

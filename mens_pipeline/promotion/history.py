@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.storage.draft import locked
 from mens_pipeline.storage.signing import PRIVATE, Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.storage.validation import errors_in
+from mens_pipeline.storage.validation import Strict, errors_in
 
 KIND: Final = "promoted_adapter"
 CHAMPION: Final = "champion"
@@ -33,10 +33,8 @@ _SIGNED: Final = (
 )
 
 
-class HistoryEvent(BaseModel):
+class HistoryEvent(Strict):
     """One change of the champion."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     timestamp_unix: int = Field(ge=0)
     action: Literal["promote", "override", "rollback"]

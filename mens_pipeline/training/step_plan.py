@@ -1,7 +1,6 @@
 """Number of optimizer steps within a time budget: measured, decided, recorded, and restored on resume."""
 
 import json
-import os
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
@@ -12,8 +11,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.storage.jsonl import replacing
-from mens_pipeline.training.job import as_document, newest_checkpoint
+from mens_pipeline.training.job import newest_checkpoint, write_document
 from mens_pipeline.training.schedule import Decision, Schedule
 
 FILE: Final = "steps.json"
@@ -183,10 +181,7 @@ class StepPlan:
             "decisions": [asdict(decision) for decision in decisions],
         }
         if self._is_recorded:
-            with replacing(self._path) as target:
-                target.write(as_document(document).encode())
-                target.flush()
-                os.fsync(target.fileno())
+            write_document(self._path, document)
         self.schedule = replace(self.schedule, decisions=decisions)
 
 

@@ -22,11 +22,12 @@ from mens_pipeline.training.examples import Example, Examples, make_examples
 from mens_pipeline.training.job import (
     ADAPTER,
     CHECKPOINTS,
+    RESULT,
     STOP,
     Continued,
     TrainingJob,
     newest_checkpoint,
-    write_result,
+    write_document,
 )
 from mens_pipeline.training.plan import Plan, plan_run, step_tokens
 from mens_pipeline.training.progress import Progress, StopRequest
@@ -112,7 +113,7 @@ def train(
         "seconds": progress.seconds,
         **totals_of(job.run_dir / FILE),
     }
-    write_result(job.run_dir, result)
+    write_document(job.run_dir / RESULT, result)
     log.write("train_complete", result)
     return True
 

@@ -4,7 +4,7 @@ import time
 from typing import Final
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.extract.extracted_corpus import KIND as CORPUS
@@ -21,12 +21,11 @@ from mens_pipeline.orchestration.resources.source_watch import SourceWatch
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
 from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline.storage.validation import Strict
 
 
-class Cursor(BaseModel):
+class Cursor(Strict):
     """The cursor of a sensor that watches one fingerprint."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     n: int = Field(ge=0, description="Goes up with every change; begins with the second of the first look.")
     fingerprint: str = Field(description="What was seen last.")

@@ -12,7 +12,7 @@ from mens_pipeline.language.vox_tokenizer import EOS, PAD, encode
 from mens_pipeline.storage.store import digest_of
 from mens_pipeline.training.chat import IM_END
 from mens_pipeline.training.common_trainer import CommonTrainer
-from mens_pipeline.training.job import CHECKPOINTS, newest_checkpoint, write_result
+from mens_pipeline.training.job import CHECKPOINTS, RESULT, newest_checkpoint, write_document
 from mens_pipeline.training.plan import step_tokens
 from mens_pipeline.training.progress import Progress, StopRequest
 from mens_pipeline.training.schedule import Schedule
@@ -76,7 +76,7 @@ def train(job: ScratchJob, listen: Callable[[dict[str, Any]], None]) -> bool:
         **totals_of(job.run_dir / FILE),
         "model_sha256": digest_of(job.run_dir / WEIGHTS),
     }
-    write_result(job.run_dir, result)
+    write_document(job.run_dir / RESULT, result)
     log.write("train_complete", result)
     return True
 
