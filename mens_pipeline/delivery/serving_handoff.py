@@ -70,12 +70,9 @@ def build_serving_handoff(delivery: Delivery, store: ArtifactStore) -> tuple[Art
 
 
 def write_folder(delivery: Delivery, folder: Path) -> Path:
-    """Write a folder with the whole hand-off, which can be copied anywhere.
+    """Write a folder with the whole hand-off, which can be copied anywhere, and return the hand-off in it.
 
     The folder is not there, is empty, or holds a hand-off, which it takes the place of.
-
-    Returns:
-        The hand-off in it.
 
     Raises:
         RefusedError: The merged model is another one than was judged, or the folder holds something else or cannot be

@@ -124,11 +124,7 @@ def _refuse_another_exam(before: Path, after: Path) -> None:
 
 
 def kept_round(store: ArtifactStore, params: Mapping[str, Any], make: Callable[[], Round]) -> tuple[Round, bool]:
-    """Return a round that was run before, or run and keep it.
-
-    Returns:
-        The round, and whether it was run before.
-    """
+    """Return a round and whether it was run before, or else run and keep it."""
 
     def write(folder: Path) -> dict[str, Any]:
         made = make()

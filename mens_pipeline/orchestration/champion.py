@@ -47,8 +47,7 @@ def report_champion(promotion: Promotion, store: ArtifactStore, home: Path) -> s
 
     The champion was changed already, so nothing is raised, whatever is wrong with the instance.
 
-    Returns:
-        Why it could not be told; empty when it was, or when there is none.
+    Return why it could not be told; nothing when it was, or when there is no instance.
     """
     if not (home / "dagster.yaml").is_file():
         return ""

@@ -66,12 +66,9 @@ class _Standing:
 
 
 def improve(definitions: dg.Definitions, settings: Settings, plan: Plan) -> Iterator[tuple[Round, bool]]:
-    """Run rounds; each begins with what the last one that was taken made.
+    """Run rounds, and yield each with whether it was run before; each begins with what the last one taken made.
 
     What was interrupted goes on where it was when the same is called again.
-
-    Yields:
-        Each round, and whether it was run before.
 
     Raises:
         RefusedError: There is no adapter with an evaluation yet, or a round could not be run to its end.

@@ -25,12 +25,9 @@ def run_in_child(  # noqa: PLR0913, PLR0917 - what a process is started with
     watch: Callable[[list[dict[str, Any]]], None],
     num_processes: int = 1,
 ) -> int:
-    """Run a job in a process of its own; whatever ends the run, ends the process.
+    """Run a job in a process of its own, and return its exit code; whatever ends the run, ends the process.
 
     What it prints goes to `child.log` beside its job; `watch` takes what events came, a few times a second.
-
-    Returns:
-        The exit code of the process.
     """
     log = job_path.with_name("child.log")
     is_headless = context.run.tags.get(JOB_TAG) == HEADLESS

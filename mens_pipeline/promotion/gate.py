@@ -76,11 +76,7 @@ class _UnreadableError(Exception):
 
 
 def decide(inputs: GateInputs, thresholds: Thresholds) -> tuple[GateOutcome, ...]:
-    """Return all gates, each with what was measured and what is required.
-
-    Returns:
-        One outcome for every `GateName`, in their order.
-    """
+    """Return the outcome of every gate, in their order: what was measured, and what is required."""
     outcomes = []
     for name, (source, measure) in _GATES.items():
         try:

@@ -182,10 +182,7 @@ def configuration_of(path: Path) -> dict[str, Any]:
 
 
 def digest_of_folder(path: Path) -> str:
-    """Hash all files that decide what a model does.
-
-    Returns:
-        64 hexadecimal digits (SHA-256).
+    """Compute the SHA-256 over all files that decide what a model does, hexadecimal.
 
     Raises:
         RefusedError: One of them cannot be read, or is no file.

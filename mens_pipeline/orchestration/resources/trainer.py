@@ -36,11 +36,7 @@ class Trainer(dg.ConfigurableResource[None]):
         module: str = MODULE,
         num_processes: int = 1,
     ) -> int:
-        """Train, showing progress as observations of the asset.
-
-        Returns:
-            The exit code of the process.
-        """
+        """Train, showing progress as observations of the asset, and return the exit code of the process."""
         settings = load_settings()
         trackers = Trackers(settings.trackers.get_secret_value(), prepared.job_path, context.log.warning)
         watch = _Watcher(context, self.report_seconds, trackers.take).watch

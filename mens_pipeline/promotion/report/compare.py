@@ -138,11 +138,7 @@ def notes_on(first: Side, second: Side) -> tuple[str, ...]:
 
 
 def compare_page(first: Side, second: Side) -> str:
-    """Render the page of a comparison.
-
-    Returns:
-        HTML that needs no other file, network or script. What a model wrote is text in it and never markup.
-    """
+    """Render the page of a comparison."""
     return rendered(
         "compare.html.jinja",
         sides=(first, second),

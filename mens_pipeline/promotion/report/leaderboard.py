@@ -167,11 +167,7 @@ def _notes(contestants: Sequence[Contestant], prompts: Sequence[Mapping[str, str
 
 
 def leaderboard_page(board: Leaderboard) -> str:
-    """Render a leaderboard.
-
-    Returns:
-        HTML that needs no other file, network or script. What a model wrote is text in it and never markup.
-    """
+    """Render a leaderboard."""
     return rendered(
         "leaderboard.html.jinja",
         board=board,

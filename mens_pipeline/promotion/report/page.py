@@ -27,9 +27,7 @@ def report_page(
 ) -> str:
     """Render the page: what was judged, the verdict and its reasons, figures, and every completion with its prompt.
 
-    Returns:
-        HTML that needs no other file, network or script. What a model wrote is text in it and never markup.
-        The same arguments give the same page.
+    The same arguments give the same page.
     """
     tasks, base, adapter = task_views(answers), results.base.overall, results.adapter.overall
     failures = [task for task in tasks if not task.adapter.passed]
@@ -60,7 +58,10 @@ def report_page(
 
 
 def rendered(template: str, **values: Any) -> str:
-    """Render a page with the style sheet and the script that all pages carry."""
+    """Render a page with the style sheet and the script that all pages carry.
+
+    It needs no other file, network or script. What a model wrote is text in it and never markup.
+    """
     style, script = ((_FOLDER / name).read_text("utf-8") for name in ("style.css", "filter.js"))
     return _ENVIRONMENT.get_template(template).render(
         **values, style=style, script=script, style_hash=_hash_of(style), script_hash=_hash_of(script)
