@@ -6,7 +6,7 @@ from functools import wraps
 from typing import Final, ParamSpec, TypeVar
 
 import dagster as dg
-from dagster._utils.error import SerializableErrorInfo
+from dagster_shared.error import SerializableErrorInfo
 
 from mens_pipeline.errors import MensError
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import dagster as dg
 import pytest
 from dagster._core.test_utils import freeze_time
-from dagster._utils.error import SerializableErrorInfo
+from dagster_shared.error import SerializableErrorInfo
 from pydantic import SecretStr
 
 from mens_pipeline.definitions import defs
