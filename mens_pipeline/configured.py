@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
     """Open the store of this process.
 
-    Args:
-        settings: Of this process.
-        root: A folder that takes the place of `MENS_STORE_ROOT`; empty for that.
-
     Raises:
         ConfigurationError: The object storage or the keys that are asked for cannot be used.
     """
@@ -37,11 +33,7 @@ def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
 
 
 def engine_of(settings: Settings) -> "Engine | None":
-    """Return the servers that answer in place of our own loop; None where nobody asked for any.
-
-    Args:
-        settings: Of this process.
-    """
+    """Return the servers that answer in place of our own loop; None where nobody asked for any."""
     from mens_pipeline.inference.generation import Engine  # noqa: PLC0415 - most commands judge nothing
 
     if settings.engine is None:
@@ -51,9 +43,6 @@ def engine_of(settings: Settings) -> "Engine | None":
 
 def thresholds_of(settings: Settings) -> "Thresholds":
     """Return the thresholds that a model must meet: the policy, and what the environment changes of it.
-
-    Args:
-        settings: Of this process.
 
     Raises:
         ConfigurationError: There is no such policy.
@@ -69,9 +58,6 @@ def policy_label(settings: Settings) -> str:
     """Name the policy, with all that the environment changes of it: `ci (min_parse_rate 0.0 by VOX_...)`.
 
     Of another policy than the default one, all is named that it demands otherwise.
-
-    Args:
-        settings: Of this process.
 
     Raises:
         ConfigurationError: There is no such policy.
@@ -103,12 +89,6 @@ def present_of(
 ) -> "Present":
     """Return the current state, to find out whether a verdict is out of date.
 
-    Args:
-        settings: Of this process.
-        evaluation: The newest one.
-        heldout: The held-out pairs; None when they cannot be told.
-        heldout_problem: Then, why.
-
     Raises:
         ConfigurationError: There is no such policy, or the benchmark does not hold together.
     """
@@ -133,9 +113,6 @@ def present_of(
 def signing_of(settings: Settings) -> "Signing | None":
     """Return the keys by which what counts is signed; None where none are set.
 
-    Args:
-        settings: Of this process.
-
     Raises:
         ConfigurationError: They do not belong together, or the library is missing.
     """
@@ -146,11 +123,7 @@ def signing_of(settings: Settings) -> "Signing | None":
 
 
 def artifact_commit(settings: Settings) -> str | None:
-    """Return the commit that adapters are named after: VCS_SHA, else that of the workspace; None without either.
-
-    Args:
-        settings: The environment.
-    """
+    """Return the commit that adapters are named after: VCS_SHA, else that of the workspace; None without either."""
     from mens_pipeline.corpus.extract.checkout import head_commit  # noqa: PLC0415 - most commands name nothing
 
     return settings.vcs_sha or head_commit(settings.source_root)

@@ -266,11 +266,7 @@ def load_settings() -> Settings:
 
 
 def link_pages_at(address: str) -> None:
-    """Let `MENS_STORE_PAGES` name a server to whatever this process becomes, unless it names one already.
-
-    Args:
-        address: Of the server.
-    """
+    """Let `MENS_STORE_PAGES` name a server to whatever this process becomes, unless it names one already."""
     os.environ.setdefault("MENS_STORE_PAGES", address)
 
 
@@ -281,9 +277,6 @@ def recipe_variables() -> dict[str, str]:
 
 def secret_of(variable: str) -> SecretStr:
     """Return the token that a variable of the user's choice holds.
-
-    Args:
-        variable: Its name.
 
     Raises:
         ConfigurationError: It is not set, or too short to be a secret.

@@ -28,13 +28,7 @@ MAX_REQUEST_BYTES: Final = 67_108_864
 
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
-    """Counts over the lines of a stream.
-
-    Attributes:
-        seen: Lines that hold anything.
-        rejected: Texts that are no Vox.
-        malformed: Lines that are no request.
-    """
+    """Counts over the lines of a stream."""
 
     seen: int
     rejected: int
@@ -51,12 +45,7 @@ class StreamSummary:
 def check_stream(lines: BinaryIO, out: TextIO, default: Mode, *, with_semantics: bool = True) -> StreamSummary:
     """Answer each request with one line, in order, at once.
 
-    Args:
-        lines: Holds JSON objects with `id`, `source` and perhaps `mode`; blank lines are passed over.
-        out: Where the answers go; a malformed line is answered too, with a null `id` and an `error`.
-        default: The mode of a request that names none.
-        with_semantics: Whether the answer to an accepted text says in `semantic` what is wrong with its names and
-            types; that decides nothing.
+    A malformed line is answered too, with a null `id` and an `error`; blank lines are passed over.
     """
     seen = rejected = malformed = 0
     for number, line in enumerate(bounded_lines(lines, MAX_REQUEST_BYTES), start=1):
@@ -118,14 +107,7 @@ class ModeOption(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckedFile:
-    """A file with its verdict.
-
-    Attributes:
-        path: As the user named it.
-        data: Its content.
-        analysis: What the front end says.
-        semantic: What is wrong with its names and types; None if it is rejected, or nobody asked.
-    """
+    """A file with its verdict; what is wrong with names and types is None if it is rejected, or nobody asked."""
 
     path: str
     data: bytes

@@ -1,16 +1,17 @@
 """`mens compare`: what recipes or models came to, side by side."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from mens_pipeline.cli.terminal import say, tell
+from mens_pipeline.cli.terminal import aligned, say, tell
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from mens_pipeline.evaluation.statistics import Rate
     from mens_pipeline.promotion.report.compare import ComparedRow, Side
     from mens_pipeline.promotion.report.leaderboard import Duel, Leaderboard
@@ -85,7 +86,7 @@ def _compare_two(names: "Sequence[str]", output: Path, *, as_json: bool) -> None
         told = {"first": one.name, "second": other.name, "notes": notes, "rows": [*map(_json, rows)]}
         typer.echo(json.dumps(told, indent=2))
     else:
-        for line in _aligned(_cells((one, other), rows)):
+        for line in aligned(_cells((one, other), rows)):
             say(line)
     _tell(notes, output)
 
@@ -120,9 +121,9 @@ def _rank(named: "Sequence[tuple[str, Path | None]]", output: Path, *, as_json: 
         told = {"num_tasks": board.num_tasks, "notes": board.notes, "models": models, "differences": duels}
         typer.echo(json.dumps(told, indent=2))
     else:
-        for line in _aligned(_ranks(board, SHOWN)):
+        for line in aligned(_ranks(board, SHOWN)):
             say(line)
-        for line in _aligned(_differences(board.duels(RANKED_BY))):
+        for line in aligned(_differences(board.duels(RANKED_BY))):
             say(line)
     _tell(board.notes, output)
 
@@ -178,13 +179,6 @@ def _cells(sides: "tuple[Side, Side]", rows: "Sequence[ComparedRow]") -> list[li
     return cells + [
         [name, *values, "", ""] for name, *values in zip(("adapter", "base", "verdict"), *facts, strict=True)
     ]
-
-
-def _aligned(cells: "Sequence[Sequence[str]]") -> Iterator[str]:
-    """Yield a line for each row of cells."""
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for line in cells:
-        yield "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
 
 
 def _short(name: str) -> str:

@@ -14,16 +14,7 @@ _COLOURS: Final = {Severity.ERROR: typer.colors.RED, Severity.WARNING: typer.col
 
 
 def render(path: str, source: SourceText, diagnostic: Diagnostic) -> str:
-    """Format a diagnostic for people; line and column count from 1.
-
-    Args:
-        path: The file as the user named it.
-        source: Its text.
-        diagnostic: What to print.
-
-    Returns:
-        A few lines with colours, which `typer.echo` strips where they are not wanted.
-    """
+    """Format a diagnostic for people, in colours that `typer.echo` may strip; line and column count from 1."""
     place = diagnostic.start
     label = typer.style(f"{diagnostic.severity}[{diagnostic.code}]", fg=_COLOURS[diagnostic.severity], bold=True)
     line, column, width = _window(source.line(place.line), place.column, _length(diagnostic))

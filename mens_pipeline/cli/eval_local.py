@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from mens_pipeline.cli.progress import show_answers
-from mens_pipeline.cli.terminal import INTERRUPTED, say, tell
+from mens_pipeline.cli.progress import run_and_show, show_answers
+from mens_pipeline.cli.terminal import INTERRUPTED, aligned, say, tell
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.language.interpreter import ErrorClass
@@ -35,12 +35,7 @@ _COLUMNS: Final = ("base", "few-shot", "adapter", "fallback")
 
 
 def summary_of(results: "EvalResults", page: Path) -> str:
-    """Format the figures that most people look for, each with its 95 % interval.
-
-    Args:
-        results: All figures.
-        page: The report, for the rest.
-    """
+    """Format the figures that most people look for, each with its 95 % interval."""
     others = {"few-shot": results.few_shot, "fallback": results.fallback}
     asked = {name: other.scores.suites for name, other in others.items() if other is not None}
     models = {"base": results.base.suites, **asked, "adapter": results.adapter.suites}
@@ -54,22 +49,16 @@ def summary_of(results: "EvalResults", page: Path) -> str:
         rows += _rows(suite, [adapter if name == "adapter" else None for name in columns], adapter)
     coverage = results.adapter.overall.coverage
     found = f"{len(coverage.present)}/{len(coverage.present) + len(coverage.missing)}"
-    return "\n".join([*_table(rows), f"constructs in accepted answers: {found}", f"report {page}"])
+    return "\n".join([*aligned(rows), f"constructs in accepted answers: {found}", f"report {page}"])
 
 
 def trial_summary_of(scores: "Scores", best_of: "BestOf | None", answers: Path) -> str:
-    """Format the figures of a model that answered a benchmark alone.
-
-    Args:
-        scores: Its figures.
-        best_of: Those of best-of-n; None with one answer to each request.
-        answers: Where its answers stand.
-    """
+    """Format the figures of a model that answered a benchmark alone."""
     rows = [("suite", "figure", "model"), *_rows("benchmark", [scores], scores)]
     if scores.test_rate.denominator:
         rows.append(("", "run-time errors", str(scores.execution_errors.get(ErrorClass.RUNTIME, 0))))
     rows += _best_of_rows(best_of, "benchmark", [True])
-    return "\n".join([*_table(rows), f"answers {answers}", "a trial: no verdict rests on it"])
+    return "\n".join([*aligned(rows), f"answers {answers}", "a trial: no verdict rests on it"])
 
 
 def _rows(suite: str, models: "Sequence[Scores | None]", adapter: "Scores") -> Iterator[tuple[str, ...]]:
@@ -102,15 +91,6 @@ def _cell(rate: "Rate | None") -> str:
     if rate is None or rate.value is None:
         return "-"
     return f"{rate.short} {100 * rate.low:.1f} to {100 * rate.high:.1f}"
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
-_GRACE_SECONDS: Final = 20.0
 
 
 def eval_local(  # noqa: PLR0913 - one parameter an option
@@ -216,10 +196,9 @@ def _examine(  # noqa: PLR0913 - what an evaluation is made from
     from mens_pipeline.evaluation.eval_results import examination  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.evaluation.few_shot import few_shot_of  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.heldout_beside import heldout_beside  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.prepare import answer_fits, manifest_of  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.benchmark_gate import PAGE, write_page  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion.receipt import read_results  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.receipt import results_in  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import FEW_SHOT, load_settings  # noqa: PLC0415 - likewise
 
@@ -252,8 +231,7 @@ def _examine(  # noqa: PLR0913 - what an evaluation is made from
         )
     _put_into(run_dir, evaluation)
     write_page(run_dir / PAGE, evaluation.path, run_dir, None)
-    results = read_results(run_dir / RESULTS)
-    assert results is not None, "what was just written can be read"  # noqa: S101 - our own impossibility
+    results = results_in(run_dir)
     _print(results.model_dump_json(indent=2) if as_json else None, summary_of(results, run_dir / PAGE))
     if reused:
         tell("nothing has changed since this was judged before")
@@ -368,11 +346,5 @@ def _config(**changes: float | Syntax | None) -> "EvaluationConfig":
 
 def _launch(prepared: "PreparedGeneration") -> int:
     from mens_pipeline.inference.generation import MODULE, PROGRESS  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.training.environment import training_environment  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.telemetry_log import Follower  # noqa: PLC0415 - likewise
 
-    run_dir = prepared.job.run_dir
-    follower = Follower(run_dir / PROGRESS, show_answers(prepared.label))
-    log = run_dir / "child.log"
-    return run_child(MODULE, prepared.job_path, training_environment(), follower.poll, _GRACE_SECONDS, log)
+    return run_and_show(MODULE, prepared.job_path, PROGRESS, show_answers(prepared.label))

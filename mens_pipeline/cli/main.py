@@ -15,7 +15,6 @@ from mens_pipeline.cli.grammar import grammar
 from mens_pipeline.cli.improve import improve
 from mens_pipeline.cli.lineage import lineage
 from mens_pipeline.cli.merge import merge
-from mens_pipeline.cli.merge_weights import merge_weights
 from mens_pipeline.cli.promote import override, promote
 from mens_pipeline.cli.push import push
 from mens_pipeline.cli.run import run
@@ -70,7 +69,7 @@ app.command()(lineage)
 app.command()(override)
 app.command()(promote)
 app.command()(merge)
-app.command(name="merge-weights")(merge_weights)
+app.command(name="merge-weights")(scratch.merge_weights)
 app.command()(push)
 app.command()(score)
 app.command(name="export-tasks")(export_tasks)

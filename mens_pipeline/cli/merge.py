@@ -3,11 +3,11 @@
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mens_pipeline.cli.progress import show_answers
+from mens_pipeline.cli.progress import run_and_show, show_answers
 from mens_pipeline.cli.terminal import INTERRUPTED, say, tell
 from mens_pipeline.training.devices import DeviceChoice
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from mens_pipeline.delivery.merged_model import PreparedMerge
     from mens_pipeline.settings import Settings
     from mens_pipeline.storage.store import Artifact, ArtifactStore
-
-_GRACE_SECONDS: Final = 20.0
 
 
 class Dtype(StrEnum):
@@ -144,13 +142,8 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
 
 def _launch(job_path: Path) -> int:
     from mens_pipeline.delivery.merge_job import MODULE, PROGRESS  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.training.environment import training_environment  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.telemetry_log import Follower  # noqa: PLC0415 - likewise
 
-    follower = Follower(job_path.with_name(PROGRESS), show_answers())
-    log = job_path.with_name("child.log")
-    return run_child(MODULE, job_path, training_environment(), follower.poll, _GRACE_SECONDS, log)
+    return run_and_show(MODULE, job_path, PROGRESS, show_answers())
 
 
 def _gguf_file(folder: Path) -> Path:

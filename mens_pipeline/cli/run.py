@@ -40,14 +40,7 @@ _FIGURES: Final = ("parse rate", "resolve rate", "hidden tests")
 
 
 def summary_of(figures: Figures, *, is_good: bool, command: str, options: str = "") -> Iterator[str]:
-    """Pairs, training, scores, verdict, champion, what was reused, and what to type next.
-
-    Args:
-        figures: Of the assets that were materialised.
-        is_good: Whether the run came to what it was started for.
-        command: How `mens` is called here.
-        options: Of this run, as they were typed, with a space before each.
-    """
+    """Pairs, training, scores, verdict, champion, what was reused, and what to type next."""
     train_set, adapter = figures.get("mixed_train_set", {}), figures.get("qlora_adapter", {})
     results, gate, champion = (figures.get(name, {}) for name in ("eval_results", "benchmark_gate", "promoted_adapter"))
     if train_set:
@@ -291,11 +284,7 @@ class _Line(logging.Formatter):
 
 
 def show_progress(logger_name: str) -> None:
-    """Write the lines of a logger to stderr.
-
-    Args:
-        logger_name: Of progress.
-    """
+    """Write the lines of a logger to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Line("%(asctime)s  %(message)s", "%H:%M:%S"))
     logger = logging.getLogger(logger_name)

@@ -1,4 +1,4 @@
-"""`mens scratch train`, and `mens training native` as its upstream name: a small model made from scratch."""
+"""`mens scratch train`, also as `mens training native`, and `mens merge-weights`: a small model made from scratch."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mens_pipeline.cli.progress import show_steps
-from mens_pipeline.cli.terminal import INTERRUPTED, tell
+from mens_pipeline.cli.progress import run_and_show, show_steps
+from mens_pipeline.cli.terminal import INTERRUPTED, say, tell
 from mens_pipeline.cli.train import Resume
 from mens_pipeline.training.devices import DeviceChoice
 from mens_pipeline.training.scratch.architecture import ScratchConfig
@@ -130,21 +130,17 @@ def _prepare(  # noqa: PLR0913 - what the command was told
 def _train(run: "PreparedScratch") -> dict[str, Any]:
     from mens_pipeline.configured import artifact_commit  # noqa: PLC0415 - only a real run needs these
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.training.environment import training_environment  # noqa: PLC0415 - likewise
     from mens_pipeline.training.job import ExitCode  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
     from mens_pipeline.training.scratch.finish import finish_scratch  # noqa: PLC0415 - likewise
     from mens_pipeline.training.scratch.job import MODULE  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.telemetry_log import FILE, Follower  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.telemetry_log import FILE  # noqa: PLC0415 - likewise
 
-    run_dir, vcs_sha = run.job.run_dir, artifact_commit(load_settings())
+    vcs_sha = artifact_commit(load_settings())
     if run.is_done:
         tell("this very run is complete; nothing is trained again")
         return finish_scratch(run, vcs_sha, ExitCode.DONE)
-    follower = Follower(run_dir / FILE, show_steps())
-    log = run_dir / "child.log"
     try:
-        code = run_child(MODULE, run.job_path, training_environment(), follower.poll, _GRACE_SECONDS, log)
+        code = run_and_show(MODULE, run.job_path, FILE, show_steps(), _GRACE_SECONDS)
     except KeyboardInterrupt:
         tell("interrupted; run the same command to go on from the newest checkpoint")
         raise typer.Exit(INTERRUPTED) from None
@@ -161,3 +157,29 @@ def _summary(manifest: dict[str, Any], run_dir: Path) -> str:
         f"{result['num_steps']} steps, {tokens} ({rate:.0f} tokens/s), loss {result['train_loss']:.3f}{other}\n"
         f"model in {run_dir / 'model'}"
     )
+
+
+def merge_weights(
+    sources: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Scratch runs, checkpoints or models.")],
+    *,
+    output_dir: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the new model.")],
+    last: Annotated[int, typer.Option(min=1, help="Newest checkpoints of each run, its final model included.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print merge_manifest.json.")] = False,
+) -> None:
+    """Average the weights of checkpoints that `mens scratch train` wrote into one model.
+
+    A run stands for its newest checkpoints; a single model is copied as it is. The adapter of a QLoRA run is not
+    averaged: `mens merge` merges it into its base.
+
+    Exit code 0: done. 1: refused, with the reason. 2: the command was misused.
+    """
+    from mens_pipeline.training.scratch.merge import merge_scratch, scratch_sources  # noqa: PLC0415 - loads the stack
+
+    merged = merge_scratch(scratch_sources(sources, last), output_dir)
+    for source in merged.sources:
+        say(f"from {source}", err=True)
+    if as_json:
+        typer.echo(json.dumps(merged.manifest, indent=2))
+    else:
+        digest = merged.manifest["model_sha256"][:12]
+        say(f"mean of {len(merged.sources)} models in {merged.path}, SHA-256 {digest}")

@@ -1,5 +1,6 @@
 """Output for people: names, messages and figures may hold text of a stranger, so control characters are escaped."""
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import typer
@@ -13,17 +14,18 @@ INTERRUPTED: Final = 130
 def say(text: str, *, err: bool = False) -> None:
     """Print a line for people; escape sequences and other characters that do not show become marks.
 
-    Args:
-        text: What to print; a text with colours of our own is printed by `typer.echo`, made of parts that were cleaned.
-        err: Whether it goes to stderr.
+    A text with colours of our own is printed by `typer.echo`, made of parts that were cleaned.
     """
     typer.echo(visible_text(text), err=err)
 
 
 def tell(line: str) -> None:
-    """Print a line about what is done, beside the results: on stderr.
-
-    Args:
-        line: What is done.
-    """
+    """Print a line about what is done, beside the results: on stderr."""
     say(line, err=True)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a line for each row of cells, its columns as wide as their widest cells."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

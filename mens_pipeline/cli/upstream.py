@@ -71,10 +71,6 @@ class AdvisingGroup(TyperGroup):
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
         """Return the command that was asked for.
 
-        Args:
-            ctx: Of the call.
-            args: Its words, the command first.
-
         Raises:
             ConfigurationError: It is one of the Rust toolchain; the message says what does its work here.
         """
@@ -95,10 +91,6 @@ class TrainCommand(TyperCommand):
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         """Read the options.
-
-        Args:
-            ctx: Of the call.
-            args: Its words.
 
         Raises:
             RefusedError: One of them is an option of the Rust toolchain; the message says what to write instead.

@@ -3,23 +3,20 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.delivery.merge_job import Comparison, Written
 from mens_pipeline.evaluation.judge import judge
 from mens_pipeline.evaluation.statistics import Rate, rate_of
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.inference.generation import Answer
+from mens_pipeline.storage.validation import Strict
 
 NUM_PROMPTS: Final = 12
 """Requests that are compared: about a minute for the smallest base on two CPU cores."""
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Demand(_Document):
+class Demand(Strict):
     """Tolerances for the comparison of two models."""
 
     min_token_agreement: float = Field(ge=0, le=1, description="Share of tokens that are the same.")
@@ -27,7 +24,7 @@ class Demand(_Document):
     max_parse_difference: float = Field(ge=0, le=1, description="Between the parse rates.")
 
 
-class Agreement(_Document):
+class Agreement(Strict):
     """Differences between two models. An answer that differs at one token counts as different from there on."""
 
     num_prompts: int = Field(ge=0)
@@ -64,13 +61,7 @@ Writing freely, the first close call that turns makes another answer; over twelv
 def agreement_of(
     comparisons: Iterable[Comparison], tasks: Mapping[str, Task], largest_logit_difference: float
 ) -> Agreement:
-    """Compare the greedy answers of two models.
-
-    Args:
-        comparisons: What both wrote.
-        tasks: Name of a request -> what it asks for.
-        largest_logit_difference: As the process measured it.
-    """
+    """Compare the greedy answers of two models."""
     pairs = list(comparisons)
     same = [sum(map(int.__eq__, c.reference.tokens, c.candidate.tokens)) for c in pairs]
     num_led, num_reference = sum(c.num_led for c in pairs), sum(len(c.reference.tokens) for c in pairs)
@@ -92,12 +83,7 @@ def agreement_of(
 
 
 def reasons_against(found: Agreement, demand: Demand) -> tuple[str, ...]:
-    """Return why two models are not the same, a sentence each; none when they are.
-
-    Args:
-        found: How far apart they are.
-        demand: How far they may be.
-    """
+    """Return why two models are not the same, a sentence each; none when they are."""
     reasons = []
     if found.num_prompts == 0:
         reasons.append("Nothing was compared.")
@@ -118,12 +104,7 @@ def reasons_against(found: Agreement, demand: Demand) -> tuple[str, ...]:
 
 
 def spread(tasks: Sequence[Task], number: int) -> tuple[Task, ...]:
-    """Choose so many tasks, evenly from first to last: files stand in order, so neighbours are alike.
-
-    Args:
-        tasks: All of them.
-        number: How many; all when there are no more.
-    """
+    """Choose so many tasks evenly from first to last, or all: files stand in order, so neighbours are alike."""
     if number >= len(tasks):
         return tuple(tasks)
     return tuple(tasks[place * len(tasks) // number] for place in range(number))

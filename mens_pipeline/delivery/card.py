@@ -19,16 +19,7 @@ _METRICS: Final = (("parse_rate", "parse rate"), ("pass_at_1", "pass@1"))
 
 
 def card_of_source(source: MergeSource, form: Form, data_licence: str | None) -> str:
-    """Write the model card of an adapter, or of what it was merged into.
-
-    Args:
-        source: The adapter and what is known of it.
-        form: Which of the two.
-        data_licence: Of the workspace that it learnt from; None when nobody said.
-
-    Returns:
-        Markdown with the head that the Hub reads.
-    """
+    """Write the model card of an adapter, or of what it was merged into."""
     return model_card(
         source.manifest,
         form,

@@ -18,10 +18,6 @@ def template_with(system: str, template: str | None = None) -> str:
 
     A model that is asked without the prompt that it was trained with answers worse, and most clients send none.
 
-    Args:
-        system: What the model was told before every request.
-        template: That of its base; None where it has none.
-
     Returns:
         A Jinja template; one request gives the text of `render_prompt`.
     """
@@ -30,14 +26,7 @@ def template_with(system: str, template: str | None = None) -> str:
 
 
 def system_of(template: str) -> str | None:
-    """Return the system prompt that a chat template of ours begins with.
-
-    Args:
-        template: A Jinja template; it is compared, and never rendered.
-
-    Returns:
-        None when it is none that `template_with` gives.
-    """
+    """Return the system prompt that a chat template of ours begins with; None where it is none of ours."""
     tail = _TAIL + template_behind(opening_of(template))
     literal = template.removeprefix(_HEAD).removesuffix(tail)
     system = _ESCAPED.sub(lambda match: "\n" if match[1] == "n" else match[1], literal)
@@ -46,9 +35,6 @@ def system_of(template: str) -> str | None:
 
 def refuse_unquotable(system: str) -> None:
     """Check that a system prompt can stand in the Modelfile of Ollama, which knows no way to escape a quote.
-
-    Args:
-        system: What the model is told before every request.
 
     Raises:
         RefusedError: It holds three double quotes in a row, or ends with one.
@@ -59,12 +45,7 @@ def refuse_unquotable(system: str) -> None:
 
 
 def modelfile(gguf: str, system: str, context_length: int) -> str:
-    """Write what Ollama needs to serve a GGUF file: form, stop token, system prompt; greedy, as the model was judged.
-
-    Args:
-        gguf: The file, relative to this one.
-        system: What the model is told before every request.
-        context_length: Tokens that it can look back on.
+    """Write what Ollama needs to serve a GGUF file beside it: form, stop token, system prompt; greedy, as judged.
 
     Raises:
         RefusedError: The system prompt would end its place in the file early, and go on as instructions.

@@ -31,11 +31,6 @@ _HOW: Final = {
 def write_environment(benchmark: Benchmark, framework: str, folder: Path) -> None:
     """Write a benchmark as an environment, all at once.
 
-    Args:
-        benchmark: The tasks.
-        framework: A key of `_HOW`.
-        folder: Where it goes.
-
     Raises:
         ConfigurationError: Something is there already, or the folder cannot be made.
     """

@@ -43,14 +43,7 @@ Matrix = np.ndarray[Any, Any]
 
 
 def write_gguf(merged: Path, target: Path, file_type: GgufType, name: str, licence: str | None) -> None:
-    """Write a merged model as GGUF.
-
-    Args:
-        merged: Its folder; `refuse_unsupported` has nothing against it.
-        target: The file.
-        file_type: How matrices are stored; norms are always float32.
-        name: What the file says of itself.
-        licence: Likewise; None to say nothing.
+    """Write a merged model as GGUF, with norms in float32; `refuse_unsupported` has nothing against it.
 
     Raises:
         RefusedError: A tensor has no place in the layout.
@@ -153,10 +146,6 @@ def _interleaved(values: Matrix, num_heads: int) -> Matrix:
 
 def export(job: GgufJob, listen: Callable[[dict[str, Any]], None]) -> None:
     """Write the file, read it back with another program's reader, and let both models answer.
-
-    Args:
-        job: What to write.
-        listen: Takes one event for each answer.
 
     Raises:
         RefusedError: A tensor has no place in the layout.

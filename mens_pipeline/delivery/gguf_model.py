@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.delivery.agreement import Agreement, Demand, agreement_of, reasons_against, spread
 from mens_pipeline.delivery.chat_form import refuse_unquotable
@@ -18,6 +18,7 @@ from mens_pipeline.inference.generation import Request
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline.storage.validation import Document
 from mens_pipeline.training.contract import library_versions
 from mens_pipeline.training.job import JOB
 from mens_pipeline.training.launch import refuse_failure
@@ -36,10 +37,8 @@ DEMANDS: Final[dict[GgufType, Demand]] = {
 """Type -> how far the file may be from the merged model; what is rounded is coarser than what is not."""
 
 
-class GgufReport(BaseModel):
+class GgufReport(Document):
     """Whether a GGUF file answers as the merged model does."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, serialize_by_alias=True)
 
     schema_: Literal["mens_gguf_report_v1"] = Field(default="mens_gguf_report_v1", alias="schema")
     file_name: str = Field(pattern=GGUF_NAME)
@@ -59,13 +58,6 @@ def build_gguf_model(
     launch: Callable[[Path], int],
 ) -> tuple[Artifact, bool]:
     """Write a merged model as GGUF, unless the very same was written before.
-
-    Args:
-        merged: The merged model.
-        prepared: The merge that it came from: what is asked, and on which device.
-        file_type: How matrices are stored.
-        store: Where the file is kept.
-        launch: Runs the process of a job, given as a file, and returns its exit code.
 
     Returns:
         The file with `gguf_report.json`, and whether it was reused.
@@ -116,11 +108,7 @@ def build_gguf_model(
 
 
 def gguf_report_in(folder: Path) -> GgufReport:
-    """Read the report on a GGUF file.
-
-    Args:
-        folder: That of its artifact.
-    """
+    """Read the report on a GGUF file."""
     return GgufReport.model_validate_json((folder / GGUF_REPORT).read_text(encoding="utf-8"))
 
 

@@ -30,9 +30,6 @@ was trained with what its tokenizer.json says, and must be served with that.
 def refuse_unsupported(merged: Path) -> None:
     """Check that a model can be written as GGUF.
 
-    Args:
-        merged: Its folder.
-
     Raises:
         RefusedError: Another architecture, or a part of it that is not written; the message names it.
     """
@@ -53,9 +50,6 @@ def refuse_unsupported(merged: Path) -> None:
 
 def splitter_of(merged: Path) -> str:
     """Return llama.cpp's name for the way in which a tokenizer splits text before merging.
-
-    Args:
-        merged: The folder with `tokenizer.json`.
 
     Raises:
         RefusedError: It knows no such way, or the tokenizer is not made of byte pairs.

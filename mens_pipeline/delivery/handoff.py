@@ -7,21 +7,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.delivery.merge_documents import MergedInto
 from mens_pipeline.delivery.merge_job import Dtype, GgufType
 from mens_pipeline.storage.store import digest_of
+from mens_pipeline.storage.validation import Document
 
 HANDOFF: Final = "external_serving_handoff_v1.json"
 _SHA256: Final = "^[0-9a-f]{64}$"
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, serialize_by_alias=True)
-
-
-class HandedFile(_Document):
+class HandedFile(Document):
     """One file of the model."""
 
     path: str = Field(description="Relative to this document, with `/`.")
@@ -29,7 +26,7 @@ class HandedFile(_Document):
     num_bytes: int = Field(ge=0)
 
 
-class GgufPart(_Document):
+class GgufPart(Document):
     """The same model for llama.cpp and Ollama."""
 
     path: str = Field(description="Relative to this document, with `/`.")
@@ -37,7 +34,7 @@ class GgufPart(_Document):
     led_agreement: float = Field(ge=0, le=1, description="With the merged model, token by token.")
 
 
-class MensPart(_Document):
+class MensPart(Document):
     """Adapter, base, licences and verdict that merged weights are bound to by hash."""
 
     name: str
@@ -63,7 +60,7 @@ class MensPart(_Document):
     gguf: GgufPart | None = Field(description="Null when none was written.")
 
 
-class ServingHandoff(_Document):
+class ServingHandoff(Document):
     """A model as it is handed to whoever serves it."""
 
     schema_: Literal["vox_external_serving_handoff_v1"] = Field(
@@ -82,13 +79,7 @@ class ServingHandoff(_Document):
 
 
 def handed_files(folder: Path, names: Iterable[str], prefix: str) -> tuple[HandedFile, ...]:
-    """Return files with their hashes.
-
-    Args:
-        folder: Where they lie.
-        names: Which ones.
-        prefix: The folder relative to the document; `.` when it is the same.
-    """
+    """Return files of a folder with their hashes; the prefix is the folder relative to the document, or `.`."""
     paths = ((name, folder / name) for name in sorted(names))
     return tuple(
         HandedFile(
@@ -99,11 +90,7 @@ def handed_files(folder: Path, names: Iterable[str], prefix: str) -> tuple[Hande
 
 
 def changed_files(document: Path) -> tuple[str, ...]:
-    """Return the files of a hand-off that are gone or not as they were written.
-
-    Args:
-        document: The hand-off.
-    """
+    """Return the files of a hand-off that are gone or not as they were written."""
     handoff = ServingHandoff.model_validate_json(document.read_text(encoding="utf-8"))
     paths = ((file, document.parent / file.path) for file in handoff.mens.files)
     return tuple(file.path for file, path in paths if not path.is_file() or digest_of(path) != file.sha256)

@@ -26,14 +26,7 @@ _LAYERS: Final = "layers."
 
 
 def name_as_published(weights: Path, base: Path) -> bool:
-    """Give the matrices of an adapter the names that their layers have in the checkpoint of the base.
-
-    Args:
-        weights: Of the adapter, as training wrote them; written anew where names differ.
-        base: The folder of the base model.
-
-    Returns:
-        Whether names differed.
+    """Give the matrices of an adapter, written anew, the names of their layers in the base; tell whether they differed.
 
     Raises:
         RefusedError: A layer has no one place in the checkpoint.
@@ -69,14 +62,7 @@ _REVISION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """One file that would be sent.
-
-    Attributes:
-        name: In the repository.
-        path: On this machine.
-        num_bytes: Its size.
-        sha256: Of its bytes, hexadecimal.
-    """
+    """One file that would be sent, by its name in the repository and its path on this machine."""
 
     name: str
     path: Path
@@ -86,13 +72,7 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A branch of a repository.
-
-    Attributes:
-        repo: `OWNER/NAME`.
-        revision: The branch.
-        kind: What the Hub keeps there.
-    """
+    """A branch of a repository `OWNER/NAME`."""
 
     repo: str
     revision: str = MAIN
@@ -113,13 +93,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class PushPlan:
-    """Files of an upload, and the repository that they go to.
-
-    Attributes:
-        target: Where it goes.
-        files: What it is.
-        message: Of the commit.
-    """
+    """Files of an upload, and the repository that they go to."""
 
     target: Target
     files: tuple[PlannedFile, ...]
@@ -128,12 +102,7 @@ class PushPlan:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """Address and commit of an upload.
-
-    Attributes:
-        commit: To pin; 40 hexadecimal digits.
-        url: Where a person sees it.
-    """
+    """Commit of an upload, to pin, and the address where a person sees it."""
 
     commit: str
     url: str
@@ -142,11 +111,7 @@ class Pushed:
 def plan_push(source: MergeSource, target: Target, data_licence: str | None, staging: Path) -> PushPlan:
     """Gather what would be sent: the adapter as it was promoted, its card, its figures; nothing names this machine.
 
-    Args:
-        source: The adapter.
-        target: Where it would go.
-        data_licence: Of the workspace that it learnt from; None when nobody said.
-        staging: An empty folder for what is sent.
+    The staging folder is empty.
 
     Raises:
         RefusedError: The adapter was not promoted, was taken out of use since, or was changed since.
@@ -173,13 +138,6 @@ def plan_push(source: MergeSource, target: Target, data_licence: str | None, sta
 
 def push(plan: PushPlan, token: SecretStr | None) -> Pushed:
     """Send it, as one commit on what the branch holds now; a repository that is not there is made, private.
-
-    Args:
-        plan: What is sent.
-        token: Of a user who may write there.
-
-    Returns:
-        The commit.
 
     Raises:
         ConfigurationError: There is no token.
@@ -217,11 +175,7 @@ def _name_base(path: Path, name: str) -> None:
 
 
 def planned_files(staging: Path) -> tuple[PlannedFile, ...]:
-    """Return the files of a folder, as they would be sent.
-
-    Args:
-        staging: The folder.
-    """
+    """Return the files of a folder, as they would be sent."""
     paths = (path for path in sorted(staging.rglob("*")) if path.is_file())
     return tuple(
         PlannedFile(path.relative_to(staging).as_posix(), path, path.stat().st_size, digest_of(path)) for path in paths

@@ -28,13 +28,6 @@ def plan_train_set(
 ) -> PushPlan:
     """Gather the rows that a promoted adapter was trained on, with a card that says where they come from.
 
-    Args:
-        source: The adapter.
-        store: Where its train set may lie, if another machine trained it.
-        target: Where it would go.
-        licence: Of the workspace that the rows were cut from.
-        staging: An empty folder for what is sent.
-
     Raises:
         ConfigurationError: Nobody said under which licence.
         RefusedError: The adapter was not promoted, or its train set is gone or another one.
@@ -66,12 +59,6 @@ def plan_train_set(
 
 def plan_benchmark(folder: Path, target: Target, licence: str | None, staging: Path) -> PushPlan:
     """Gather a benchmark and those below its folder, a configuration each, with solutions and hidden tests as texts.
-
-    Args:
-        folder: Of the benchmark.
-        target: Where it would go.
-        licence: Of the tasks.
-        staging: An empty folder for what is sent.
 
     Raises:
         ConfigurationError: Nobody said under which licence, or a benchmark does not hold together.

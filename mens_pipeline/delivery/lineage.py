@@ -26,8 +26,6 @@ class Link:
     """An artifact of a lineage.
 
     Attributes:
-        kind: What it is.
-        key: Its key.
         name: What people call it; empty when it has no name.
         is_there: Whether the store still has it.
     """
@@ -43,7 +41,6 @@ class Lineage:
     """The sources of an adapter, and what depends on it.
 
     Attributes:
-        adapter: The adapter, as it was trained or as it was promoted.
         rests_on: What it was made from, the nearest first.
         rows: Rows of its train set by the file that was mixed; empty where the train set is gone.
         files: Source file -> different rows of the train set that stand in it.
@@ -60,11 +57,7 @@ class Lineage:
 
 
 def lineage_of(store: ArtifactStore, name: str) -> Lineage:
-    """Return the lineage of an adapter.
-
-    Args:
-        store: The store.
-        name: `champion`, or how the key of one adapter begins, trained or promoted.
+    """Return the lineage of an adapter: of `champion`, or of the one whose key begins so, trained or promoted.
 
     Raises:
         RefusedError: There is no such adapter, or more than one; or a row of its train set is none.
@@ -89,11 +82,7 @@ def lineage_of(store: ArtifactStore, name: str) -> Lineage:
 
 
 def turned(edges: _Edges) -> _Edges:
-    """Return the same edges the other way round.
-
-    Args:
-        edges: From each artifact to those that it was made from, say; years of nights rest on one base.
-    """
+    """Return the same edges the other way round."""
     back: defaultdict[_Ref, set[_Ref]] = defaultdict(set)
     for start, ends in edges.items():
         for end in ends:

@@ -26,10 +26,6 @@ _READABLE = 0o644
 def merge(job: MergeJob, listen: Callable[[dict[str, Any]], None]) -> None:
     """Merge, save, load what was saved as anybody would, and let it answer beside the model that was judged.
 
-    Args:
-        job: What to merge.
-        listen: Takes one event for each answer.
-
     Raises:
         RefusedError: The adapter does not fit the base.
     """

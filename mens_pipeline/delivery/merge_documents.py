@@ -2,21 +2,18 @@
 
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.delivery.agreement import Agreement, Demand
 from mens_pipeline.delivery.merge_job import NAME, Dtype
+from mens_pipeline.storage.validation import Document
 
 MERGE_MANIFEST: Final = "merge_manifest.json"
 MERGE_REPORT: Final = "merge_report.json"
 _SHA256: Final = "^[0-9a-f]{64}$"
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, serialize_by_alias=True)
-
-
-class MergedInto(_Document):
+class MergedInto(Document):
     """Weights of the base that the adapter was added to."""
 
     weights: Literal["restored"] = Field(
@@ -32,7 +29,7 @@ class MergedInto(_Document):
     )
 
 
-class MergeManifest(_Document):
+class MergeManifest(Document):
     """Base, adapter and data types of a merged model."""
 
     schema_: Literal["mens_merge_manifest_v1"] = Field(default="mens_merge_manifest_v1", alias="schema")
@@ -50,7 +47,7 @@ class MergeManifest(_Document):
     libraries: dict[str, str] = Field(description="Versions that made it.")
 
 
-class MergeReport(_Document):
+class MergeReport(Document):
     """Whether a merged folder answers as the judged model does."""
 
     schema_: Literal["mens_merge_report_v1"] = Field(default="mens_merge_report_v1", alias="schema")

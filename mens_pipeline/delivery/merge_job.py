@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.inference.generation import GenerationJob
+from mens_pipeline.storage.validation import Strict
 
 MODULE: Final = "mens_pipeline.delivery.merge_child"
 """What runs in the process that merges, and in the one that writes GGUF."""
@@ -32,9 +33,7 @@ GGUF_NAME: Final = r"^[0-9A-Za-z._-]{1,140}\.gguf$"
 """What a GGUF file may be called."""
 
 
-class _Job(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
-
+class _Job(Strict):
     reference: GenerationJob = Field(description="The model as it was judged, and what it is asked.")
 
     @property
@@ -72,20 +71,16 @@ class GgufJob(_Job):
     licence: str | None = Field(description="Likewise.")
 
 
-class Written(BaseModel):
+class Written(Strict):
     """Greedy answers of a model."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tokens: tuple[int, ...]
     text: str
     stopped: bool
 
 
-class Comparison(BaseModel):
+class Comparison(Strict):
     """One request to two models."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     task: str
     same_prompt: bool = Field(

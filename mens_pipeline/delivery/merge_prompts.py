@@ -16,12 +16,7 @@ from mens_pipeline.storage.store import ArtifactStore, digest_of
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """Prompts that two models answer.
-
-    Attributes:
-        tasks: Held-out requests.
-        heldout_sha256: Of the file that they stand in.
-    """
+    """Held-out prompts that two models answer, and the digest of their file."""
 
     tasks: tuple[Task, ...]
     heldout_sha256: str
@@ -30,14 +25,7 @@ class Prompts:
 def prompts_of(
     source: MergeSource, named: Path | None, store: ArtifactStore, fits: Callable[[str], bool], number: int
 ) -> Prompts:
-    """Return held-out requests of a run, evenly spread.
-
-    Args:
-        source: The run.
-        named: The file of held-out pairs; None to look for that of the run.
-        store: Where splits are kept.
-        fits: Whether a text is short enough for an answer.
-        number: How many.
+    """Return held-out requests of a run whose answer fits, evenly spread; of a named file, or of that of the run.
 
     Raises:
         RefusedError: The held-out pairs are not to be found, or hold nothing to ask.

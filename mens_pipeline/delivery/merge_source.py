@@ -29,10 +29,6 @@ _ADVICE: Final = "Name the run that it was trained in."
 def refuse_misfit(adapter: Path, manifest: dict[str, Any]) -> None:
     """Check that an adapter can be merged into its base.
 
-    Args:
-        adapter: Its folder.
-        manifest: The training manifest, which names the base.
-
     Raises:
         RefusedError: The base is gone, another one or leads to one, or the adapter is not what training writes, or
             does not fit it.
@@ -89,11 +85,8 @@ class MergeSource:
 
     Attributes:
         run: The folder with `adapter/` and its training manifest.
-        manifest: The training manifest.
-        adapter_sha256: Of its weights, hexadecimal.
         promoted: The same adapter as it was promoted; None when it was not, or was taken out of use since.
         receipt: The verdict on this very adapter; None without one.
-        receipt_path: Where that stands.
     """
 
     run: Path
@@ -111,10 +104,6 @@ class MergeSource:
 
 def merge_source(run: Path | None, store: ArtifactStore) -> MergeSource:
     """Return the adapter of a run, or the champion when no run is named.
-
-    Args:
-        run: Its folder; None for the champion.
-        store: Where promoted adapters are kept.
 
     Raises:
         RefusedError: There is no champion; the run is not complete, or of the scratch lane; the adapter is no LoRA
@@ -146,11 +135,7 @@ def merge_source(run: Path | None, store: ArtifactStore) -> MergeSource:
 
 
 def lane_of(folder: Path) -> str | None:
-    """Return the lane in the manifest of a run; None without a manifest or a lane.
-
-    Args:
-        folder: That of a run, or of an artifact of the store.
-    """
+    """Return the lane in the manifest of a run; None without a manifest or a lane."""
     for name in (MANIFEST, STORE_MANIFEST):
         path = folder / name
         if path.is_file():
@@ -168,12 +153,7 @@ def lane_of(folder: Path) -> str | None:
 
 
 def promoted_of(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
-    """Return an adapter as it was promoted; None when it never was, or a rollback took it out of use.
-
-    Args:
-        store: Where promoted adapters are kept.
-        adapter_sha256: Of its weights.
-    """
+    """Return an adapter as it was promoted; None when it never was, or a rollback took it out of use."""
     if adapter_sha256 in withdrawn(store):
         return None
     events = (event for event in reversed(history_of(store)) if event.adapter_sha256 == adapter_sha256)

@@ -36,15 +36,7 @@ _HOW: Final = {"dense": "restored, adapter merged", "nf4": "as it is, adapter be
 
 @dataclass(frozen=True, slots=True)
 class PreparedMerge:
-    """A merge that may begin.
-
-    Attributes:
-        job: What the process is told.
-        job_path: Where it stands as JSON.
-        source: The adapter.
-        prompts: What both models are asked.
-        inputs: All that decides what comes out, in JSON types.
-    """
+    """A merge that may begin; its inputs are all that decides what comes out, in JSON types."""
 
     job: MergeJob
     job_path: Path
@@ -56,14 +48,7 @@ class PreparedMerge:
 def prepare_merge(
     source: MergeSource, prompts: Prompts, conditions: Conditions, dtype: Dtype | None, run_dir: Path
 ) -> PreparedMerge:
-    """Look at adapter and base, and write the job.
-
-    Args:
-        source: The adapter.
-        prompts: What both models are asked.
-        conditions: Under which they answer; what is drawn is always the most likely token.
-        dtype: What the weights are stored in; None for what the judged model computes in, which keeps every token.
-        run_dir: Where the job works; emptied first.
+    """Prepare a merge in an emptied folder; without a dtype weights are stored in what the judged model computes in.
 
     Raises:
         RefusedError: The run is not complete, or its base is gone or another one.
@@ -89,11 +74,6 @@ def build_merged_model(
     prepared: PreparedMerge, store: ArtifactStore, launch: Callable[[Path], int]
 ) -> tuple[Artifact, bool]:
     """Merge an adapter and compare the outcome with what was judged, unless the very same was merged before.
-
-    Args:
-        prepared: What to merge.
-        store: Where merged models are kept.
-        launch: Runs the process of a job, given as a file, and returns its exit code.
 
     Returns:
         The merged model, and whether it was reused. The folder is what `AutoModelForCausalLM.from_pretrained` reads,
@@ -121,28 +101,17 @@ def build_merged_model(
 
 
 def report_in(merged: Path) -> MergeReport:
-    """Read the report on a merged model.
-
-    Args:
-        merged: Its folder.
-    """
+    """Read the report on a merged model."""
     return MergeReport.model_validate_json((merged / MERGE_REPORT).read_text(encoding="utf-8"))
 
 
 def manifest_in(merged: Path) -> MergeManifest:
-    """Read the manifest of a merged model: what it is made of.
-
-    Args:
-        merged: Its folder.
-    """
+    """Read the manifest of a merged model: what it is made of."""
     return MergeManifest.model_validate_json((merged / MERGE_MANIFEST).read_text(encoding="utf-8"))
 
 
 def refuse_difference(merged: Path) -> MergeReport:
     """Raise RefusedError unless a merged model is what was judged, and return the report on it.
-
-    Args:
-        merged: Its folder.
 
     Raises:
         RefusedError: It is another model.

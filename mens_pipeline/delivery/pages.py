@@ -21,9 +21,6 @@ _PLACE: Final = re.compile(rf"/({GATE}|{PROMOTED})/([0-9a-f]{{64}})/{re.escape(P
 def listening(port: int) -> socket.socket:
     """Return a socket that only this machine reaches.
 
-    Args:
-        port: Its port; 0 for any.
-
     Raises:
         ConfigurationError: It is taken.
     """
@@ -40,13 +37,6 @@ class PageServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, at: socket.socket, store: ArtifactStore, parent: int | None = None) -> None:
-        """Take over a socket.
-
-        Args:
-            at: One that listens.
-            store: Where the verdicts are kept.
-            parent: The process that it ends with; None for none.
-        """
         super().__init__(at.getsockname(), _Request, bind_and_activate=False)
         self.socket.close()
         self.socket = at

@@ -21,19 +21,9 @@ _POINTERS: Final = ("latest", CHAMPION)
 def prune(
     store: ArtifactStore, policy: RetentionPolicy, now: float, *, apply: bool, show: Callable[[Plan], None]
 ) -> Plan:
-    """Plan what goes, show the plan, and remove it if that is asked for.
+    """Plan what goes, show the plan, remove it if that is asked for, and return it.
 
     No adapter is promoted meanwhile.
-
-    Args:
-        store: The store.
-        policy: How long things are kept.
-        now: Seconds since 1970.
-        apply: Whether to remove anything.
-        show: Takes the plan before anything is removed.
-
-    Returns:
-        The plan.
 
     Raises:
         SourceNotFoundError: There is no store.
@@ -53,9 +43,6 @@ def prune(
 
 def read_store(store: ArtifactStore) -> Stored:
     """List the artifacts, unfinished folders, pointers and champion history of a store.
-
-    Args:
-        store: The store; what only its object storage has is listed as well.
 
     Raises:
         RefusedError: The history of champions is damaged.

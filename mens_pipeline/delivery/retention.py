@@ -6,12 +6,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.delivery.serving_handoff import KIND as HANDOFF
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.promotion.benchmark_gate import KIND as GATE
 from mens_pipeline.promotion.history import KIND as PROMOTED
+from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
@@ -21,11 +22,7 @@ _KEEPS_PARENTS: Final = frozenset((PROMOTED, GATE, EVALUATION, HANDOFF, ADAPTER)
 their own age says little."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Days(_Strict):
+class Days(Strict):
     """Kinds that are kept by age, in days."""
 
     qlora_adapter: int = Field(ge=1, description="lora-adapter-<commit>.")
@@ -37,7 +34,7 @@ class Days(_Strict):
     serving_handoff: int = Field(ge=1, description="Of no use without the model that it names.")
 
 
-class RetentionPolicy(_Strict):
+class RetentionPolicy(Strict):
     """Retention times of artifacts, and of the runs of Dagster."""
 
     days: Days
@@ -51,11 +48,8 @@ class Item:
     """A folder of the store.
 
     Attributes:
-        kind: What it is.
         key: Its key; of a folder that is no artifact, its name.
         name: What people call it; empty when it has no name.
-        path: The folder.
-        num_bytes: Its size.
         made: When it was complete, or last written to, in seconds since 1970.
         is_artifact: Whether it is complete; else it is a work folder, a draft, or what is left of an artifact.
         parents: Kind and key of what it was made from.
@@ -78,7 +72,6 @@ class Stored:
     """All that a plan is made of.
 
     Attributes:
-        items: The folders of the store.
         pointers: Kind and name of a pointer -> the key that it names.
         history: Every promoted adapter that the history of champions names.
     """
@@ -90,13 +83,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Decision on one folder.
-
-    Attributes:
-        item: The folder.
-        action: Whether it stays.
-        reason: Why.
-    """
+    """Decision on one folder."""
 
     item: Item
     action: Literal["keep", "remove"]
@@ -128,9 +115,6 @@ class Plan:
 def load_retention(path: Path) -> RetentionPolicy:
     """Read and check `config/retention.yaml`.
 
-    Args:
-        path: The file.
-
     Raises:
         ConfigurationError: It is missing, is no YAML, or holds mistakes; the message names all of them.
     """
@@ -138,13 +122,7 @@ def load_retention(path: Path) -> RetentionPolicy:
 
 
 def plan_retention(stored: Stored, policy: RetentionPolicy, now: float) -> Plan:
-    """Decide about every folder.
-
-    Args:
-        stored: What there is.
-        policy: How long it is kept.
-        now: Seconds since 1970.
-    """
+    """Decide about every folder."""
     items = sorted(stored.items, key=lambda item: (item.kind, -item.made, item.key))
     kept = {item.path: reason for item, reason in _kept_for_themselves(items, stored, policy, now)}
     _keep_parents(items, kept)

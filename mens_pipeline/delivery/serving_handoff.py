@@ -36,14 +36,7 @@ _NOTES: Final = "Ask greedily, as it was judged. Break control tokens in what us
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A model that is ready to be handed on.
-
-    Attributes:
-        source: The adapter and its verdict.
-        merged: The merged model.
-        gguf: The same as GGUF; None when none was written.
-        data_licence: Of the workspace; None when nobody said.
-    """
+    """A model that is ready to be handed on, with the adapter that it came from."""
 
     source: MergeSource
     merged: Artifact
@@ -53,10 +46,6 @@ class Delivery:
 
 def build_serving_handoff(delivery: Delivery, store: ArtifactStore) -> tuple[Artifact, bool]:
     """Build the hand-off of a merged model that is what was judged.
-
-    Args:
-        delivery: What is handed on.
-        store: Where hand-offs are kept; the models lie in it.
 
     Returns:
         The hand-off, and whether it was reused: the document, the card, and a Modelfile where there is a GGUF file.
@@ -81,14 +70,9 @@ def build_serving_handoff(delivery: Delivery, store: ArtifactStore) -> tuple[Art
 
 
 def write_folder(delivery: Delivery, folder: Path) -> Path:
-    """Write a folder with the whole hand-off, which can be copied anywhere.
+    """Write a folder with the whole hand-off, which can be copied anywhere, and return the hand-off in it.
 
-    Args:
-        delivery: What is handed on.
-        folder: Where; must not be there, or be empty, or hold a hand-off, which it takes the place of.
-
-    Returns:
-        The hand-off in it.
+    The folder is not there, is empty, or holds a hand-off, which it takes the place of.
 
     Raises:
         RefusedError: The merged model is another one than was judged, or the folder holds something else or cannot be
@@ -121,9 +105,6 @@ def write_folder(delivery: Delivery, folder: Path) -> Path:
 
 def refuse_foreign(folder: Path) -> None:
     """Check that a folder may be written: it is not there, is empty, or holds a hand-off and nothing else.
-
-    Args:
-        folder: Where a hand-off shall go.
 
     Raises:
         RefusedError: It holds something else, is no folder, or cannot be written.

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.results import RESULTS
@@ -41,7 +41,6 @@ class TrackedRun:
 
     Attributes:
         contract_digest: What it is; a run that goes on has the one that it began with.
-        params: Its recipe.
     """
 
     contract_digest: str
@@ -49,37 +48,16 @@ class TrackedRun:
 
     @classmethod
     def of_job(cls, job_path: Path) -> Self:
-        """Return the run of a job.
-
-        Args:
-            job_path: The job as JSON.
-        """
+        """Return the run of a job."""
         job = json.loads(job_path.read_text(encoding="utf-8"))
         return cls(job["contract_digest"], job["recipe"])
-
-
-class Tracker(Protocol):
-    """One listener to one run."""
-
-    def log(self, figures: Mapping[str, float], step: int) -> None:
-        """Take figures of a step."""
-        ...
-
-    def end(self, code: int) -> None:
-        """Take how the process ended."""
-        ...
 
 
 class MlflowTracker:
     """A run of MLflow, found again by its contract when it goes on."""
 
     def __init__(self, uri: str, run: TrackedRun) -> None:
-        """Begin a run, or take it up.
-
-        Args:
-            uri: Where MLflow keeps runs: of a server, or `sqlite:///FILE`.
-            run: What is trained.
-        """
+        """Begin a run at a server or `sqlite:///FILE`, or take it up."""
         self._client = _mlflow(uri)
         self._id = _run_id(self._client, run.contract_digest)
         self._client.update_run(self._id, status="RUNNING")
@@ -87,21 +65,12 @@ class MlflowTracker:
             self._client.log_param(self._id, name, json.dumps(value))
 
     def log(self, figures: Mapping[str, float], step: int) -> None:
-        """Take figures of a step.
-
-        Args:
-            figures: Name -> value.
-            step: Of the optimizer.
-        """
+        """Take figures of a step."""
         for name, value in figures.items():
             self._client.log_metric(self._id, name, value, step=step)
 
     def end(self, code: int) -> None:
-        """Take how the process ended.
-
-        Args:
-            code: See `ExitCode`.
-        """
+        """Take how the process ended."""
         self._client.set_terminated(self._id, _STATUS.get(code, "FAILED"))
 
 
@@ -109,49 +78,30 @@ class TensorBoardTracker:
     """Event files, a folder for each contract."""
 
     def __init__(self, folder: str, run: TrackedRun) -> None:
-        """Add to the files of a run.
-
-        Args:
-            folder: What `tensorboard --logdir` is given.
-            run: What is trained.
-        """
+        """Add to the files of a run, below what `tensorboard --logdir` is given."""
         from tensorboardX import SummaryWriter  # noqa: PLC0415 - of an extra
 
         self._writer = SummaryWriter(str(Path(folder) / run.contract_digest[:12]))
         self._writer.add_text("recipe", json.dumps(dict(run.params), indent=2))
 
     def log(self, figures: Mapping[str, float], step: int) -> None:
-        """Take figures of a step.
-
-        Args:
-            figures: Name -> value.
-            step: Of the optimizer.
-        """
+        """Take figures of a step."""
         for name, value in figures.items():
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
     def end(self, code: int) -> None:
-        """Take how the process ended.
-
-        Args:
-            code: See `ExitCode`.
-        """
+        """Take how the process ended."""
         self._writer.add_text("exit code", str(code))
         self._writer.close()
 
 
-_KINDS: Final[Mapping[str, Callable[[str, TrackedRun], Tracker]]] = {
-    "mlflow": MlflowTracker,
-    "tensorboard": TensorBoardTracker,
-}
+Tracker = MlflowTracker | TensorBoardTracker
+_KINDS: Final[Mapping[str, type[Tracker]]] = {"mlflow": MlflowTracker, "tensorboard": TensorBoardTracker}
 
 
 def parse_trackers(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the trackers that a setting names, each with its place.
-
-    Args:
-        text: `mlflow=URI,tensorboard=FOLDER`, or one of them; empty for none.
+    """Return the trackers that a setting `mlflow=URI,tensorboard=FOLDER` names, each with its place.
 
     Raises:
         ConfigurationError: A tracker is unknown, or has no place.
@@ -169,11 +119,6 @@ class Trackers:
     def __init__(self, setting: str, job_path: Path, tell: Tell) -> None:
         """Begin to listen.
 
-        Args:
-            setting: What `parse_trackers` takes.
-            job_path: The job as JSON.
-            tell: Takes a line where something fails.
-
         Raises:
             ConfigurationError: The setting is wrong.
         """
@@ -184,11 +129,7 @@ class Trackers:
                 self._trackers[name] = _KINDS[name](place, TrackedRun.of_job(job_path))
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Take an event of the training process.
-
-        Args:
-            event: As its telemetry has it.
-        """
+        """Take an event of the training process as its telemetry has it."""
         payload = event["payload"]
         if event["event"] == "step":
             self._each(lambda tracker: tracker.log(_of("train", payload, _STEP), payload["step"]))
@@ -196,11 +137,7 @@ class Trackers:
             self._each(lambda tracker: tracker.log(_of("result", payload, _RESULT), payload["num_steps"]))
 
     def end(self, code: int) -> None:
-        """Take how the process ended.
-
-        Args:
-            code: See `ExitCode`.
-        """
+        """Take how the process ended."""
         self._each(lambda tracker: tracker.end(code))
 
     def _each(self, act: Callable[[Tracker], None]) -> None:
@@ -237,12 +174,6 @@ def _of(group: str, payload: Mapping[str, Any], names: Iterable[str]) -> dict[st
 
 def track_champion(setting: str, champion: Artifact, store: ArtifactStore, tell: Tell) -> None:
     """Let the registry of MLflow name the adapter in use, with its figures; nothing where no MLflow is set.
-
-    Args:
-        setting: What `parse_trackers` takes.
-        champion: The adapter as it was promoted.
-        store: Where it is kept; its bucket, if there is one, is what others can reach.
-        tell: Takes a line where that fails; the champion is in use all the same.
 
     Raises:
         ConfigurationError: The setting is wrong.

@@ -12,13 +12,7 @@ from mens_pipeline.training.telemetry_log import TelemetryLog
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """Answers of a model, with its prompts and logits as ids and scores.
-
-    Attributes:
-        prompts: Request -> the ids that were given.
-        written: Request -> what it wrote.
-        scores: Request -> the scores of the first token of its answer.
-    """
+    """Prompts and answers of a model by request, and the scores of the first token of each answer."""
 
     prompts: Mapping[str, tuple[int, ...]]
     written: Mapping[str, Written]
@@ -33,16 +27,7 @@ def speak(  # noqa: PLR0913, PLR0917 - all that an answer rests on
     job: GenerationJob,
     log: TelemetryLog,
 ) -> Spoken:
-    """Let a model answer.
-
-    Args:
-        name: What people call it.
-        model: A causal language model in evaluation mode.
-        tokenizer: Of the base.
-        prompts: Request -> ids.
-        job: How answers are drawn.
-        log: Takes an event for each answer.
-    """
+    """Let a model answer."""
     import torch
 
     from mens_pipeline.inference.decode import Row, decode  # noqa: PLC0415 - loads torch as well
@@ -78,10 +63,6 @@ def led(model: Any, reference: Spoken) -> dict[str, tuple[int, ...]]:
 
     Unlike free writing it tells a single close call that turned from a model that is another one. The reference is led
     along its own answers as well: in 16 bits, reading all tokens at once rounds otherwise than writing one by one.
-
-    Args:
-        model: A causal language model in evaluation mode.
-        reference: What the other one wrote.
     """
     import torch
 
@@ -99,14 +80,7 @@ def compared(
     expected: Mapping[str, Sequence[int]],
     found: Mapping[str, Sequence[int]],
 ) -> tuple[Comparison, ...]:
-    """Return both models, request by request.
-
-    Args:
-        reference: The one that is to be met.
-        candidate: The other one.
-        expected: What `led` gave for the reference.
-        found: What `led` gave for the candidate.
-    """
+    """Return both models, request by request, with what `led` gave for each."""
     return tuple(
         Comparison(
             task=name,
@@ -120,11 +94,6 @@ def compared(
 
 
 def largest_difference(reference: Spoken, candidate: Spoken) -> float:
-    """Return the largest difference of a logit of the first token, over all prompts and tokens.
-
-    Args:
-        reference: The one that is to be met.
-        candidate: The other one.
-    """
+    """Return the largest difference of a logit of the first token, over all prompts and tokens."""
     pairs: Sequence[tuple[Any, Any]] = [(reference.scores[n], candidate.scores[n]) for n in reference.scores]
     return max(float((one - other).abs().max()) for one, other in pairs)

@@ -8,18 +8,17 @@ from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.feedback.config import FeedbackConfig
-from mens_pipeline.feedback.grpo.job import prepare_grpo
+from mens_pipeline.feedback.grpo.job import refuse_slow_device, rewards
 from mens_pipeline.feedback.method import Method
 from mens_pipeline.feedback.pairs import BAND, FEEDBACK, PREFERENCES, RAFT
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.training.continued import continued
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.manifest_file import read_manifest
-from mens_pipeline.training.preference.job import prepare_preference
+from mens_pipeline.training.preference.job import preference
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
-from mens_pipeline.training.qlora_adapter import KIND
+from mens_pipeline.training.qlora_adapter import KIND, continued
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.run_dir import work_folder
 
@@ -36,15 +35,7 @@ _WHAT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """Rows, start and method of a training on judged answers.
-
-    Attributes:
-        method: What is done with judged answers.
-        run: The folder of the adapter that wrote them.
-        pairs: What was chosen of them.
-        train: The train set whose prompts were asked.
-        config: Rates, shares, minutes.
-    """
+    """Rows, start and method of a training on judged answers: `run` is of the adapter that wrote them."""
 
     method: Method
     run: Path
@@ -58,13 +49,6 @@ def prepare_feedback(
 ) -> tuple[ResolvedRecipe, PreparedRun]:
     """Prepare the training of the next adapter: it goes on from the one that answered, with a schedule of its own.
 
-    Args:
-        learning: What is learnt.
-        store: Where adapters are kept, and runs work.
-        device: What it trains on.
-        cache: Where converted base models and locks are kept.
-        say: Takes a line about what is done, for a person.
-
     Raises:
         RefusedError: There is too little to learn from, or the adapter was trained on another base than is found here.
     """
@@ -74,23 +58,24 @@ def prepare_feedback(
     # Other rows than those it was trained on: their order begins anew.
     before = continued(learning.run).model_copy(update={"num_batches": 0})
     folder = partial(work_folder, store, KIND)
-    run = _prepare(learning)(resolved, _rows(learning), folder, device, cache=cache, say=say, continues=before)
+    specials = {Method.DPO: preference(learning.config.dpo_beta), Method.GRPO: rewards(learning.config)}
+    run = prepare_run(
+        resolved,
+        _rows(learning),
+        folder,
+        device,
+        cache=cache,
+        min_rows=1 if learning.method is Method.DPO else learning.config.least_rows,
+        say=say,
+        continues=before,
+        special=specials.get(learning.method),
+    )
+    if learning.method is Method.GRPO:
+        refuse_slow_device(run.base.path, device.kind)
     if run.base.sha256 != manifest["base_model"]["sha256"]:
         found = f"{run.base.name} is {run.base.sha256[:12]}, it was trained on {manifest['base_model']['sha256'][:12]}"
         raise RefusedError(f"{learning.run}: {found}. Set MENS_TRAIN_MODEL_NAME_OR_PATH to the base that it has.")
     return resolved, run
-
-
-def _prepare(learning: Learning) -> Callable[..., PreparedRun]:
-    """Return what prepares a run of a method."""
-    config = learning.config
-    match learning.method:
-        case Method.DPO:
-            return partial(prepare_preference, beta=config.dpo_beta)
-        case Method.GRPO:
-            return partial(prepare_grpo, config=config)
-        case _:
-            return partial(prepare_run, min_rows=config.least_rows)
 
 
 def _rows(learning: Learning) -> Path:
@@ -135,12 +120,7 @@ def _recipe(manifest: dict[str, Any], learning: Learning) -> ResolvedRecipe:
 
 
 def with_minutes(config: FeedbackConfig, minutes: float | None) -> FeedbackConfig:
-    """Return a configuration whose sampling and training together take some minutes, in the proportion that they had.
-
-    Args:
-        config: As it is.
-        minutes: Together; None leaves them as they are.
-    """
+    """Return a configuration whose sampling and training take some minutes together, in the proportion they had."""
     if minutes is None:
         return config
     factor = minutes / (config.sampling_minutes + config.training_minutes)
@@ -149,11 +129,6 @@ def with_minutes(config: FeedbackConfig, minutes: float | None) -> FeedbackConfi
 
 
 def as_long_as(config: FeedbackConfig, samples: Artifact) -> FeedbackConfig:
-    """Return the configuration of a control: it trains for the minutes that answering took as well.
-
-    Args:
-        config: Of the method that it stands beside.
-        samples: The answers.
-    """
+    """Return the configuration of a control: it trains for the minutes that answering took as well."""
     minutes = config.training_minutes + samples.manifest["seconds"] / 60
     return config.model_copy(update={"training_minutes": minutes})

@@ -2,15 +2,14 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.storage.validation import Strict
 
 
-class FeedbackConfig(BaseModel):
+class FeedbackConfig(Strict):
     """Settings of sampling, selection and training of a round."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     most_prompts: int = Field(default=250, ge=1, description="Executable prompts of the train set that are asked.")
     samples: int = Field(default=4, ge=2, le=64, description="Answers to each prompt.")

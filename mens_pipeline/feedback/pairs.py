@@ -39,12 +39,7 @@ def build_feedback_pairs(
 ) -> tuple[Artifact, bool]:
     """Choose what is learnt of judged answers.
 
-    Args:
-        samples: The judged answers.
-        train: The train set whose prompts were asked.
-        heldout: Pairs that never train; an answer that is the response of one is not learnt either.
-        config: How many answers and pairs of a prompt there are at most.
-        store: Where they are kept.
+    An answer that is the response of a held-out pair is not learnt either.
 
     Returns:
         The rows, and whether they were reused. The folder holds `raft.jsonl`, `preferences.jsonl` and
@@ -87,13 +82,7 @@ def build_feedback_pairs(
 def accepted_rows(
     samples: Iterable[Sample], rows: Mapping[str, TrainingPair], config: FeedbackConfig
 ) -> Iterator[TrainingPair]:
-    """Yield the accepted answers as rows; of each prompt the first of every structure, a few at most.
-
-    Args:
-        samples: Judged answers.
-        rows: Name of a task -> the row that it was made from.
-        config: How many of a prompt there are at most.
-    """
+    """Yield the accepted answers as rows; of each prompt the first of every structure, a few at most."""
     for name, some in by_prompt(samples).items():
         for sample in _different(some)[: config.per_prompt]:
             yield _row(sample, rows[name], config.seed)
@@ -106,11 +95,6 @@ def preferences_of(
 
     Answers that were cut off come first, the worst and most repetitive ones before others. A prompt whose answers are
     all accepted gives none.
-
-    Args:
-        samples: Judged answers.
-        rows: Name of a task -> the row that it was made from.
-        config: How many of a prompt there are at most.
     """
     for name, some in by_prompt(samples).items():
         preferred = [_row(sample, rows[name], config.seed) for sample in _different(some)] or [rows[name]]
@@ -124,23 +108,14 @@ def preferences_of(
 
 
 def band_of(samples: Iterable[Sample], rows: Mapping[str, TrainingPair]) -> Iterator[TrainingPair]:
-    """Yield the rows whose answers have different rewards.
-
-    Args:
-        samples: Judged answers.
-        rows: Name of a task -> the row that it was made from.
-    """
+    """Yield the rows whose answers have different rewards."""
     for name, some in by_prompt(samples).items():
         if len({sample.reward.value for sample in some}) > 1:
             yield rows[name]
 
 
 def by_prompt(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
-    """Group judged answers by their task, in order.
-
-    Args:
-        samples: The answers.
-    """
+    """Group judged answers by their task, in order."""
     grouped: defaultdict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
         grouped[sample.task].append(sample)

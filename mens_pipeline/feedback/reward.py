@@ -16,7 +16,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.corpus.behaviour.wording import stated_examples
 from mens_pipeline.evaluation.judge import Judgement
@@ -26,6 +26,7 @@ from mens_pipeline.language.ast.base import walk
 from mens_pipeline.language.ast.expressions import Binary
 from mens_pipeline.language.ast.functions import Function, Test
 from mens_pipeline.language.interpreter.hidden_tests import hidden_module, without_tests
+from mens_pipeline.storage.validation import Strict
 
 LEAST_TELLING: Final = 2
 """Hidden tests that neither a constant nor the stated examples pass, without which a task is not asked."""
@@ -52,10 +53,8 @@ class Tier(StrEnum):
     """It ended by itself, and passes as an evaluation counts it: all hidden tests, and all else that is asked."""
 
 
-class Reward(BaseModel):
+class Reward(Strict):
     """Reward of an answer, with its reason."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tier: Tier
     value: float = Field(ge=-_UNENDED, le=_PASSED, description="The higher the better.")
@@ -63,12 +62,7 @@ class Reward(BaseModel):
 
 
 def reward_of(task: Task, judgement: Judgement) -> Reward:
-    """Say what an answer is worth.
-
-    Args:
-        task: A row of the train set, with hidden tests.
-        judgement: The answer, judged and run.
-    """
+    """Say what an answer is worth."""
     tier, value, why = _earned(task, judgement)
     if judgement.stopped:
         return Reward(tier=tier, value=value, why=why)
@@ -98,22 +92,14 @@ def _earned(task: Task, judgement: Judgement) -> tuple[Tier, float, str]:
 
 
 def is_telling(task: Task) -> bool:
-    """Return whether hidden tests tell a solution of a task from what only looks like one.
-
-    Args:
-        task: With hidden tests.
-    """
+    """Return whether hidden tests tell a solution of a task from what only looks like one."""
     assert task.tests is not None, "only executable tasks are asked"  # noqa: S101 - our own impossibility
     num_tests = sum(isinstance(declaration, Test) for declaration in hidden_module(task.tests).declarations)
     return num_tests - num_given_away(task) >= LEAST_TELLING
 
 
 def num_given_away(task: Task) -> int:
-    """Count the hidden tests that are passed by the best constant, and by who writes the stated examples down.
-
-    Args:
-        task: With hidden tests.
-    """
+    """Count the hidden tests that are passed by the best constant, and by who writes the stated examples down."""
     assert task.tests is not None, "only executable tasks are asked"  # noqa: S101 - our own impossibility
     return _num_given_away(task.prompt, task.tests)
 
@@ -135,12 +121,7 @@ def _num_given_away(prompt: str, tests: str) -> int:
 
 
 def does_nothing(task: Task, program: str) -> bool:
-    """Return whether an accepted answer consists of tests, or of a function without a body.
-
-    Args:
-        task: What was asked.
-        program: What was written.
-    """
+    """Return whether an accepted answer consists of tests, or of a function without a body."""
     module = analyze(program, task.mode).module
     assert module is not None, "only accepted answers are looked at"  # noqa: S101 - our own impossibility
     own = without_tests(module).declarations

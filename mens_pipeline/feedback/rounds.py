@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.judge import Judgement
@@ -16,6 +16,7 @@ from mens_pipeline.feedback.method import Method
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline.storage.validation import Strict
 
 KIND: Final = "feedback_round"
 STAGE: Final = Stage(KIND, (__name__,), by_content=True)
@@ -23,10 +24,8 @@ ROUND: Final = "round.json"
 _FIGURES: Final = ("stop_rate", "parse_rate", "resolve_rate", "pass_at_1", "test_rate")
 
 
-class Arm(BaseModel):
+class Arm(Strict):
     """Result of one method in a round."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     method: Method
     adapter: str = Field(description="Its key in the store.")
@@ -39,11 +38,7 @@ class Arm(BaseModel):
     test_difference: Paired = Field(description="Over the requests that have hidden tests.")
 
     def worse(self, p_value: float) -> str | None:
-        """Say by what it is worse than the adapter that answered; None where no such thing is known.
-
-        Args:
-            p_value: Below which a drop counts.
-        """
+        """Say by what it is worse than the adapter that answered; None where no such thing is known."""
         drops = {"parse rate": self.parse_difference, "pass@1": self.pass_difference}
         for name, drop in drops.items():
             if drop.difference < 0 and drop.p_value < p_value:
@@ -51,10 +46,8 @@ class Arm(BaseModel):
         return None
 
 
-class Round(BaseModel):
+class Round(Strict):
     """One round."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     number: int = Field(ge=1)
     start: str = Field(description="The key of the adapter that answered.")
@@ -65,11 +58,7 @@ class Round(BaseModel):
 
 
 def figures_of(evaluation: Path) -> dict[str, str]:
-    """Return the figures of an adapter that a round is looked at by.
-
-    Args:
-        evaluation: The folder of its evaluation.
-    """
+    """Return the figures of an adapter that a round is looked at by."""
     results = EvalResults.model_validate_json((evaluation / RESULTS).read_text(encoding="utf-8"))
     overall = results.adapter.overall
     figures = {name.replace("_", " "): getattr(overall, name).short for name in _FIGURES}
@@ -93,14 +82,7 @@ def arm_of(  # noqa: PLR0913 - what is told of it
 ) -> Arm:
     """Compare what a method made with the adapter that answered, on the requests that both were asked.
 
-    Args:
-        method: How it was made.
-        adapter: Its key in the store.
-        evaluation: The folder of its evaluation.
-        before: The folder of the evaluation of the adapter that answered.
-        minutes: That it took.
-        verdict: Of the gate.
-        files: Held-out request -> its source file; any other request stands for itself.
+    A request that stands in no file of `files` stands for itself.
 
     Raises:
         RefusedError: The two were not asked the same exam.
@@ -142,16 +124,7 @@ def _refuse_another_exam(before: Path, after: Path) -> None:
 
 
 def kept_round(store: ArtifactStore, params: Mapping[str, Any], make: Callable[[], Round]) -> tuple[Round, bool]:
-    """Return a round that was run before, or run and keep it.
-
-    Args:
-        store: Where rounds are kept.
-        params: All that decides the round, in JSON types.
-        make: Runs it.
-
-    Returns:
-        The round, and whether it was run before.
-    """
+    """Return a round and whether it was run before, or else run and keep it."""
 
     def write(folder: Path) -> dict[str, Any]:
         made = make()
@@ -163,11 +136,7 @@ def kept_round(store: ArtifactStore, params: Mapping[str, Any], make: Callable[[
 
 
 def lines_of(done: Round) -> Iterator[str]:
-    """Yield a round as people read it: what was answered, a table of figures, and what becomes of it.
-
-    Args:
-        done: The round.
-    """
+    """Yield a round as people read it: what was answered, a table of figures, and what becomes of it."""
     told = done.answers
     yield f"round {done.number}: {told['num_prompts']} training prompts, {told['num_samples']} answers"
     tiers = ", ".join(f"{name} {count}" for name, count in told["tiers"].items())

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.corpus.evolution.ledger import Ledger
 from mens_pipeline.corpus.evolution.requests import Generator
@@ -28,6 +28,7 @@ from mens_pipeline.language.structure import structure_of
 from mens_pipeline.storage.jsonl import read_models, write_jsonl, write_text
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of, key_of
+from mens_pipeline.storage.validation import Strict
 
 KIND: Final = "feedback_samples"
 STAGE: Final = Stage(KIND, (__name__,), by_content=True)
@@ -40,10 +41,8 @@ _OF_SAMPLING: Final = (
 """Fields of the configuration that decide what is asked and answered."""
 
 
-class Sample(BaseModel):
+class Sample(Strict):
     """One answer to a training prompt, with who wrote it, what it is worth, and why."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     task: str = Field(description="Follows from the prompt.")
     sample: int = Field(ge=0, description="Which answer to it.")
@@ -79,17 +78,6 @@ def build_feedback_samples(  # noqa: PLR0913 - all that decides what is asked
 
     Answers are kept in a ledger as they come: what was killed goes on with the next prompts, within what is left of the
     time.
-
-    Args:
-        generator: The adapter.
-        system: What it was told before every request when it was trained.
-        train: Its train set.
-        config: How many prompts, how many answers, how long.
-        store: Where the judged answers are kept.
-        fits: Whether a text is short enough for an answer.
-        parents: What adapter and train set lie in.
-        tell: Takes a line about what was done, for a person.
-        clock: Tells seconds that only go up.
 
     Returns:
         The judged answers, and whether they were reused. The folder holds `samples.jsonl`.
@@ -131,11 +119,6 @@ def build_feedback_samples(  # noqa: PLR0913 - all that decides what is asked
 
 def prompts_of(train: Path, config: FeedbackConfig, fits: Callable[[str], bool]) -> tuple[Task, ...]:
     """Choose the prompts that may be asked, in an order that depends on the seed and on each of them alone.
-
-    Args:
-        train: A train set.
-        config: How many, and the seed.
-        fits: Whether a text is short enough for an answer.
 
     Raises:
         RefusedError: There is none.
@@ -198,22 +181,13 @@ def _sample(task: Task, answer: Answer, judgement: Judgement, adapter_sha256: st
 
 
 def repetition_of(text: str) -> float:
-    """Compute the share of the lines of a text that stand in it before already; brackets alone are no lines.
-
-    Args:
-        text: What a model wrote.
-    """
+    """Compute the share of the lines of a text that stand in it before already; brackets alone are no lines."""
     lines = [line.strip() for line in text.splitlines() if line.strip(" \t{}()[],;")]
     return 1 - len(set(lines)) / len(lines) if lines else 0.0
 
 
 def account_of(samples: Sequence[Sample], seconds: float) -> dict[str, Any]:
-    """Count what came of some answers, in JSON types.
-
-    Args:
-        samples: The answers, at least one.
-        seconds: That they took.
-    """
+    """Count what came of some answers, in JSON types."""
     tiers = Counter(sample.reward.tier for sample in samples)
     solved = {sample.task for sample in samples if sample.is_accepted}
     return {
@@ -229,9 +203,5 @@ def account_of(samples: Sequence[Sample], seconds: float) -> dict[str, Any]:
 
 
 def read_samples(artifact: Artifact) -> list[Sample]:
-    """Read judged answers.
-
-    Args:
-        artifact: What `build_feedback_samples` made.
-    """
+    """Read judged answers."""
     return list(read_models(artifact.path / SAMPLES, Sample))

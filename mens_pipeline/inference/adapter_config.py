@@ -57,9 +57,6 @@ class AdapterConfig(BaseModel):
 def read_adapter_config(adapter: Path) -> AdapterConfig:
     """Read what an adapter says of itself, and see that its weights are of the rank that it names.
 
-    Args:
-        adapter: Its folder, which anybody may have written.
-
     Raises:
         RefusedError: It is missing, is not what training writes, or its weights are of another rank.
     """

@@ -28,50 +28,29 @@ _PLACEHOLDER: Final = re.compile(
 
 
 def program_in(answer: str) -> str:
-    """Return the program of a completion: the longest fenced block when there is one, else all of it.
-
-    Args:
-        answer: What a model wrote.
-    """
+    """Return the program of a completion: the longest fenced block when there is one, else all of it."""
     blocks = [match["program"] for match in _FENCE.finditer(answer)]
     return max(blocks, key=len) if blocks else answer
 
 
 def is_program(answer: str, mode: Mode) -> bool:
-    """Return whether the program of an answer is accepted by the front end, and declares something.
-
-    Args:
-        answer: What a model wrote.
-        mode: How it is read.
-    """
+    """Return whether the program of an answer is accepted by the front end, and declares something."""
     module = analyze(program_in(answer), mode).module
     return module is not None and bool(module.declarations)
 
 
 def is_refusal(answer: str) -> bool:
-    """Return whether an answer says that the model will not or cannot do it.
-
-    Args:
-        answer: What a model wrote.
-    """
+    """Return whether an answer says that the model will not or cannot do it."""
     return _REFUSAL.search(answer) is not None
 
 
 def has_placeholder(program: str) -> bool:
-    """Return whether a comment of a program stands where code should.
-
-    Args:
-        program: A program; only its comments are looked at.
-    """
+    """Return whether a comment of a program stands where code should."""
     comments = (token.text for token in tokenize(program) if token.kind == "COMMENT")
     return any(_PLACEHOLDER.search(comment) for comment in comments)
 
 
 def read_reply(text: str) -> Reading:
-    """Read a reply as completions are read when models are judged.
-
-    Args:
-        text: What the model wrote.
-    """
+    """Read a reply as completions are read when models are judged."""
     program = program_in(text)
     return Reading(program=program, is_refusal=is_refusal(text), is_stub=has_placeholder(program))

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, Field, SecretStr, ValidationError
 
 from mens_pipeline.corpus.evolution.requests import Reply, Request
 from mens_pipeline.errors import ConfigurationError, RefusedError
@@ -30,30 +30,22 @@ _LOCAL: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
 class _Message(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     content: str | None = None
     refusal: str | None = None
 
 
 class _Choice(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     message: _Message
     finish_reason: str | None = None
 
 
 class _Usage(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     total_tokens: int = Field(ge=0)
     completion_tokens: int | None = Field(default=None, ge=0)
 
 
 class _Completion(BaseModel):
     """Fields of a response that are used; others are ignored."""
-
-    model_config = ConfigDict(extra="ignore")
 
     choices: list[_Choice] = Field(min_length=1)
     usage: _Usage | None = None
@@ -65,11 +57,6 @@ class Endpoint:
 
     Attributes:
         url: Where the API begins: `https://host/v1`.
-        name: Which model.
-        key: Sent as a bearer token, and nowhere else.
-        max_new_tokens: Tokens of a reply at most.
-        temperature: 0: always the most likely token.
-        concurrency: Requests on their way at once.
         num_retries: How often a request is repeated that was turned away for now (429 and 5xx).
         first_wait: Seconds before the first repetition; doubled each time. A Retry-After of the endpoint wins.
         answer_seconds: Seconds that an answer may take to its last byte.
@@ -121,10 +108,7 @@ class Endpoint:
     ) -> None:
         """Answer requests, several at once; those that are on their way when the call ends are still taken.
 
-        Args:
-            requests: What is asked.
-            record: Takes each reply as soon as it is there.
-            time_left: Seconds until no request may begin.
+        When no time is left, no further request begins.
 
         Raises:
             RefusedError: The endpoint turns requests down, does not answer, or speaks another language.
@@ -162,12 +146,6 @@ class Endpoint:
         self, client: "httpx2.Client", path: str, content: dict[str, Any], time_left: Callable[[], float]
     ) -> "httpx2.Response | None":
         """Send a prompt, with retries, and return the response; None when time is up before there is one.
-
-        Args:
-            client: Sends it.
-            path: Below the address: `completions`.
-            content: What is asked, in JSON types.
-            time_left: Seconds until no try may begin.
 
         Raises:
             RefusedError: The endpoint turns it down, or does not answer.

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.endpoint import Endpoint
@@ -42,13 +42,7 @@ _ADVICE: Final = "Correct MENS_ENGINE, or unset it: then we answer ourselves."
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One answer that is wanted.
-
-    Attributes:
-        task: What it is called.
-        sample: Which of several answers.
-        ids: The tokens of the prompt.
-    """
+    """One answer that is wanted, by its task, the number of its sample, and the ids of its prompt."""
 
     task: str
     sample: int
@@ -56,15 +50,11 @@ class Prompt:
 
 
 class _Token(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     logprob: float
 
 
 class _Likelihoods(BaseModel):
     """Log-probabilities of tokens, as OpenAI's text completions have them, or as llama.cpp has them."""
-
-    model_config = ConfigDict(extra="ignore")
 
     token_logprobs: list[float] | None = None
     content: list[_Token] | None = None
@@ -76,23 +66,17 @@ class _Likelihoods(BaseModel):
 
 
 class _Choice(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     text: str
     finish_reason: str
     logprobs: _Likelihoods | None = None
 
 
 class _Usage(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     completion_tokens: int = Field(ge=0)
 
 
 class _Completion(BaseModel):
     """Fields of a completion that are used; others are ignored."""
-
-    model_config = ConfigDict(extra="ignore")
 
     choices: list[_Choice] = Field(min_length=1, max_length=1)
     usage: _Usage
@@ -101,11 +85,6 @@ class _Completion(BaseModel):
 @contextmanager
 def serving(engine: Engine, folder: Path, log: Path) -> Iterator[list[Endpoint]]:
     """Start the servers of a model; they end with the block, and with this process.
-
-    Args:
-        engine: How they are started, and how many.
-        folder: The merged model.
-        log: Takes what they print.
 
     Yields:
         An endpoint for each, under the name that the server gives its model.
@@ -195,12 +174,7 @@ def answered(
 ) -> list[Answer]:
     """Let servers of one model share the prompts: each takes the next one as soon as it has room.
 
-    Args:
-        endpoints: The servers.
-        prompts: What is asked.
-        decoding: How answers are drawn.
-        at_once: Prompts on their way to each server.
-        done: Takes the number of tokens of each answer; called by one thread at a time.
+    `done` takes the number of tokens of each answer, in one thread at a time.
 
     Returns:
         The answers, in the order of the prompts.

@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.language import Mode
+from mens_pipeline.storage.validation import Strict
 
 MODULE: Final = "mens_pipeline.inference.child"
 """What runs in the generation process."""
@@ -24,10 +25,8 @@ Held = Literal["dense", "nf4"]
 """How the weights of a judged model lie in memory."""
 
 
-class Decoding(BaseModel):
+class Decoding(Strict):
     """Decoding options of a model."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_new_tokens: int = Field(default=256, ge=1, le=8_192, description="Tokens of an answer at most.")
     num_samples: int = Field(
@@ -74,20 +73,16 @@ class EvaluationConfig(Decoding):
         return Decoding.model_validate(self.model_dump(include=set(Decoding.model_fields)))
 
 
-class Request(BaseModel):
+class Request(Strict):
     """One request; the answer carries its name."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     task: str
     prompt: str
     mode: Mode = Field(default=Mode.SOURCE, description="How a program in the answer is read.")
 
 
-class Answer(BaseModel):
+class Answer(Strict):
     """Answer of a model to a prompt."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     task: str
     sample: int = Field(ge=0)
@@ -102,18 +97,12 @@ class Answer(BaseModel):
 
 
 def as_served(answers: Iterable[Answer]) -> tuple[Answer, ...]:
-    """Return the completions with second tries in the place of the first ones.
-
-    Args:
-        answers: Of one model; second tries come behind all others.
-    """
+    """Return the completions of a model, with second tries, which come behind all others, in place of first ones."""
     return tuple({(answer.task, answer.sample): answer for answer in answers}.values())
 
 
-class JudgedModel(BaseModel):
+class JudgedModel(Strict):
     """Base and adapter to load."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
     base_path: Path = Field(description="The folder of the base model.")
     adapter_path: Path | None = Field(description="The folder of the adapter; None for the base alone.")
@@ -127,10 +116,8 @@ class JudgedModel(BaseModel):
     )
 
 
-class Engine(BaseModel):
+class Engine(Strict):
     """Servers that answer in place of our own loop."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     command: str = Field(description="Starts one, with `{folder}` and `{port}` in it, and perhaps `{index}`.")
     copies: int = Field(default=1, ge=1, description="How many share the requests.")
@@ -150,10 +137,6 @@ class GenerationJob(JudgedModel):
 
 
 def progress_of(answer: dict[str, Any]) -> str:
-    """Format the progress of a generation for people.
-
-    Args:
-        answer: The payload of its newest event.
-    """
+    """Format the progress of a generation for people."""
     rate = answer["num_tokens"] / max(answer["seconds"], 1e-9)
     return f"{answer['num_done']}/{answer['num_answers']} answers, {rate:.0f} tokens/s"

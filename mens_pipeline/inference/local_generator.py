@@ -35,10 +35,6 @@ class LocalGenerator:
     What was not answered when its process ended is asked again by the next call.
 
     Attributes:
-        run: The folder of a run of `mens train`.
-        model: Whether the base answers alone, or with the adapter.
-        conditions: Under which it answers.
-        work: Where its jobs work.
         launch: Runs the process of a job and returns its exit code; it calls its second argument a few times a second.
     """
 
@@ -75,11 +71,6 @@ class LocalGenerator:
         self, requests: Sequence[Asking], record: Callable[[Reply], None], time_left: Callable[[], float]
     ) -> None:
         """Answer requests; those that are told different things first go to different processes.
-
-        Args:
-            requests: What is asked.
-            record: Takes each reply when its process has ended.
-            time_left: Seconds until the process is ended, whatever it has written.
 
         Raises:
             RefusedError: The run is not complete, its base is gone, or the process failed.

@@ -25,9 +25,6 @@ _HEAD: Final = "lm_head"
 def load_judged(job: JudgedModel) -> "PreTrainedModel":
     """Load base and adapter as one model, ready to generate.
 
-    Args:
-        job: Which base, which adapter, how it was quantised, how it is held, what is computed in.
-
     Raises:
         RefusedError: The adapter is not what training writes, or does not fit the base.
     """
@@ -73,13 +70,7 @@ def _restored_base(job: JudgedModel) -> "PreTrainedModel":
 
 
 def restore_quantized(model: "PreTrainedModel", quant_type: str, *, double_quant: bool) -> None:
-    """Give every linear layer but the head the values that it has in four bits.
-
-    Args:
-        model: A model in full precision; changed in place.
-        quant_type: `nf4` or `fp4`.
-        double_quant: Whether the scales are quantised as well.
-    """
+    """Give every linear layer but the head the values that it has in four bits (`nf4` or `fp4`)."""
     import torch
 
     for name, module in model.named_modules():
@@ -100,11 +91,6 @@ def save_merged(model: "PreTrainedModel", base: Path, folder: Path) -> None:
 
     By itself the library would give its tensors the names that they had in the larger checkpoint, under the class of
     the smaller one.
-
-    Args:
-        model: The merged model.
-        base: The folder of its base.
-        folder: Where it goes.
     """
     is_part = "text_config" in configuration_of(base)
     model.save_pretrained(folder, save_original_format=not is_part)

@@ -14,31 +14,19 @@ class PackedLinear(torch.nn.Module):  # type: ignore[misc]  # the library is unt
     """A linear layer that can answer, and neither be trained nor saved."""
 
     def __init__(self, linear: torch.nn.Linear) -> None:
-        """Pack the weights.
-
-        Args:
-            linear: In float32, on the CPU. It is left as it is.
-        """
+        """Pack the weights of a layer in float32 on the CPU, which is left as it is."""
         super().__init__()
         self._packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), _ROWS)  # noqa: SLF001 - its name
         self._bias = None if linear.bias is None else linear.bias.detach()
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """Multiply.
-
-        Args:
-            rows: Of shape `(..., inputs)`.
-        """
+        """Multiply rows of shape `(..., inputs)`."""
         product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(rows, self._packed, self._bias, "none", [], "")  # noqa: SLF001 - its name
         return product
 
 
 def pack_linear(model: torch.nn.Module) -> None:
-    """Replace every linear layer in float32 on the CPU; others, and where there is no oneDNN, stay.
-
-    Args:
-        model: A model that will only answer; changed in place.
-    """
+    """Replace every linear layer in float32 on the CPU; others, and where there is no oneDNN, stay."""
     if not torch.backends.mkldnn.is_available():
         return
     for parent in list(model.modules()):

@@ -75,15 +75,7 @@ class Prompted(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PreparedGeneration:
-    """A generation that may begin.
-
-    Attributes:
-        model: Which of the two answers.
-        label: What progress calls it.
-        job: What the process is told.
-        job_path: Where it stands as JSON.
-        inputs: All that decides the answers, in JSON types.
-    """
+    """A generation that may begin; its inputs are all that decides the answers, in JSON types."""
 
     model: Model
     label: str
@@ -94,14 +86,7 @@ class PreparedGeneration:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Under which a model answers.
-
-    Attributes:
-        decoding: How answers are drawn.
-        device: What it runs on.
-        lock_path: Held while the device is in use.
-        engine: What writes free answers; None for our own loop.
-    """
+    """Under which a model answers; without an engine, in our own loop."""
 
     decoding: Decoding
     device: Device
@@ -119,16 +104,7 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the answers
     label: str | None = None,
     system_prompt: str | None = None,
 ) -> PreparedGeneration:
-    """Look at model and adapter, and write the job.
-
-    Args:
-        model: Whether the base answers alone, or with the adapter.
-        run: The folder with `adapter/` and its training manifest.
-        tasks: What is asked.
-        conditions: Under which it answers.
-        run_dir: Where the job works; emptied first.
-        label: What progress calls it; None for `model`.
-        system_prompt: What it is told before each request; None for what it was trained with.
+    """Prepare tasks as `prepare_requests` does requests; without a label, progress calls them what answers.
 
     Raises:
         RefusedError: The run is not complete, the base is gone or is another one, or the adapter has no weights.
@@ -140,12 +116,7 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the answers
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Prompts of a generation.
-
-    Attributes:
-        requests: In the order of the answers.
-        system_prompt: What it is told before each; None for what it was trained with.
-    """
+    """Prompts of a generation; without a system prompt, it is the one that the model was trained with."""
 
     requests: tuple[Request, ...]
     system_prompt: str | None = None
@@ -156,12 +127,7 @@ def prepare_requests(
 ) -> PreparedGeneration:
     """Look at model and adapter, and write the job for requests of any kind.
 
-    Args:
-        model: Whether the base answers alone, or with the adapter.
-        run: The folder with `adapter/` and its training manifest.
-        asked: What is asked.
-        conditions: Under which it answers.
-        run_dir: Where the job works; emptied first.
+    The job works in `run_dir`, which is emptied first.
 
     Raises:
         RefusedError: The run is not complete, the base is gone or is another one, or the adapter has no weights.
@@ -203,11 +169,6 @@ def prepare_requests(
 def judged_model(model: Model, run: Path, device: Device) -> JudgedModel:
     """Return what to load to generate with a model of a run: base, adapter, quantisation, dtype and device.
 
-    Args:
-        model: Whether the base answers alone, or with the adapter.
-        run: The folder with `adapter/` and its training manifest.
-        device: What it runs on.
-
     Raises:
         RefusedError: The run is not complete, the base is gone or is another one, or the adapter has no weights.
     """
@@ -232,11 +193,6 @@ def held_on(device: Device, num_values: int, trained_in: Dtype) -> tuple[Held, D
     """Return the precisions in which base and adapter are held and computed on a device.
 
     Dense they answer fastest. Where they do not fit so, they are held as they were trained, which always fits.
-
-    Args:
-        device: What the model runs on.
-        num_values: Of the base.
-        trained_in: What the base was rounded to before four bits.
     """
     compute_dtype = computed_in(device)
     if all(fits_dense(device, num_values, dtype) for dtype in (trained_in, compute_dtype)):
@@ -245,25 +201,13 @@ def held_on(device: Device, num_values: int, trained_in: Dtype) -> tuple[Held, D
 
 
 def fits_dense(device: Device, num_values: int, dtype: Dtype) -> bool:
-    """Return whether so many values fit a device beside what a batch of answers takes; a CPU has room.
-
-    Args:
-        device: What the model runs on.
-        num_values: Of the model.
-        dtype: What they are.
-    """
+    """Return whether so many values fit a device beside what a batch of answers takes; a CPU has room."""
     weights = num_values * (2 if dtype == "bfloat16" else 4) / 2**30
     return device.kind != "cuda" or device.memory_gb is None or weights + _BESIDE_GB <= device.memory_gb
 
 
 def positions_on(device: Device, judged: JudgedModel, num_values: int) -> int:
-    """Return how many positions of the KV cache fit a GPU beside the weights, with room for the rest; 0 elsewhere.
-
-    Args:
-        device: What the model runs on.
-        judged: How it is held.
-        num_values: Of the base.
-    """
+    """Return how many positions of the KV cache fit a GPU beside the weights, with room for the rest; 0 elsewhere."""
     if device.kind != "cuda" or device.memory_gb is None:
         return 0
     config = configuration_of(judged.base_path)
@@ -279,11 +223,7 @@ def positions_on(device: Device, judged: JudgedModel, num_values: int) -> int:
 
 
 def computed_in(device: Device) -> Dtype:
-    """Return the dtype that completions are computed in.
-
-    Args:
-        device: What the model runs on.
-    """
+    """Return the dtype that completions are computed in."""
     return "bfloat16" if device.kind == "cuda" and device.has_bfloat16 else "float32"
 
 
@@ -291,11 +231,6 @@ def generated(
     prepared: PreparedGeneration, store: ArtifactStore, launch: Callable[[PreparedGeneration], int]
 ) -> tuple[Artifact, bool]:
     """Generate the completions of a model, unless the very same were generated before and are unchanged.
-
-    Args:
-        prepared: What is asked of which model.
-        store: Where answers are kept.
-        launch: Runs the generation process and returns its exit code.
 
     Returns:
         The answers, and whether they were reused. The folder holds `answers.jsonl`.
@@ -323,10 +258,6 @@ def generated(
 def answer_fits(manifest: dict[str, Any], decoding: Decoding) -> Callable[[str], bool]:
     """Return whether a text, with the end of its turn, is short enough for an answer.
 
-    Args:
-        manifest: The training manifest, which names the base model and so the tokenizer.
-        decoding: How long an answer may be.
-
     Raises:
         RefusedError: The base model is gone, or its tokenizer cannot be read.
     """
@@ -339,9 +270,6 @@ def answer_fits(manifest: dict[str, Any], decoding: Decoding) -> Callable[[str],
 
 def adapter_digest(run: Path) -> str:
     """Compute the SHA-256 of an adapter, hexadecimal: weights, configuration, tokenizer, templates; not its card.
-
-    Args:
-        run: The folder of its run.
 
     Raises:
         RefusedError: It has no weights, or something in its folder is a link.
@@ -368,9 +296,6 @@ def _digest_of_part(path: Path) -> str:
 
 def manifest_of(run: Path) -> dict[str, Any]:
     """Read the training manifest of a run.
-
-    Args:
-        run: Its folder.
 
     Raises:
         RefusedError: There is none, or it is not what `mens train` writes; or something in the folder is a link.

@@ -26,12 +26,7 @@ from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The best of several recipes.
-
-    Attributes:
-        places: Those that may be promoted, the best first.
-        passed_over: The others by name, and why.
-    """
+    """The best of several recipes; why each of the others was passed over stands by its name."""
 
     places: tuple[Place, ...]
     passed_over: dict[str, str]
@@ -52,13 +47,7 @@ class Choice:
 
 
 def best_judged(names: Sequence[str], instance: dg.DagsterInstance, store: ArtifactStore, settings: Settings) -> Choice:
-    """Return the best of the recipes whose newest verdict lets them be promoted, here and now.
-
-    Args:
-        names: Of recipes, or ids of runs.
-        instance: Where runs are on record.
-        store: Where verdicts are kept.
-        settings: Of this process.
+    """Return the best of recipes, or of runs by their ids, whose newest verdict lets them be promoted, here and now.
 
     Raises:
         RefusedError: None may be promoted, with every reason, or they were asked no request in common.

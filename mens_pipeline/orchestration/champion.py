@@ -18,12 +18,7 @@ from mens_pipeline.training.manifest import CARD
 
 
 def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, Any]:
-    """Return card, report and history of the champion.
-
-    Args:
-        promotion: What made it the champion.
-        store: Where promoted adapters are kept.
-    """
+    """Return card, report and history of the champion."""
     champion = promotion.champion
     return {
         "changed": promotion.changed,
@@ -52,13 +47,7 @@ def report_champion(promotion: Promotion, store: ArtifactStore, home: Path) -> s
 
     The champion was changed already, so nothing is raised, whatever is wrong with the instance.
 
-    Args:
-        promotion: What a person did.
-        store: Where promoted adapters are kept.
-        home: `DAGSTER_HOME`.
-
-    Returns:
-        Why it could not be told; empty when it was, or when there is none.
+    Return why it could not be told; nothing when it was, or when there is no instance.
     """
     if not (home / "dagster.yaml").is_file():
         return ""

@@ -15,15 +15,7 @@ _MOST_POINTS: Final = 24
 
 
 def bar_chart(title: str, values: Mapping[str, int]) -> str:
-    """Draw horizontal bars, one a row, with their numbers.
-
-    Args:
-        title: What is counted.
-        values: Name -> number, at least one; drawn in order.
-
-    Returns:
-        Markdown with one image; a few kilobytes.
-    """
+    """Draw horizontal bars, one a row, with their numbers, as Markdown with one image of a few kilobytes."""
     most = max(1, *values.values())
     rows = []
     for number, (name, value) in enumerate(values.items()):

@@ -19,6 +19,9 @@ from mens_pipeline.training.devices import Device
 from mens_pipeline.training.named_recipes import DEFAULT, load_recipes, recipe_called
 from mens_pipeline.training.presets import ResolvedRecipe, load_named, resolve_recipe
 
+OWNERS: Final = ("team:mens",)
+"""Of every asset that is made; sources belong to those who write them."""
+
 GPU_TAGS: Final = {"mens/device": "gpu"}
 """Of steps that want a GPU, for launchers that choose a machine by the tags of a step."""
 
@@ -27,13 +30,7 @@ _OF_BASE: Final = ("model_name_or_path", "model_revision")
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """All that people decide of a run.
-
-    Attributes:
-        resolved: How it trains.
-        thresholds: What is demanded of the adapter.
-        decoding: How it answers when it is judged.
-    """
+    """All that people decide of a run."""
 
     resolved: ResolvedRecipe
     thresholds: Thresholds
@@ -50,16 +47,7 @@ def resolve_choices(  # noqa: PLR0913 - what a run can be told
     overrides: Mapping[str, str],
     benchmark_min_pass_rate: float | None = None,
 ) -> Choices:
-    """Read everything that a run is made and judged by.
-
-    Args:
-        settings: Of this process.
-        device: What it trains on.
-        recipe: The named recipe.
-        preset: The chosen one; None for that of the recipe.
-        domain: The chosen one; None for that of the recipe.
-        overrides: Fields of the recipe.
-        benchmark_min_pass_rate: A higher bar for this run.
+    """Read everything that a run is made and judged by; without preset or domain, those of the recipe hold.
 
     Raises:
         ConfigurationError: A name is unknown, or values do not hold together.
@@ -88,23 +76,13 @@ def resolve_choices(  # noqa: PLR0913 - what a run can be told
 
 
 def configured(stage: Stage, *paths: Path) -> str:
-    """Return the code version of an asset that configuration decides as well: another file makes it stale.
-
-    Args:
-        stage: Its code.
-        paths: Files of the configuration, as they are when the code location is loaded.
-    """
+    """Return the code version of an asset that configuration decides as well: another file makes it stale."""
     contents = {path.name: digest_of(path) for path in paths if path.is_file()}
     return key_of({"code": stage.code_version, "configuration": contents})
 
 
 def config_of(run: dg.DagsterRun, op: str) -> dict[str, Any]:
-    """Return the configuration that a run gave to one of its steps.
-
-    Args:
-        run: The run.
-        op: The step.
-    """
+    """Return the configuration that a run gave to one of its steps."""
     ops: Any = run.run_config.get("ops", {})
     config: dict[str, Any] = ops.get(op, {}).get("config", {})
     return config
@@ -112,10 +90,6 @@ def config_of(run: dg.DagsterRun, op: str) -> dict[str, Any]:
 
 def demanded(settings: Settings, benchmark_min_pass_rate: float | None) -> Thresholds:
     """Return the thresholds that an adapter must meet in a run.
-
-    Args:
-        settings: Of this process.
-        benchmark_min_pass_rate: A higher bar for this run; None leaves it as it is.
 
     Raises:
         ConfigurationError: There is no such policy, or the bar cannot be.

@@ -15,9 +15,6 @@ def with_code_references(definitions: dg.Definitions) -> dg.Definitions:
     The UI shows no metadata of a check, so its place stands on the page of the asset. `dg.with_source_code_references`
     knows no checks, takes an asset that two modules name for two, and of a decorated function names the file of the
     decorator.
-
-    Args:
-        definitions: Of the code location.
     """
     assets = {id(asset): asset for asset in definitions.assets or () if isinstance(asset, dg.AssetsDefinition)}
     checks = {id(check): check for check in definitions.asset_checks or ()}

@@ -8,11 +8,7 @@ from pydantic import BaseModel
 
 
 def columns_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the metadata by which Dagster shows the columns of an asset.
-
-    Args:
-        model: A row.
-    """
+    """Return the metadata by which Dagster shows the columns of an asset."""
     schema = model.model_json_schema()
     required = schema.get("required", [])
     columns = [

@@ -6,10 +6,10 @@ from typing import Final
 import dagster as dg
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, JudgedAnswer
+from mens_pipeline.evaluation.results import JUDGED_ANSWERS, JudgedAnswer
 from mens_pipeline.orchestration.experiment import RECIPE_TAG
 from mens_pipeline.orchestration.handover import artifact_of
-from mens_pipeline.promotion.receipt import read_results
+from mens_pipeline.promotion.receipt import results_in
 from mens_pipeline.promotion.report.compare import Side
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
@@ -18,12 +18,7 @@ _VERDICT: Final = "mens/verdict"
 
 
 def side_called(name: str, instance: dg.DagsterInstance, store: ArtifactStore) -> Side:
-    """Return the newest evaluation of a recipe, or that of a run.
-
-    Args:
-        name: Of a recipe, as `mens run` and the tag `mens/recipe` tell it, or the id of a run.
-        instance: Where runs are on record.
-        store: Where evaluations are kept.
+    """Return the newest evaluation of a recipe, or that of a run by its id.
 
     Raises:
         RefusedError: There is none, or it is no longer in the store.
@@ -32,19 +27,13 @@ def side_called(name: str, instance: dg.DagsterInstance, store: ArtifactStore) -
         evaluation = store.get(ref.kind, ref.key)
         if evaluation is None or evaluation.is_damaged():
             raise RefusedError(f"{name}: its evaluation {ref.key[:12]} is gone or changed. Run the recipe again.")
-        results = read_results(evaluation.path / RESULTS)
-        assert results is not None, "what is as it was written can be read"  # noqa: S101 - our own impossibility
         answers = tuple(read_models(evaluation.path / JUDGED_ANSWERS, JudgedAnswer))
-        return Side(name, results, answers, run.tags.get(_VERDICT, "not judged"))
+        return Side(name, results_in(evaluation.path), answers, run.tags.get(_VERDICT, "not judged"))
     raise _unknown(name, instance)
 
 
 def verdict_called(name: str, instance: dg.DagsterInstance) -> tuple[str, ArtifactRef]:
     """Return the newest verdict on a recipe, or that of a run, with what its run calls the recipe.
-
-    Args:
-        name: As above.
-        instance: Where runs are on record.
 
     Raises:
         RefusedError: There is none.

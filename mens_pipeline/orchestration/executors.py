@@ -11,9 +11,6 @@ from mens_pipeline.settings import load_settings
 def chosen_executor(default: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
     """Return the executor that MENS_EXECUTOR names, so that a launcher may route each step by its tags.
 
-    Args:
-        default: Where the variable is not set.
-
     Raises:
         ConfigurationError: There is no such executor.
     """

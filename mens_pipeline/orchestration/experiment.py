@@ -69,9 +69,6 @@ class TrainConfig(dg.Config):
 def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
     """Return what the run was told of its training; of a partitioned run, its partition is the recipe.
 
-    Args:
-        context: Of any asset of the run.
-
     Raises:
         dagster.Failure: Configuration and partition name two recipes; nothing is retried.
     """
@@ -85,10 +82,6 @@ def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
 
 def choices_of(context: dg.AssetExecutionContext, device: Device) -> Choices:
     """Resolve all that a run was told of training and judging.
-
-    Args:
-        context: Of any asset of the run.
-        device: What it trains on.
 
     Raises:
         ConfigurationError: A name is unknown, or values do not hold together.
@@ -105,14 +98,7 @@ def choices_of(context: dg.AssetExecutionContext, device: Device) -> Choices:
 def identify(
     context: dg.AssetExecutionContext, manifest: Mapping[str, Any], adapter_sha256: str, **tags: str
 ) -> dict[str, str]:
-    """Tag a run with adapter, recipe and base, and return the same as metadata.
-
-    Args:
-        context: Of an asset that is about an adapter.
-        manifest: The training manifest of the adapter.
-        adapter_sha256: Of its weights.
-        tags: What else is to be said of the run.
-    """
+    """Tag a run with adapter, recipe and base, and return the same as metadata."""
     run = context.instance.get_run_by_id(context.run.run_id)  # with the tags that earlier steps gave it
     tagged = run.tags.get(RECIPE_TAG) if run is not None else None
     label = tagged or f"preset {manifest['preset'] or 'none'}"

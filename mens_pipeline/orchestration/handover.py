@@ -22,19 +22,11 @@ class ArtifactHandover(dg.IOManager):
     """
 
     def handle_output(self, context: dg.OutputContext, obj: ArtifactRef) -> None:
-        """Note what was made.
-
-        Args:
-            context: Of the asset.
-            obj: Its artifact.
-        """
+        """Note what was made."""
         context.add_output_metadata(reference(obj))
 
     def load_input(self, context: dg.InputContext) -> ArtifactRef:
         """Return what an asset made.
-
-        Args:
-            context: Of the step that asks.
 
         Raises:
             dagster.Failure: It was not materialised yet; nothing is retried.
@@ -56,12 +48,7 @@ class ArtifactHandover(dg.IOManager):
 
 
 def made_in_run(context: dg.AssetExecutionContext, name: str) -> ArtifactRef | None:
-    """Return what a run made of an asset, or a run that this one goes on from; None where neither made it.
-
-    Args:
-        context: Of another asset of the run.
-        name: The asset.
-    """
+    """Return what a run made of an asset, or a run that this one goes on from; None where neither made it."""
     run: dg.DagsterRun | None = context.run
     while run is not None:
         logs = context.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
@@ -74,19 +61,11 @@ def made_in_run(context: dg.AssetExecutionContext, name: str) -> ArtifactRef | N
 
 
 def artifact_of(materialization: dg.AssetMaterialization) -> ArtifactRef:
-    """Return the artifact that a materialisation names.
-
-    Args:
-        materialization: Of an asset that hands an artifact on.
-    """
+    """Return the artifact that a materialisation names."""
     value: Any = materialization.metadata[ARTIFACT].value
     return ArtifactRef.from_json(value)
 
 
 def reference(ref: ArtifactRef) -> dict[str, dg.MetadataValue[Any]]:
-    """Return the metadata by which an artifact is handed on.
-
-    Args:
-        ref: The artifact.
-    """
+    """Return the metadata by which an artifact is handed on."""
     return {ARTIFACT: dg.MetadataValue.json(ref.as_json())}

@@ -23,6 +23,7 @@ from mens_pipeline.orchestration.pipes import HEADLESS, JOB_TAG
 from mens_pipeline.orchestration.progress import PROGRESS_LOGGER
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
 from mens_pipeline.settings import Settings
+from mens_pipeline.storage.draft import locked
 
 _FOLDER: Final = "headless"
 _LOCATION: Final = "mens_pipeline"
@@ -38,27 +39,16 @@ _SHOWN: Final = {
 
 @contextmanager
 def at_work(home: Path, run_id: str) -> Iterator[None]:
-    """Hold the lock of a run for as long as the block runs.
-
-    Args:
-        home: `DAGSTER_HOME`.
-        run_id: The run.
-    """
+    """Hold the lock of a run for as long as the block runs."""
     path = home / _FOLDER / run_id
     path.parent.mkdir(exist_ok=True)
-    with path.open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(path):
         yield
         path.unlink()
 
 
 def fail_abandoned(home: Path, instance: dg.DagsterInstance) -> None:
-    """Report the headless runs failed whose process was killed: no daemon watches them.
-
-    Args:
-        home: `DAGSTER_HOME`.
-        instance: The instance there.
-    """
+    """Report the headless runs failed whose process was killed: no daemon watches them."""
     for path in sorted((home / _FOLDER).glob("*")):
         run = instance.get_run_by_id(path.name)
         if run is None or not _is_free(path):
@@ -85,8 +75,6 @@ class CheckOutcome:
     """One asset check of a run.
 
     Attributes:
-        name: Asset and check: `workspace_snapshot/source_parse_rate`.
-        passed: Its verdict.
         blocks: Whether a failure stops what comes after it.
         figures: Its numbers and texts, in order; tables are left to the UI.
     """
@@ -102,12 +90,9 @@ class GraphOutcome:
     """Result of a run of the whole graph.
 
     Attributes:
-        run_id: The run in the Dagster instance.
         success: No step failed and no blocking check refused.
         is_interrupted: Somebody stopped it; it is recorded as canceled.
-        checks: The checks that ran.
         figures: Asset -> its metadata, plain values only.
-        seconds: How long it took.
     """
 
     run_id: str
@@ -130,12 +115,6 @@ def run_graph(
     configs: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> GraphOutcome:
     """Materialise the assets of a job and run their checks; progress goes to the logger `mens_pipeline.progress`.
-
-    Args:
-        definitions: The code location.
-        settings: Where the sources and the instance are.
-        job_name: `whole_graph`, `train_set` to train nothing, or another job.
-        configs: Asset -> its configuration, where it has one: of `qlora_adapter` preset, domain, overrides.
 
     Raises:
         ConfigurationError: The Dagster instance cannot be opened.

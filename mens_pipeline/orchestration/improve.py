@@ -44,8 +44,6 @@ class Plan:
     """Number and options of the rounds.
 
     Attributes:
-        num_rounds: How many.
-        method: What is done with judged answers.
         minutes: Of answering and training of each round; None for those of config/feedback.yaml.
         has_control: Whether a control stands beside each round.
         seed: Decides prompts, draws and the order of rows; None for that of config/feedback.yaml.
@@ -60,13 +58,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """Adapter and evaluation that a round starts from.
-
-    Attributes:
-        adapter: The key of the adapter that answers.
-        evaluation: The folder of its evaluation.
-        files: Held-out request -> its source file.
-    """
+    """Adapter that answers and its evaluation, with the source file of each held-out request."""
 
     adapter: str
     evaluation: Path
@@ -74,17 +66,9 @@ class _Standing:
 
 
 def improve(definitions: dg.Definitions, settings: Settings, plan: Plan) -> Iterator[tuple[Round, bool]]:
-    """Run rounds; each begins with what the last one that was taken made.
+    """Run rounds, and yield each with whether it was run before; each begins with what the last one taken made.
 
     What was interrupted goes on where it was when the same is called again.
-
-    Args:
-        definitions: The code location.
-        settings: Where the instance and the store are.
-        plan: How many, and what each does.
-
-    Yields:
-        Each round, and whether it was run before.
 
     Raises:
         RefusedError: There is no adapter with an evaluation yet, or a round could not be run to its end.

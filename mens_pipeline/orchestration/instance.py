@@ -1,8 +1,6 @@
 """The Dagster instance on this machine."""
 
-import fcntl
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +9,7 @@ from dagster._core.instance.ref import InstanceRef
 
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.storage.draft import locked
 
 _LOCK: Final = ".opening.lock"
 _HEADLESS: Final[Mapping[str, Any]] = {"concurrency": {"pools": {"granularity": "run"}}}
@@ -21,17 +20,15 @@ it, and there may be none; the lock of the device lets one process at it all the
 def open_instance(home: Path, *, is_headless: bool = False) -> dg.DagsterInstance:
     """Open the instance whose runs the UI shows; its folder is made on first use.
 
-    Args:
-        home: `DAGSTER_HOME`.
-        is_headless: Whether a run is executed in this process, without queue and daemon.
-
     Raises:
         ConfigurationError: The folder cannot be made or its `dagster.yaml` is wrong.
     """
     config = home / "dagster.yaml"
     try:
         home.mkdir(parents=True, exist_ok=True)
-        with _alone(home):
+        # Dagster makes its databases when they are first opened; of three processes that do so at once, one fails, and
+        # the version table of the database is left with two heads, so that every later command fails as well.
+        with locked(home / _LOCK):
             if not config.exists():
                 config.unlink(missing_ok=True)  # a link that a clone left behind when it was moved
                 config.symlink_to(PROJECT_ROOT / "dagster.yaml")
@@ -40,18 +37,6 @@ def open_instance(home: Path, *, is_headless: bool = False) -> dg.DagsterInstanc
         raise ConfigurationError(f"{home}: {error.strerror}. Set DAGSTER_HOME to a folder you may write.") from error
     except dg.DagsterInvalidConfigError as error:
         raise ConfigurationError(f"{config}: {error}. Correct the file.") from error
-
-
-@contextmanager
-def _alone(home: Path) -> Iterator[None]:
-    """Let no other process of ours open the home meanwhile.
-
-    Dagster makes its databases when they are first opened; of three processes that do so at once, one fails, and the
-    version table of the database is left with two heads, so that every later command fails as well.
-    """
-    with (home / _LOCK).open("a", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _opened(reference: InstanceRef) -> dg.DagsterInstance:

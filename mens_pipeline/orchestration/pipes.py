@@ -25,18 +25,9 @@ def run_in_child(  # noqa: PLR0913, PLR0917 - what a process is started with
     watch: Callable[[list[dict[str, Any]]], None],
     num_processes: int = 1,
 ) -> int:
-    """Run a job in a process of its own; whatever ends the run, ends the process.
+    """Run a job in a process of its own, and return its exit code; whatever ends the run, ends the process.
 
-    Args:
-        context: Of the asset.
-        module: What runs the job.
-        job_path: The job as JSON; what the process prints goes to `child.log` beside it.
-        grace_seconds: How long a run that is cancelled may take to leave things in order.
-        watch: Takes the events that came since it was called last, a few times a second.
-        num_processes: How many work on the job together, one a device.
-
-    Returns:
-        The exit code of the process.
+    What it prints goes to `child.log` beside its job; `watch` takes what events came, a few times a second.
     """
     log = job_path.with_name("child.log")
     is_headless = context.run.tags.get(JOB_TAG) == HEADLESS

@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any, Final, Literal
 
 import dagster as dg
@@ -13,6 +12,7 @@ from dagster_ray.core.pipes import PipesRayJobClient, PipesRayJobMessageReader, 
 
 from mens_pipeline.training.environment import ray_environment
 from mens_pipeline.training.job import RAY_DRIVER, STOP, ended
+from mens_pipeline.training.launch import polled
 
 _POLL_SECONDS: Final = 0.5
 
@@ -23,19 +23,19 @@ def run_on_ray(
     watch: Callable[[list[dict[str, Any]]], None],
     cluster: Literal["ray", "kuberay"],
 ) -> int:
-    """Run a training on Ray; whatever ends the run, ends the job.
-
-    Args:
-        context: Of the asset.
-        job_path: The job as JSON, in a folder that all nodes see at the same path.
-        watch: Takes the events that came since it was called last.
-        cluster: `ray` for the cluster that `RAY_API_SERVER_ADDRESS` or `RAY_ADDRESS` names; `kuberay` for one that
-            KubeRay starts for the job, from the image of the run.
+    """Run a training on Ray, from a folder that all nodes see at the same path; whatever ends the run, ends the job.
 
     Returns:
         What the job came to; see `ExitCode`.
     """
-    run_dir, reader = job_path.parent, _Reader()
+    run_dir, reader, seen = job_path.parent, _Reader(), 0
+
+    def hand_over() -> None:
+        nonlocal seen
+        events = reader.events(seen)
+        seen += len(events)
+        watch(events)
+
     variables = {name: value for name, value in ray_environment().items() if name.startswith(("HF_", "OMP_"))}
     submitted: SubmitJobParams = {
         "entrypoint": shlex.join(["python", "-P", "-m", RAY_DRIVER, str(job_path)]),
@@ -43,7 +43,7 @@ def run_on_ray(
     }
     (run_dir / STOP).unlink(missing_ok=True)
     try:
-        with _watched(reader, watch), warnings.catch_warnings():
+        with polled(hand_over, _POLL_SECONDS), warnings.catch_warnings():
             # Dagster 1.13.27 warns of a parameter of its own in every session.
             warnings.simplefilter("ignore", dg.PreviewWarning)
             _client(cluster, reader).run(context=context, submit_job_params=submitted)
@@ -76,28 +76,3 @@ class _Reader(PipesRayJobMessageReader):
 
     def events(self, seen: int) -> list[dict[str, Any]]:
         return [] if self.handler is None else list(self.handler.get_custom_messages()[seen:])
-
-
-@contextmanager
-def _watched(reader: _Reader, watch: Callable[[list[dict[str, Any]]], None]) -> Iterator[None]:
-    """Hand over new events while the block runs, and at its end."""
-    seen, is_over = 0, Event()
-
-    def hand_over() -> None:
-        nonlocal seen
-        events = reader.events(seen)
-        seen += len(events)
-        watch(events)
-
-    def follow() -> None:
-        while not is_over.wait(_POLL_SECONDS):
-            hand_over()
-
-    thread = Thread(target=follow, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
-    hand_over()

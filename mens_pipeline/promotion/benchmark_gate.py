@@ -16,6 +16,7 @@ from mens_pipeline.promotion.receipt import (
     Receipt,
     digest_of_thresholds,
     read_results,
+    results_in,
     verdict_on,
     write_receipt,
 )
@@ -46,17 +47,6 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
     now: int,
 ) -> tuple[Artifact, bool]:
     """Judge an evaluation, unless the very same was judged before.
-
-    Args:
-        evaluation: Figures of base and adapter.
-        adapter: The folder of the run: training manifest and telemetry.
-        store: Where verdicts are kept.
-        policy: The name of the policy.
-        thresholds: What it demands, the changes of the environment included.
-        champion_key: The adapter that is in use.
-        is_benchmark_asked: Whether the benchmark has a say.
-        strict: Whether a failure fails the run.
-        now: Seconds since 1970.
 
     Returns:
         The verdict, and whether it was reused. The folder holds `gate_receipt.json`, the documents that it rests on,
@@ -110,26 +100,14 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
 
 
 def write_page(path: Path, evaluation: Path, adapter: Path, receipt: Receipt | None) -> None:
-    """Write the report page of an evaluation.
-
-    Args:
-        path: Where.
-        evaluation: The folder with figures and judged answers.
-        adapter: The folder with the telemetry of training.
-        receipt: The verdict, if there is one yet.
-    """
-    results = read_results(evaluation / RESULTS)
-    assert results is not None, "an evaluation that is complete can be read"  # noqa: S101 - our own impossibility
+    """Write the report page of an evaluation."""
     losses = losses_of(adapter / FILE)
     answers = list(read_models(evaluation / JUDGED_ANSWERS, JudgedAnswer))
-    path.write_text(report_page(results, answers, losses, receipt), encoding="utf-8")
+    path.write_text(report_page(results_in(evaluation), answers, losses, receipt), encoding="utf-8")
 
 
 def receipt_in(folder: Path) -> Receipt:
     """Read the verdict in a folder.
-
-    Args:
-        folder: That of a gate.
 
     Raises:
         RefusedError: It is none.

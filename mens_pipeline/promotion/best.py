@@ -16,14 +16,7 @@ _EXAM: Final = frozenset({Suite.HELDOUT, Suite.BENCHMARK})
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An adapter that may be promoted.
-
-    Attributes:
-        name: Of its recipe.
-        adapter_sha256: Of its weights.
-        gate: The verdict on it.
-        answers: Its judged answers.
-    """
+    """An adapter that may be promoted."""
 
     name: str
     adapter_sha256: str
@@ -36,7 +29,6 @@ class Place:
     """One of several adapters.
 
     Attributes:
-        candidate: The adapter.
         rate: What it came to, as people read it.
         behind: By how much it is behind the best, with the exact paired test; empty for the best.
     """
@@ -51,10 +43,6 @@ def ranked(candidates: Sequence[Candidate], in_use: str | None) -> tuple[Place, 
 
     That one is better than another may be chance, and the test says how likely. It is no further hurdle: each of them
     passed on its own, and was compared with the champion.
-
-    Args:
-        candidates: At least one, each with a name of its own.
-        in_use: SHA-256 of the adapter in use; None where there is none.
 
     Raises:
         RefusedError: They were asked no request in common.

@@ -37,24 +37,14 @@ _NOT_BY_TRAINING: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """The likely cause of a refusal.
-
-    Attributes:
-        text: For people.
-        remedy: What helps.
-    """
+    """The likely cause of a refusal."""
 
     text: str
     remedy: Remedy
 
 
 def cause_of(gates: Sequence[GateOutcome], manifest: Mapping[str, Any]) -> Cause | None:
-    """Return why an adapter was refused; None where it was not.
-
-    Args:
-        gates: Of the verdict.
-        manifest: `training_manifest.json` of the adapter.
-    """
+    """Return why an adapter was refused; None where it was not."""
     closed = {gate.name: gate for gate in gates if gate.block and not gate.passed}
     if not closed:
         return None

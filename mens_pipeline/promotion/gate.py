@@ -11,13 +11,14 @@ from functools import partial
 from math import floor, log10, pi
 from typing import Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from mens_pipeline.evaluation.results import RESULTS, EvalResults, Progress
 from mens_pipeline.evaluation.statistics import Paired, Rate, p_text
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.promotion.policy import GateName, Thresholds
 from mens_pipeline.promotion.power import smallest_drop
+from mens_pipeline.storage.validation import Strict
 from mens_pipeline.training.manifest import MANIFEST
 
 
@@ -51,10 +52,8 @@ class GateStatus(StrEnum):
     """What was asked cannot tell; more of the exam may."""
 
 
-class GateOutcome(BaseModel):
+class GateOutcome(Strict):
     """One gate of a verdict."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: GateName
     status: GateStatus
@@ -77,15 +76,7 @@ class _UnreadableError(Exception):
 
 
 def decide(inputs: GateInputs, thresholds: Thresholds) -> tuple[GateOutcome, ...]:
-    """Return all gates, each with what was measured and what is required.
-
-    Args:
-        inputs: What the verdict rests on.
-        thresholds: What is demanded.
-
-    Returns:
-        One outcome for every `GateName`, in their order.
-    """
+    """Return the outcome of every gate, in their order: what was measured, and what is required."""
     outcomes = []
     for name, (source, measure) in _GATES.items():
         try:
@@ -100,11 +91,7 @@ def decide(inputs: GateInputs, thresholds: Thresholds) -> tuple[GateOutcome, ...
 
 
 def overall_status(outcomes: tuple[GateOutcome, ...]) -> GateStatus:
-    """Return the verdict of all blocking gates: failed when one of them is, else undecided when one is, else passed.
-
-    Args:
-        outcomes: What `decide` gave.
-    """
+    """Return the verdict of all blocking gates: failed when one of them is, else undecided when one is, else passed."""
     found = {outcome.status for outcome in outcomes if outcome.block}
     return next((status for status in (GateStatus.FAILED, GateStatus.UNDECIDED) if status in found), GateStatus.PASSED)
 
@@ -117,10 +104,6 @@ def allowed_chance(thresholds: Thresholds, progress: Progress) -> float:
     model is settled early only where that is clear, and hardly any confidence is lost to the first look. By the union
     bound that holds however alike tries are. A promotion refills the budget, or a good model could not be confirmed
     night after night.
-
-    Args:
-        thresholds: The confidence asked for.
-        progress: Which try and which round it is, and how many rounds were planned.
 
     Source:
         Alpha spending over looks, Lan and DeMets 1983, little of it at first as O'Brien and Fleming 1979 do; over

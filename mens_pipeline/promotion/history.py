@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.storage.draft import locked
 from mens_pipeline.storage.signing import PRIVATE, Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.storage.validation import errors_in
+from mens_pipeline.storage.validation import Strict, errors_in
 
 KIND: Final = "promoted_adapter"
 CHAMPION: Final = "champion"
@@ -33,10 +33,8 @@ _SIGNED: Final = (
 )
 
 
-class HistoryEvent(BaseModel):
+class HistoryEvent(Strict):
     """One change of the champion."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     timestamp_unix: int = Field(ge=0)
     action: Literal["promote", "override", "rollback"]
@@ -58,7 +56,6 @@ class Seen:
     """The documents of a champion as they were when a change began.
 
     Attributes:
-        history: The log.
         pointer: The key of the champion, and the line that it was set with.
     """
 
@@ -68,9 +65,6 @@ class Seen:
 
 def champion_key(store: ArtifactStore) -> str | None:
     """Return the key of the adapter that is in use; None before the first promotion.
-
-    Args:
-        store: Where promoted adapters are kept.
 
     Raises:
         RefusedError: The pointer is missing although there is a history, the history lost what the pointer rests on, or
@@ -109,9 +103,6 @@ def champion_key(store: ArtifactStore) -> str | None:
 def champion_of(store: ArtifactStore) -> Artifact | None:
     """Return the adapter that is in use, as an artifact; None before the first promotion.
 
-    Args:
-        store: Where promoted adapters are kept.
-
     Raises:
         RefusedError: The pointer names an adapter that is gone, or pointer and history do not belong together.
     """
@@ -129,10 +120,6 @@ def rival_of(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
 
     So the comparison of a candidate stays the same when it has won.
 
-    Args:
-        store: Where promoted adapters are kept.
-        adapter_sha256: Of the weights of the candidate.
-
     Raises:
         RefusedError: The pointer names an adapter that is gone.
     """
@@ -146,10 +133,6 @@ def rival_of(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
 def promotion_of(store: ArtifactStore, key: str) -> HistoryEvent:
     """Return the event that last promoted an adapter.
 
-    Args:
-        store: Where promoted adapters are kept.
-        key: A promoted adapter.
-
     Raises:
         RefusedError: The history does not tell of it.
     """
@@ -160,14 +143,7 @@ def promotion_of(store: ArtifactStore, key: str) -> HistoryEvent:
 
 
 def usable_before(store: ArtifactStore, present: Artifact) -> str | None:
-    """Return the key of the adapter promoted last before the present one, with other weights and not withdrawn.
-
-    Args:
-        store: Where promoted adapters are kept.
-        present: The champion.
-
-    Returns:
-        None when there is none.
+    """Return the key of the adapter promoted last before the present one, with other weights, not withdrawn, if any.
 
     Raises:
         RefusedError: The history does not tell of the champion.
@@ -183,9 +159,6 @@ def usable_before(store: ArtifactStore, present: Artifact) -> str | None:
 def history_of(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
     """Return all changes of the champion, the oldest first; a last line that was cut off is left out.
 
-    Args:
-        store: Where promoted adapters are kept.
-
     Raises:
         RefusedError: A line is no event, does not follow the one before it, or is not signed.
     """
@@ -193,11 +166,7 @@ def history_of(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
 
 
 def withdrawn(store: ArtifactStore) -> frozenset[str]:
-    """Return the SHA-256 of adapters that a rollback took out of use and that were not promoted by hand since.
-
-    Args:
-        store: Where promoted adapters are kept.
-    """
+    """Return the SHA-256 of adapters that a rollback took out of use and that were not promoted by hand since."""
     out: set[str] = set()
     for event in history_of(store):
         if event.withdrawn_sha256 is not None:
@@ -209,9 +178,6 @@ def withdrawn(store: ArtifactStore) -> frozenset[str]:
 @contextmanager
 def changing(store: ArtifactStore) -> Iterator[Seen]:
     """Hold the right to change the champion; two changes at once on one machine wait for each other.
-
-    Args:
-        store: Where promoted adapters are kept.
 
     Returns:
         What a change rests on: one that another machine makes meanwhile is noticed when this one is recorded.
@@ -228,12 +194,6 @@ def record(store: ArtifactStore, event: HistoryEvent, champion: Artifact, seen: 
 
     A process that dies between the two leaves the old champion in use, and a history that tells of the attempt.
 
-    Args:
-        store: Where promoted adapters are kept.
-        event: The change.
-        champion: The champion from now on.
-        seen: What the change rests on.
-
     Raises:
         RefusedError: The history does not hold together, or another machine changed the champion meanwhile.
         ConfigurationError: The store cannot be written.
@@ -247,15 +207,9 @@ def record(store: ArtifactStore, event: HistoryEvent, champion: Artifact, seen: 
 
 
 def sign_history(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
-    """Sign a history as it stands, and let the pointer name the champion of its last line.
+    """Sign a history as it stands, let the pointer name the champion of its last line, and return what was signed.
 
     For a key that is new, and for what an interrupted promotion left; whoever calls it vouches for every line.
-
-    Args:
-        store: Where promoted adapters are kept.
-
-    Returns:
-        What was signed.
 
     Raises:
         RefusedError: The history does not hold together even without signatures, or changed meanwhile.

@@ -6,20 +6,18 @@ import json
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.storage.validation import errors_in
+from mens_pipeline.storage.validation import Document, errors_in
 
 OVERRIDE: Final = "gate_override.json"
 MIN_KEY: Final = 16
 """Characters of a key; shorter ones are guessed."""
 
 
-class Override(BaseModel):
+class Override(Document):
     """The record; it holds for one adapter and one verdict."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, serialize_by_alias=True)
 
     schema_: Literal["mens_gate_override_v1"] = Field(default="mens_gate_override_v1", alias="schema")
     adapter_sha256: str = Field(min_length=64, max_length=64)
@@ -33,10 +31,6 @@ class Override(BaseModel):
 def signed(override: Override, key: str) -> Override:
     """Return the record with its signature.
 
-    Args:
-        override: The record.
-        key: The secret of those who may override (`MENS_OVERRIDE_KEY`).
-
     Raises:
         ConfigurationError: The key is too short.
     """
@@ -45,10 +39,6 @@ def signed(override: Override, key: str) -> Override:
 
 def read_override(path: Path, key: str) -> Override:
     """Read a record and check its signature.
-
-    Args:
-        path: The file.
-        key: The secret of those who may override.
 
     Raises:
         ConfigurationError: It is missing or no record, or the key is too short.

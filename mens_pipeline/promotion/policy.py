@@ -4,10 +4,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language.suggestions import did_you_mean
+from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model
 
 
@@ -32,11 +33,7 @@ class GateName(StrEnum):
     THROUGHPUT = "throughput"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Thresholds(_Strict):
+class Thresholds(Strict):
     """Thresholds for promotion; rates are shares from 0 to 1."""
 
     confidence: float = Field(
@@ -94,33 +91,19 @@ class Thresholds(_Strict):
     warn_only: tuple[GateName, ...] = Field(description="Gates that warn and do not block.")
 
     def on_heldout(self, name: GateName) -> tuple[float, float]:
-        """Return what must be measured of a rate, and what the true rate must not be below; lowered, it lowers that.
-
-        Args:
-            name: `PARSE_RATE` or `RESOLVE_RATE`.
-        """
+        """Return what must be measured of a rate, and what the true rate must not be below; lowered, it lowers that."""
         measured, floor = getattr(self, f"min_{name}"), getattr(self, f"{name}_floor")
         return measured, min(measured, floor)
 
     def changed(
         self, *, min_parse_rate: float | None, min_coverage: float | None, min_benchmark: float | None
     ) -> "Thresholds":
-        """Return the thresholds with other values; None leaves one as it is.
-
-        Args:
-            min_parse_rate: 0 to 1.
-            min_coverage: 0 to 1.
-            min_benchmark: 0 to 1.
-        """
+        """Return the thresholds with other values; None leaves one as it is."""
         changes = {"min_parse_rate": min_parse_rate, "min_coverage": min_coverage, "min_benchmark": min_benchmark}
         return self.model_copy(update={name: value for name, value in changes.items() if value is not None})
 
     def unlike(self, other: "Thresholds") -> tuple[str, ...]:
-        """Name what is demanded otherwise than by another policy: `min_coverage 0.1`.
-
-        Args:
-            other: The other one.
-        """
+        """Name what is demanded otherwise than by another policy: `min_coverage 0.1`."""
 
         def told(value: Any) -> str:
             return " ".join(value) or "none" if isinstance(value, tuple) else str(value)
@@ -130,9 +113,6 @@ class Thresholds(_Strict):
 
     def raised(self, min_benchmark: float | None) -> "Thresholds":
         """Return the thresholds with a higher benchmark pass rate; None leaves it as it is.
-
-        Args:
-            min_benchmark: 0 to 1, at least what is asked for already.
 
         Raises:
             ConfigurationError: It is no share, or would lower the bar, which only a signed override may.
@@ -146,7 +126,7 @@ class Thresholds(_Strict):
         return self.model_copy(update={"min_benchmark": min_benchmark})
 
 
-class GatePolicy(_Strict):
+class GatePolicy(Strict):
     """The demands on data, and the policies that models are judged by."""
 
     min_source_parse_rate: float = Field(
@@ -164,9 +144,6 @@ class GatePolicy(_Strict):
     def thresholds(self, name: str) -> Thresholds:
         """Return the thresholds of the policy of a name.
 
-        Args:
-            name: As in the file.
-
         Raises:
             ConfigurationError: There is none.
         """
@@ -178,9 +155,6 @@ class GatePolicy(_Strict):
 
 def load_gate_policy(path: Path) -> GatePolicy:
     """Read and check the policies.
-
-    Args:
-        path: A YAML file.
 
     Raises:
         ConfigurationError: It is missing, is no YAML, or holds mistakes; the message names all of them.

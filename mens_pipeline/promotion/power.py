@@ -43,14 +43,7 @@ def power_of_regression(num_tasks: int, drop: float, disagreement: float, p_valu
 
 @cache
 def smallest_drop(num_tasks: int, disagreement: float, p_value: float, power: float = 0.8) -> float | None:
-    """Return the smallest drop that is detected with a given probability; None when not even the largest is.
-
-    Args:
-        num_tasks: Tasks that both answered.
-        disagreement: Share of the tasks on which two equally good models differ.
-        p_value: A drop is called below this.
-        power: The chance.
-    """
+    """Return the smallest drop that is detected with a probability of `power`; None when not even the largest is."""
     low, high = 0.0, 1 - disagreement
     if power_of_regression(num_tasks, high, disagreement, p_value) < power:
         return None

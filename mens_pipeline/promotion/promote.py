@@ -62,13 +62,9 @@ class Present:
     """Current state, to tell whether a verdict is out of date.
 
     Attributes:
-        thresholds: What the policy demands.
         results_sha256: Of the figures of the newest evaluation.
         heldout_sha256: Of the held-out pairs; None when they cannot be told.
         heldout_problem: Then, why.
-        benchmark_sha256: Of the benchmark; None when it has no say.
-        is_benchmark_asked: Whether it has a say.
-        decoding: How answers are drawn that count.
     """
 
     thresholds: Thresholds
@@ -82,13 +78,7 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """Result of a promotion.
-
-    Attributes:
-        champion: The adapter that is in use now.
-        previous: The one before, by its key.
-        changed: Whether it was another one.
-    """
+    """Champion after a promotion, the key of the one before, and whether that was another one."""
 
     champion: Artifact
     previous: str | None
@@ -106,13 +96,7 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
 ) -> Promotion:
     """Make an adapter the champion.
 
-    Args:
-        gate: The verdict on it.
-        run: The folder with `adapter/`, the training manifest and the telemetry.
-        store: Where promoted adapters are kept.
-        present: What holds now.
-        now: Seconds since 1970.
-        override: A signed record that takes the place of a passing verdict; it mends nothing else.
+    A signed override takes the place of a passing verdict; it mends nothing else.
 
     Raises:
         RefusedError: The verdict does not allow it; the message names every reason.
@@ -160,11 +144,6 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
 
     The one before is passed over when it has the weights of the present one, or was taken out of use itself.
 
-    Args:
-        store: Where promoted adapters are kept.
-        now: Seconds since 1970.
-        reason: Why.
-
     Raises:
         RefusedError: There is no champion, none before it that may be used, or that one is gone, was changed or is not
             signed.
@@ -199,12 +178,7 @@ def objections(
 ) -> Iterator[str]:
     """Return why a verdict does not make an adapter the champion, a sentence each; none when it does.
 
-    Args:
-        gate: The verdict.
-        run: The folder of the adapter.
-        store: Where promoted adapters are kept.
-        present: What holds now.
-        is_overridden: Whether neither a failing verdict nor a held-out set that cannot be told is a reason.
+    Of one that is overridden, neither a failing verdict nor a held-out set that cannot be told is a reason.
     """
     changed = (*gate.changed(), *(name for name in _OF_GATE if name not in gate.manifest["outputs"]))
     if changed:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from mens_pipeline.evaluation.results import RESULTS, EvalResults, Subject
 from mens_pipeline.promotion.gate import GateInputs, GateOutcome, GateStatus, decide, overall_status
 from mens_pipeline.promotion.policy import GateName, Thresholds
 from mens_pipeline.storage.store import digest_of, key_of
-from mens_pipeline.storage.validation import errors_in
+from mens_pipeline.storage.validation import Document, Strict, errors_in
 from mens_pipeline.training.manifest import MANIFEST
 
 RECEIPT: Final = "gate_receipt.json"
@@ -19,10 +19,8 @@ FAILED: Final = "eval_gate_failed.json"
 """Written exactly when the gate fails."""
 
 
-class Receipt(BaseModel):
+class Receipt(Document):
     """The verdict; the fields of upstream's receipt, and what makes it checkable."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, serialize_by_alias=True)
 
     schema_: Literal["vox_mens_gate_receipt_v1"] = Field(default="vox_mens_gate_receipt_v1", alias="schema")
     timestamp_unix: int = Field(ge=0)
@@ -62,11 +60,7 @@ class Receipt(BaseModel):
 
 
 def ordinal(number: int) -> str:
-    """Write a place in an order: `third`, `21st`.
-
-    Args:
-        number: From 1.
-    """
+    """Write a place in an order, from 1: `third`, `21st`."""
     words = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
     if number <= len(words):
         return words[number - 1]
@@ -74,10 +68,8 @@ def ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-class GateFailed(BaseModel):
+class GateFailed(Strict):
     """`eval_gate_failed.json`, in upstream's shape."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     vox_parse_rate: float | None
     construct_coverage_pct: float | None
@@ -91,12 +83,7 @@ class GateFailed(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The documents that a verdict rests on.
-
-    Attributes:
-        results_path: `eval_results.json`.
-        manifest_path: `training_manifest.json`.
-    """
+    """The documents that a verdict rests on."""
 
     results_path: Path
     manifest_path: Path
@@ -113,18 +100,7 @@ def verdict_on(  # noqa: PLR0913 - all that a verdict rests on
     now: int,
     run_dir: Path,
 ) -> Receipt:
-    """Judge what the documents say.
-
-    Args:
-        judged: The documents; a missing or malformed one fails the gates that read it.
-        policy: The name of the policy.
-        thresholds: What it demands.
-        champion_key: The adapter that is in use.
-        is_benchmark_asked: Whether the benchmark has a say.
-        strict: Whether a failure fails the run.
-        now: Seconds since 1970.
-        run_dir: Where what was judged lies.
-    """
+    """Judge what the documents say; a missing or malformed one fails the gates that read it."""
     results, results_problem = _read_results(judged.results_path)
     manifest, manifest_problem = read_json(judged.manifest_path)
     inputs = GateInputs(results, results_problem, manifest, manifest_problem, champion_key, is_benchmark_asked)
@@ -149,13 +125,7 @@ def verdict_on(  # noqa: PLR0913 - all that a verdict rests on
 
 
 def write_receipt(folder: Path, receipt: Receipt, results: EvalResults | None) -> None:
-    """Write the receipt, and `eval_gate_failed.json` exactly when it says no.
-
-    Args:
-        folder: Where.
-        receipt: The verdict.
-        results: What it rests on, if it could be read.
-    """
+    """Write the receipt, and `eval_gate_failed.json` exactly when it says no."""
     (folder / RECEIPT).write_text(receipt.model_dump_json(indent=2) + "\n", encoding="utf-8")
     failed = folder / FAILED
     if receipt.overall_passed:
@@ -174,31 +144,25 @@ def write_receipt(folder: Path, receipt: Receipt, results: EvalResults | None) -
 
 
 def digest_of_thresholds(thresholds: Thresholds) -> str:
-    """Compute the SHA-256 over what is demanded, hexadecimal.
-
-    Args:
-        thresholds: The changes of the environment included.
-    """
+    """Compute the SHA-256 over what is demanded, hexadecimal."""
     return key_of(thresholds.model_dump(mode="json"))
 
 
 def gate_of(receipt: Receipt, name: GateName) -> GateOutcome:
-    """One gate of a verdict.
-
-    Args:
-        receipt: The verdict.
-        name: Which gate.
-    """
+    """One gate of a verdict."""
     return next(gate for gate in receipt.gates if gate.name is name)
 
 
 def read_results(path: Path) -> EvalResults | None:
-    """Read the figures of an evaluation; return None when they cannot be read.
-
-    Args:
-        path: `eval_results.json`.
-    """
+    """Read the figures of an evaluation; return None when they cannot be read."""
     return _read_results(path)[0]
+
+
+def results_in(folder: Path) -> EvalResults:
+    """Read the figures of an evaluation that is as it was written."""
+    results = read_results(folder / RESULTS)
+    assert results is not None, "what is complete can be read"  # noqa: S101 - our own impossibility
+    return results
 
 
 def _read_results(path: Path) -> tuple[EvalResults | None, str]:
@@ -212,11 +176,7 @@ def _read_results(path: Path) -> tuple[EvalResults | None, str]:
 
 
 def read_json(path: Path) -> tuple[dict[str, Any] | None, str]:
-    """Read the object in a file; return None and the reason where there is none.
-
-    Args:
-        path: A JSON document.
-    """
+    """Read the object in a file; return None and the reason where there is none."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

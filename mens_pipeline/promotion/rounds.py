@@ -23,6 +23,7 @@ from mens_pipeline.promotion.gate import GateInputs, GateStatus, allowed_chance,
 from mens_pipeline.promotion.history import rival_of
 from mens_pipeline.promotion.ledger import Try, record_try
 from mens_pipeline.promotion.policy import GateName, Thresholds
+from mens_pipeline.promotion.receipt import results_in
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 _LEAST_SHARE: Final = 0.2
@@ -35,12 +36,7 @@ _GROW: Final = (GateName.EXAM_SIZE, GateName.COVERAGE)
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """Thresholds that decide on further rounds of an exam.
-
-    Attributes:
-        thresholds: What is demanded of a model.
-        is_benchmark_asked: Whether the benchmark has a say.
-    """
+    """Thresholds that decide on further rounds of an exam."""
 
     thresholds: Thresholds
     is_benchmark_asked: bool
@@ -63,17 +59,7 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
 
     Every adapter that answered is counted in the ledger of the exam.
 
-    Args:
-        run: The folder with `adapter/` and its training manifest.
-        exam: All that may be asked; what stands beside it is asked in the first round.
-        conditions: Under which models answer.
-        store: Where answers, figures, promoted adapters and the ledger are kept.
-        manifest: The training manifest of the adapter.
-        demands: What decides how much is asked.
-        launch: Runs a generation process and returns its exit code.
-        tell: Takes a line about a further round, for a person.
-        work: Names the folders of the jobs; no other evaluation at work may have the same.
-        now: Seconds since 1970.
+    No other evaluation at work may have the same `work`, which names the folders of the jobs.
 
     Returns:
         The evaluation of all rounds that were asked, and whether it was reused.
@@ -110,7 +96,7 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
         )
         so_far = replace(exam, tasks=tuple(task for earlier in rounds[:number] for task in earlier))
         evaluation, reused = build_eval_results(so_far, asked, manifest, store, launch, progress=progress)
-        results = EvalResults.model_validate_json((evaluation.path / RESULTS).read_text(encoding="utf-8"))
+        results = results_in(evaluation.path)
         gates = undecided_gates(results, demands, reserve)
         if not gates:
             return evaluation, reused
@@ -125,9 +111,7 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
 def rounds_of(tasks: Sequence[Task], thresholds: Thresholds) -> tuple[tuple[Task, ...], ...]:
     """Divide an exam into rounds of whole files, in an order that depends on their paths alone.
 
-    Args:
-        tasks: Held-out requests and those of a benchmark; the latter are all in the first round.
-        thresholds: How many held-out requests the first round has at least, and how many rounds there are at most.
+    Tasks of a benchmark are all in the first round.
 
     Returns:
         The tasks of each round, in the order of `tasks`; the rounds after the first are about as large as each other.
@@ -153,11 +137,6 @@ def rounds_of(tasks: Sequence[Task], thresholds: Thresholds) -> tuple[tuple[Task
 
 def undecided_gates(results: EvalResults, demands: Demands, reserve: Sequence[Task]) -> tuple[GateName, ...]:
     """Return the gates for which it is worth asking a reserve of held-out prompts.
-
-    Args:
-        results: Of what was asked so far.
-        demands: What is demanded.
-        reserve: Tasks that were not asked.
 
     Returns:
         The blocking gates that do not pass yet; none where one of them fails for good, or would not pass even if the

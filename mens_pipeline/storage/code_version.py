@@ -87,11 +87,6 @@ def _keep(root: Path, kept: dict[str, str]) -> None:
 def reached(entries: tuple[str, ...], without: tuple[str, ...] = (), root: Path = _ROOT) -> dict[str, str]:
     """Return what entries reach: definitions (`module:name`) and data files, each with a hash.
 
-    Args:
-        entries: As those of `code_version`.
-        without: Likewise.
-        root: The folder of the package, or of a copy of it.
-
     Raises:
         LookupError: There is no such module or definition.
     """

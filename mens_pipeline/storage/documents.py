@@ -22,12 +22,7 @@ _TRIES: Final = 50
 
 
 def unwritable(error: OSError, root: Path) -> ConfigurationError:
-    """Build the error for a store that cannot be written.
-
-    Args:
-        error: Why.
-        root: Its folder.
-    """
+    """Build the error for a store that cannot be written."""
     advice = "Set MENS_STORE_ROOT to a folder that you may write and that has room."
     return ConfigurationError(f"{error.filename2 or error.filename or root}: {error.strerror}. {advice}")
 
@@ -36,30 +31,16 @@ class Documents:
     """The documents of a store."""
 
     def __init__(self, root: Path, remote: "Remote | None" = None) -> None:
-        """Use a folder, or the object storage that stands behind it.
-
-        Args:
-            root: The folder of the store.
-            remote: The object storage, if there is one: then nothing in the folder counts.
-        """
+        """Use a folder, or the object storage that stands behind it; then nothing in the folder counts."""
         self._root = root
         self._remote = remote
 
     def place(self, kind: str, name: str) -> str:
-        """Name a document in messages.
-
-        Args:
-            kind: What it is about.
-            name: Its name.
-        """
+        """Name a document in messages."""
         return str(self._root / kind / name) if self._remote is None else f"{self._remote.url}/{kind}/{name}"
 
     def read(self, kind: str, name: str) -> bytes:
         """Read a document; one that is not there is empty.
-
-        Args:
-            kind: What it is about.
-            name: Its name.
 
         Raises:
             ConfigurationError: The object storage does not answer.
@@ -72,10 +53,7 @@ class Documents:
     def amend(self, kind: str, name: str, change: Callable[[bytes], bytes]) -> None:
         """Change a document, whoever else changes it at the same time.
 
-        Args:
-            kind: What it is about.
-            name: Its name.
-            change: From what it is to what it shall be; called again when another change came first.
+        The change is called again when another one came first.
 
         Raises:
             ConfigurationError: The store cannot be written.
@@ -93,12 +71,6 @@ class Documents:
 
     def replace(self, kind: str, name: str, seen: bytes, content: bytes) -> None:
         """Change a document that still is what was seen.
-
-        Args:
-            kind: What it is about.
-            name: Its name.
-            seen: What `read` gave.
-            content: What it shall be.
 
         Raises:
             RefusedError: It was changed since.

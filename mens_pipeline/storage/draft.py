@@ -27,9 +27,6 @@ _TAG_TEXT: Final = (
 def tag_as_cache(root: Path) -> None:
     """Let tools for backups pass a folder by.
 
-    Args:
-        root: The folder.
-
     Raises:
         OSError: It cannot be written.
     """
@@ -41,9 +38,6 @@ def draft_folder(target: Path) -> Iterator[Path]:
     """Make a folder beside the one whose place it shall take; what is left of it in the end is deleted.
 
     Drafts of processes that were killed are deleted as well; they are looked for once a minute.
-
-    Args:
-        target: The folder, in one that is there.
     """
     # Not by process: on a shared volume, each pod has a process of the same number.
     path = target.with_name(f".draft-{target.name}-{uuid4().hex}")
@@ -61,11 +55,7 @@ def draft_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock that processes and threads wait for.
-
-    Args:
-        path: The file that stands for it; it stays.
-    """
+    """Hold a lock that processes and threads wait for; the file that stands for it stays."""
     with path.open("a", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

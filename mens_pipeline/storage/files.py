@@ -19,10 +19,6 @@ _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
 def open_regular(path: Path, *, follow: bool = True) -> BufferedReader:
     """Open a file for reading; a pipe or a device, which could keep a reader for ever, is refused instead.
 
-    Args:
-        path: The file.
-        follow: Whether a link may stand in its place.
-
     Raises:
         OSError: It cannot be opened, or is no regular file.
     """
@@ -38,11 +34,6 @@ def open_regular(path: Path, *, follow: bool = True) -> BufferedReader:
 
 def read_regular(path: Path, most: int, *, follow: bool = True) -> bytes:
     """Read the content of a regular file.
-
-    Args:
-        path: The file.
-        most: Bytes that it may have.
-        follow: Whether a link may stand in its place.
 
     Raises:
         OSError: It cannot be read, is no regular file, or is larger.
@@ -66,10 +57,6 @@ def bounded_lines(content: BinaryIO, most: int) -> Iterator[bytes]:
 
 def placed_lines(content: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
     """Yield the lines as `bounded_lines` does, each with its byte offset.
-
-    Args:
-        content: What is read, from its beginning.
-        most: As for `bounded_lines`.
 
     Returns:
         For each line where it begins, in bytes, and what is in it.

@@ -21,14 +21,7 @@ MAX_OWN_LINE_BYTES: Final = 67_108_864
 
 
 def write_jsonl(path: Path, records: Iterable[BaseModel]) -> int:
-    """Write records, one a line, through a temporary file beside the target.
-
-    Args:
-        path: The target; replaced when it exists, untouched when writing fails.
-        records: What to write, taken one at a time.
-
-    Returns:
-        How many were written.
+    """Write records, one a line, through a temporary file beside the target, and return how many.
 
     Raises:
         ConfigurationError: The folder cannot be written, or is full.
@@ -37,14 +30,7 @@ def write_jsonl(path: Path, records: Iterable[BaseModel]) -> int:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:
-    """Write lines through a temporary file beside the target.
-
-    Args:
-        path: The target; replaced when it exists, untouched when writing fails.
-        lines: What to write, without ends of lines, taken one at a time.
-
-    Returns:
-        How many were written.
+    """Write lines, given without their ends, through a temporary file beside the target, and return how many.
 
     Raises:
         ConfigurationError: The folder cannot be written, or is full.
@@ -60,10 +46,6 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
 def write_text(path: Path, text: str) -> None:
     """Write a text through a temporary file beside the target.
 
-    Args:
-        path: The target; replaced when it exists.
-        text: The whole content.
-
     Raises:
         ConfigurationError: The folder cannot be written, or is full.
     """
@@ -72,13 +54,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_digest(path: Path) -> str:
-    """Write the digest of a file beside it, as `sha256sum -c` reads it, and return it.
-
-    Args:
-        path: The file, whole; its digest goes to the same name with `.sha256`.
-
-    Returns:
-        SHA-256, hexadecimal.
+    """Write the SHA-256 of a file beside it, as `sha256sum -c` reads it, and return it, hexadecimal.
 
     Raises:
         ConfigurationError: The folder cannot be written, or is full.
@@ -97,9 +73,6 @@ def _replacing(path: Path) -> Iterator[TextIO]:
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file that replaces another one when the block ends without an exception.
-
-    Args:
-        path: The target; replaced when it exists, untouched when the block fails.
 
     Raises:
         ConfigurationError: The folder cannot be written, or is full.
@@ -146,9 +119,6 @@ def open_rows(path: Path, most: int = MAX_LINE_BYTES) -> Iterator[Iterator[bytes
 def open_placed_rows(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
     """Open a JSONL file as an iterator of its lines with the byte offset of each, for `row_at`.
 
-    Args:
-        path: The file.
-
     Raises:
         SourceNotFoundError: It is not there or cannot be read.
     """
@@ -157,11 +127,7 @@ def open_placed_rows(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
 
 
 def row_at(path: Path, offset: int) -> bytes:
-    """Return one line of a file.
-
-    Args:
-        path: The file.
-        offset: Where the line begins, in bytes.
+    """Return the line of a file that begins at a byte.
 
     Raises:
         SourceNotFoundError: It is not there or cannot be read.
@@ -181,10 +147,6 @@ def _opened(path: Path) -> BinaryIO:
 def read_models(path: Path, model: type[Model]) -> Iterator[Model]:
     """Yield rows that this project wrote, one a line.
 
-    Args:
-        path: The file.
-        model: What a line is.
-
     Raises:
         SourceNotFoundError: It is not there or cannot be read.
         RefusedError: A line is not what it should be.
@@ -195,13 +157,6 @@ def read_models(path: Path, model: type[Model]) -> Iterator[Model]:
 
 def models_in(lines: Iterable[bytes], path: Path, model: type[Model], what: str, advice: str) -> Iterator[Model]:
     """Parse models, one a line; blank lines are skipped.
-
-    Args:
-        lines: The content.
-        path: Where it is from, for the message.
-        model: What a line is.
-        what: What it is called in the message.
-        advice: What to do about a line that is none.
 
     Raises:
         RefusedError: A line is not what it should be.

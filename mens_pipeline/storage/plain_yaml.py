@@ -28,10 +28,6 @@ class YamlLimitError(Exception):
 def parse_yaml(text: str, *, allow_aliases: bool) -> Any:
     """Parse a document to lists, mappings and scalars; a whole number beyond 64 bits stays text.
 
-    Args:
-        text: The document.
-        allow_aliases: Whether it may refer to parts of itself.
-
     Raises:
         YamlLimitError: It is too large, too deep, or uses aliases that it may not use or that grow too far.
         yaml.YAMLError: It is no YAML of plain values.

@@ -49,9 +49,7 @@ class Document:
     """A small object as it was read.
 
     Attributes:
-        content: Its bytes; none where there is no such object.
         version: What the server calls this state of it; None where there is none.
-        modified: When it was put there.
     """
 
     content: bytes = b""
@@ -64,9 +62,6 @@ class Listed:
     """Files under one key.
 
     Attributes:
-        kind: What it is.
-        key: Its key.
-        num_bytes: Its size.
         modified: When the newest of its objects was put there, in seconds since 1970.
         is_whole: Whether there is a manifest; else it is what an interrupted writer left.
     """
@@ -98,9 +93,6 @@ class Remote:
     def read(self, name: str) -> Document:
         """Read a document.
 
-        Args:
-            name: Its name in the bucket.
-
         Raises:
             ConfigurationError: The server does not answer, or not with a document.
         """
@@ -116,15 +108,7 @@ class Remote:
             return Document(bytes(found.bytes()), version, found.meta["last_modified"])
 
     def swap(self, name: str, content: bytes, seen: Version | None) -> bool:
-        """Write a document if it still is what was seen.
-
-        Args:
-            name: Its name in the bucket.
-            content: What it shall be.
-            seen: What `read` said of it; None where there was none.
-
-        Returns:
-            Whether it was written; otherwise somebody else came first.
+        """Write a document if it still is what was seen, None for nothing; return whether nobody else came first.
 
         Raises:
             ConfigurationError: The server does not answer, or knows no conditions.
@@ -140,10 +124,6 @@ class Remote:
     def manifest_of(self, kind: str, key: str) -> Document:
         """Read the manifest of an artifact, whether or not its files are there.
 
-        Args:
-            kind: What it is.
-            key: Its key.
-
         Raises:
             ConfigurationError: The server does not answer.
         """
@@ -152,11 +132,7 @@ class Remote:
     def publish(self, folder: Path, kind: str, key: str, seen: Version | None) -> bool:
         """Put a complete artifact there, unless somebody else did since.
 
-        Args:
-            folder: Its files, with the manifest.
-            kind: What it is.
-            key: Its key.
-            seen: What `manifest_of` said before it was made; None to take the place of nothing.
+        The manifest may take the place of what `manifest_of` had said before, None for nothing.
 
         Returns:
             Whether what is there is this; otherwise another one is, of another maker.
@@ -180,15 +156,7 @@ class Remote:
         )
 
     def fetch(self, folder: Path, kind: str, key: str) -> bool:
-        """Copy an artifact into a folder, each file checked against the manifest.
-
-        Args:
-            folder: An empty one.
-            kind: What it is.
-            key: Its key.
-
-        Returns:
-            Whether it is there whole; of one that is not, the manifest is not written.
+        """Copy an artifact into an empty folder, each file checked; tell whether it is whole, or else has no manifest.
 
         Raises:
             ConfigurationError: The server does not answer.
@@ -230,10 +198,6 @@ class Remote:
 
     def delete(self, kind: str, key: str) -> None:
         """Remove an artifact, its manifest first: from then on it is absent, however much is left of it.
-
-        Args:
-            kind: What it is.
-            key: Its key.
 
         Raises:
             ConfigurationError: The server does not answer, or does not let this process delete.

@@ -32,12 +32,7 @@ class Stage:
         return code_version(*self.entries, without=self.without)
 
     def inputs(self, parents: Sequence[Artifact], params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all that decides what an artifact holds.
-
-        Args:
-            parents: What it is made from, in an order that has a meaning.
-            params: JSON values.
-        """
+        """Return all that decides what an artifact holds."""
         keys = {} if self.by_content else {"parents": [parent.key for parent in parents]}
         return {**params, **keys, "code": self.code_version}
 
@@ -52,12 +47,7 @@ class Stage:
     ) -> tuple[Artifact, bool]:
         """Make the artifact of these parents and parameters, unless it is there and as it was written.
 
-        Args:
-            store: Where it is kept.
-            parents: What it is made from, in an order that has a meaning.
-            params: JSON values.
-            write: Fills a folder, and returns what the manifest shall say besides.
-            force: Make it although it is there.
+        The order of parents has a meaning. `write` fills a folder, and returns what the manifest shall say besides.
 
         Returns:
             The artifact, and whether it was reused.

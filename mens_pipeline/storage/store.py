@@ -38,7 +38,6 @@ class ArtifactRef:
 
     Attributes:
         kind: What it is: `extracted_corpus`.
-        key: Its key in the store.
         parents: What was handed to the stage that made it, or found it there.
     """
 
@@ -48,11 +47,7 @@ class ArtifactRef:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Return what `as_json` gave.
-
-        Args:
-            value: JSON values.
-        """
+        """Return what `as_json` gave."""
         return cls(value["kind"], value["key"], tuple(map(cls.from_json, value["parents"])))
 
     def as_json(self) -> dict[str, Any]:
@@ -61,9 +56,6 @@ class ArtifactRef:
 
     def of(self, kind: str) -> "ArtifactRef":
         """Return what it rests on, or itself, by its kind.
-
-        Args:
-            kind: What is looked for.
 
         Raises:
             LookupError: It rests on nothing of this kind.
@@ -84,7 +76,6 @@ class Artifact:
     Attributes:
         kind: What it is: `extracted_corpus`.
         key: SHA-256 over the inputs it was made from, hexadecimal.
-        path: The folder.
         manifest: Inputs, parents, outputs with their digests, and what its maker added.
     """
 
@@ -104,11 +95,7 @@ class Artifact:
         return key_of({"key": self.key, "outputs": self.manifest["outputs"]})
 
     def ref(self, *parents: ArtifactRef) -> ArtifactRef:
-        """Return it by its key.
-
-        Args:
-            parents: What was handed to the stage that made it, or found it there.
-        """
+        """Return it by its key."""
         return ArtifactRef(self.kind, self.key, parents)
 
     def changed(self) -> tuple[str, ...]:
@@ -131,32 +118,19 @@ class ArtifactStore:
     """The store below one folder, and behind it perhaps object storage."""
 
     def __init__(self, root: Path, remote: "Remote | None" = None, signing: "Signing | None" = None) -> None:
-        """Use a folder; it is made on first writing.
-
-        Args:
-            root: The folder.
-            remote: What machines share; the folder is then the cache of one of them.
-            signing: The keys by which what counts is signed; None: nothing is.
-        """
+        """Use a folder; it is made on first writing."""
         self.root = root
         self.documents = Documents(root, remote)
         self.remote, self.signing = remote, signing
 
     def find(self, kind: str, inputs: Mapping[str, Any]) -> Artifact | None:
-        """Return the artifact that was made from these inputs, if it is complete.
-
-        Args:
-            kind: What it is.
-            inputs: JSON values that decide what it holds.
-        """
+        """Return the artifact that was made from these inputs, if it is complete."""
         return self.get(kind, key_of(inputs))
 
     def get(self, kind: str, key: str) -> Artifact | None:
         """Return the artifact with this key, if it is complete here, or else in the object storage.
 
-        Args:
-            kind: What it is.
-            key: SHA-256 over its inputs, hexadecimal; anything else, such as a path out of the store, names none.
+        Anything but 64 hexadecimal digits, such as a path out of the store, names none.
 
         Raises:
             ConfigurationError: It is not here, and the object storage does not answer.
@@ -166,11 +140,7 @@ class ArtifactStore:
         return _read(kind, key, self.root / kind / key) or self._pulled(kind, key)
 
     def holding(self, *paths: Path) -> tuple[Artifact, ...]:
-        """Return the artifacts that files lie in, or that they are; a path elsewhere names none.
-
-        Args:
-            paths: Files or folders.
-        """
+        """Return the artifacts that files lie in, or that they are; a path elsewhere names none."""
         roots = (self.root.resolve(), *(path.resolve() for path in paths))
         inside = (path.relative_to(roots[0]).parts[:2] for path in roots[1:] if path.is_relative_to(roots[0]))
         found = (self.get(*parts) for parts in dict.fromkeys(inside) if len(parts) > 1)
@@ -178,9 +148,6 @@ class ArtifactStore:
 
     def located(self, path: Path) -> Path:
         """Return where a file of an artifact lies here, by a path that another machine may have written.
-
-        Args:
-            path: It names kind and key; one that names none is returned as it is.
 
         Raises:
             ConfigurationError: It is not here, and the object storage does not answer.
@@ -202,11 +169,7 @@ class ArtifactStore:
 
         Where the same was written meanwhile by another process, that stays; in object storage, whatever was.
 
-        Args:
-            kind: What is made.
-            inputs: JSON values that decide what it holds.
-            parents: What it is made from.
-            seen: What of this key may be replaced in the object storage; None for nothing.
+        In the object storage it may replace what was `seen` of this key.
 
         Raises:
             ConfigurationError: The store cannot be written, or is full; other failures of the block pass as they are.
@@ -277,12 +240,7 @@ class ArtifactStore:
     ) -> tuple[Artifact, bool]:
         """Return the artifact of these inputs, made if it is absent or damaged; `latest` names it from now on.
 
-        Args:
-            kind: What it is.
-            inputs: JSON values that decide what it holds.
-            write: Fills a folder, and returns what the manifest shall say besides.
-            parents: What it is made from.
-            anew: Write it although there is one, and replace that.
+        `write` fills a folder, and returns what the manifest shall say besides. With `anew` it replaces what is there.
 
         Returns:
             The artifact, and whether it was taken as it was.
@@ -310,10 +268,6 @@ class ArtifactStore:
     def point(self, name: str, artifact: Artifact) -> None:
         """Let a pointer name an artifact.
 
-        Args:
-            name: The pointer: `latest`.
-            artifact: What it names from now on.
-
         Raises:
             ConfigurationError: The store cannot be written.
         """
@@ -321,10 +275,6 @@ class ArtifactStore:
 
     def pointed(self, kind: str, name: str) -> str | None:
         """Return the key that a pointer names; None when there is no such pointer.
-
-        Args:
-            kind: What it points to.
-            name: The pointer.
 
         Raises:
             ConfigurationError: The object storage does not answer.
@@ -335,33 +285,20 @@ class ArtifactStore:
 
 @dataclass
 class Draft:
-    """An artifact in the making.
-
-    Attributes:
-        path: The folder to write into.
-        extra: What the manifest shall say besides inputs and outputs.
-    """
+    """An artifact in the making, with what its manifest shall say besides inputs and outputs."""
 
     path: Path
     extra: dict[str, Any] = field(default_factory=dict)
 
     def finish(self, manifest: dict[str, Any]) -> None:
-        """Write the manifest, which makes the artifact complete.
-
-        Args:
-            manifest: What it says beside the outputs and what its maker added.
-        """
+        """Write the manifest, which makes the artifact complete."""
         files = (path for path in sorted(self.path.rglob("*")) if path.is_file())
         outputs = {path.relative_to(self.path).as_posix(): _described(path) for path in files}
         text = json.dumps({**manifest, "outputs": outputs, **self.extra}, indent=2, sort_keys=True) + "\n"
         (self.path / MANIFEST).write_text(text, encoding="utf-8")
 
     def holds(self, name: object) -> bool:
-        """Return whether a failure that names a file is one of this folder or below it.
-
-        Args:
-            name: What `OSError.filename` is: a path, a number, or nothing.
-        """
+        """Return whether a failure that names a file, a number or nothing is one of this folder or below it."""
         return isinstance(name, str) and Path(name).is_relative_to(self.path)
 
 
@@ -377,21 +314,13 @@ def _read(kind: str, key: str, path: Path) -> Artifact | None:
 
 
 def key_of(inputs: Mapping[str, Any]) -> str:
-    """Compute the SHA-256 over inputs in canonical JSON, hexadecimal.
-
-    Args:
-        inputs: JSON values; the order of keys does not matter.
-    """
+    """Compute the SHA-256 over inputs in canonical JSON, whatever the order of keys, hexadecimal."""
     text = json.dumps(inputs, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def digest_of(path: Path) -> str:
-    """Compute the SHA-256 of a file, hexadecimal.
-
-    Args:
-        path: A file of any size.
-    """
+    """Compute the SHA-256 of a file, hexadecimal."""
     with path.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 

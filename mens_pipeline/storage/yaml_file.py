@@ -17,10 +17,6 @@ Model = TypeVar("Model", bound=BaseModel)
 def load_model(path: Path, model: type[Model]) -> Model:
     """Read a YAML file as a model.
 
-    Args:
-        path: The file.
-        model: What it must fit.
-
     Raises:
         ConfigurationError: It is missing, is no YAML, or holds mistakes; the message names all of them.
     """
@@ -33,9 +29,6 @@ def load_model(path: Path, model: type[Model]) -> Model:
 
 def load_yaml(path: Path) -> Any:
     """Read a YAML file.
-
-    Args:
-        path: The file.
 
     Raises:
         ConfigurationError: It is missing or is no YAML.

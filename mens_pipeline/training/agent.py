@@ -21,14 +21,7 @@ _GRACE_SECONDS: Final = 100
 
 
 def main(module: str, num_processes: int, job_path: Path, parent: int) -> ExitCode:
-    """Run a job in several processes.
-
-    Args:
-        module: What each of them runs.
-        num_processes: One a device.
-        job_path: The job as JSON.
-        parent: The process that started this one.
-    """
+    """Run a job in several processes of a module, one a device; `parent` is the process that started this one."""
     die_with_parent(parent)
     job = TrainingJob.model_validate_json(job_path.read_text(encoding="utf-8"))
     command = python_command(module, str(job_path), str(os.getpid()))

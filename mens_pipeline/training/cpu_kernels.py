@@ -62,12 +62,7 @@ class _LoraProduct(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        """Compute the gradients of `inputs`, `down` and `up`.
-
-        Args:
-            context: What `forward` kept.
-            gradient: (..., d_out).
-        """
+        """Compute the gradients of `inputs`, `down` and `up`."""
         flat, inner, weight, low_down, low_up = context.saved_tensors
         outer = gradient.reshape(-1, gradient.shape[-1])
         inner_gradient = outer @ low_up
@@ -88,17 +83,7 @@ class _TokenLosses(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(context: Any, hidden: torch.Tensor, head: torch.nn.Linear, wanted: torch.Tensor) -> torch.Tensor:
-        """Compute the negative log-likelihood of each token.
-
-        Args:
-            context: Keeps the gradients.
-            hidden: (positions, width), last hidden states.
-            head: Projects them on the vocabulary.
-            wanted: (positions), int64, the token that follows each.
-
-        Returns:
-            (positions), float32.
-        """
+        """Compute what `token_losses` returns."""
         losses = torch.empty(len(hidden), dtype=torch.float32, device=hidden.device)
         gradients = torch.empty_like(hidden) if context.needs_input_grad[0] else None
         for start in range(0, len(hidden), SCORED_ON_CPU):
@@ -117,12 +102,7 @@ class _TokenLosses(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        """Compute the gradient of `hidden`.
-
-        Args:
-            context: What `forward` kept.
-            gradient: (positions), of the losses.
-        """
+        """Compute the gradient of `hidden`."""
         (gradients,) = context.saved_tensors
         return gradients * gradient[:, None].to(gradients.dtype), None, None
 
@@ -213,11 +193,7 @@ def use_causal_products(model: "PeftModel") -> bool:
 
 
 def is_causal(base: Any) -> bool:
-    """Return whether `use_causal_products` changed a model.
-
-    Args:
-        base: The model without its adapter's wrapper.
-    """
+    """Return whether `use_causal_products` changed a model, given without its adapter's wrapper."""
     return bool(base.config._attn_implementation == _ATTENTION)  # noqa: SLF001 - where the library keeps it
 
 

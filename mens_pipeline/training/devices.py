@@ -46,10 +46,6 @@ class Device:
 def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
     """Return the device that was asked for; `best` takes the first there is of cuda, mps, cpu.
 
-    Args:
-        choice: What was asked for.
-        force_cpu: Whether the environment allows the CPU alone (`VOX_BACKEND=cpu`).
-
     Raises:
         RefusedError: It is not there, or the environment forbids it.
     """
@@ -70,10 +66,6 @@ def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
 
 def refuse_missing_devices(device: Device, asked: int) -> None:
     """Check that a machine has the devices that a recipe asks for; on a CPU any number of processes may run.
-
-    Args:
-        device: What it trains on.
-        asked: How many.
 
     Raises:
         RefusedError: It has fewer.

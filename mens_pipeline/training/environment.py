@@ -27,11 +27,7 @@ def own_environment() -> Mapping[str, str]:
 
 
 def environment_without_secrets(keep: tuple[str, ...] = ()) -> dict[str, str]:
-    """Copy the environment of this process without the variables that may hold a secret.
-
-    Args:
-        keep: Beginnings of upper-case names that are copied all the same.
-    """
+    """Copy the environment of this process without what may hold a secret; upper-case names `keep` are prefixes."""
 
     def may_be_secret(name: str) -> bool:
         return any(word.endswith(_SECRETS) for word in name.split("_")) and not name.startswith(keep)
@@ -44,8 +40,7 @@ def training_environment(num_devices: int = 1) -> dict[str, str]:
 
     What loads a model of somebody else's needs no password, so it is given none.
 
-    Args:
-        num_devices: GPUs that its processes share out, one each.
+    Its processes share out `num_devices` GPUs, one each.
     """
     seen = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(num_devices)))).split(",")
     return {

@@ -10,8 +10,8 @@ from mens_pipeline.corpus.curate.split import group_of
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import analyze, mode_of
 from mens_pipeline.training.chat import Encoded, Tokenizer, control_tokens, encode, escape, opening_for, render_prompt
+from mens_pipeline.training.plan import is_validation_group
 from mens_pipeline.training.recipe import Recipe
-from mens_pipeline.training.validation import is_validation_group
 
 _HIGHEST: Final = 8.0
 _TRACES: Final = ("tool_trace", "trajectory")
@@ -20,12 +20,7 @@ _FAILURES: Final = ("fail", "error", "repair")
 
 
 def row_weight(pair: TrainingPair, recipe: Recipe) -> float:
-    """Return what the loss of a row is multiplied by; 1 unless `trajectory_weighting` is on, never above 8.
-
-    Args:
-        pair: A row.
-        recipe: The boosts.
-    """
+    """Return what the loss of a row is multiplied by; 1 unless `trajectory_weighting` is on, never above 8."""
     if not recipe.trajectory_weighting:
         return 1.0
     words = f"{pair.category} {pair.task_family}"
@@ -149,14 +144,7 @@ class Examples:
 
 
 def make_examples(pairs: Iterable[TrainingPair], recipe: Recipe, tokenizer: Tokenizer, system: str) -> Examples:
-    """Encode the rows of a train set as a recipe demands, and count those that are dropped by reason.
-
-    Args:
-        pairs: The train set.
-        recipe: Which rows, how long, how they weigh.
-        tokenizer: Of the base model.
-        system: What the model is told before every request.
-    """
+    """Encode the rows of a train set as a recipe demands, and count those that are dropped by reason."""
     examples = Examples()
     for pair in pairs:
         examples.seen += 1
@@ -175,11 +163,7 @@ def make_examples(pairs: Iterable[TrainingPair], recipe: Recipe, tokenizer: Toke
 
 
 def kind_of(pair: TrainingPair) -> str:
-    """Return the kind of row that a pair is, for the shares of tokens.
-
-    Args:
-        pair: A row of the train set.
-    """
+    """Return the kind of row that a pair is, for the shares of tokens."""
     return OBSERVED if pair.task_family == "vox_codegen" and pair.tests is not None else pair.task_family
 
 
@@ -208,9 +192,6 @@ def code_in(pair: TrainingPair) -> str | None:
     """Return the program that a prompt ends with, after a sentence such as `It goes with this code:`.
 
     What the front end rejects, such as a program to be repaired, is no code to learn; nor is a name in a sentence.
-
-    Args:
-        pair: A request and its answer.
     """
     mode = mode_of(pair.source.path if pair.source is not None else "")
     start = pair.prompt.find(_BREAK)
@@ -224,14 +205,7 @@ def code_in(pair: TrainingPair) -> str | None:
 
 
 def code_tokens(tokenizer: Tokenizer, system: str, pair: TrainingPair, encoded: Encoded) -> tuple[int, int]:
-    """Return the range of a prompt's tokens in which its code stands, half-open; (0, 0) without code.
-
-    Args:
-        tokenizer: Of the base model.
-        system: What the model is told before every request.
-        pair: A request and its answer.
-        encoded: The pair as ids.
-    """
+    """Return the range of a prompt's tokens in which its code stands, half-open; (0, 0) without code."""
     code = code_in(pair)
     if code is None:
         return (0, 0)

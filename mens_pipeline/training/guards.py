@@ -21,11 +21,7 @@ _LONGEST: Final = 500
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask the system for SIGTERM when the parent process ends, however it ends; Linux alone can.
-
-    Args:
-        parent: The process that started this one; when it is gone already, so is this one.
-    """
+    """Ask the system for SIGTERM when the parent ends, however it does; where it has, exit. Linux alone can."""
     if sys.platform != "linux":
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -37,10 +33,7 @@ def die_with_parent(parent: int) -> None:
 def exclusive(path: Path, wait_seconds: float, holder: str = "a run") -> Iterator[None]:
     """Hold a lock on a device for as long as the block runs; the system frees it when the process dies.
 
-    Args:
-        path: The lock file; made when it is not there.
-        wait_seconds: How long another holder may take to end.
-        holder: What holds it then, for the message to others.
+    Another holder may take `wait_seconds` to end; `holder` is what others are told of this one.
 
     Raises:
         RefusedError: Another process holds it; the message says which.

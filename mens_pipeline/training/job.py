@@ -6,9 +6,10 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.storage.jsonl import replacing
+from mens_pipeline.storage.validation import Strict
 from mens_pipeline.training.recipe import Recipe
 
 MODULE: Final = "mens_pipeline.training.child"
@@ -45,10 +46,8 @@ class ExitCode(IntEnum):
     """Asked to stop; a checkpoint is written."""
 
 
-class Continued(BaseModel):
+class Continued(Strict):
     """Adapter and state of a run that is continued after its end."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     adapter: Path = Field(description="The weights that it ended with.")
     adapter_sha256: str = Field(description="Of these weights, hexadecimal.")
@@ -65,10 +64,8 @@ class Continued(BaseModel):
         return self.model_dump(mode="json", exclude={"adapter"})
 
 
-class TrainingJob(BaseModel):
+class TrainingJob(Strict):
     """One run, fully decided."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
     recipe: Recipe
     train_path: Path = Field(description="The train set, JSON lines.")
@@ -85,28 +82,20 @@ class TrainingJob(BaseModel):
     lock_seconds: float = Field(default=120.0, ge=0, description="How long another holder may take to end.")
 
 
-def write_result(run_dir: Path, result: dict[str, Any]) -> None:
-    """Write what a training process left; the file is there whole or not at all, also after a power cut.
-
-    Args:
-        run_dir: The folder of the run.
-        result: In JSON types.
+def write_document(path: Path, values: dict[str, Any]) -> None:
+    """Write a document of a run; it is there whole or not at all, also after a power cut.
 
     Raises:
         ConfigurationError: The disk is full.
     """
-    with replacing(run_dir / RESULT) as target:
-        target.write(as_document(result).encode())
+    with replacing(path) as target:
+        target.write(as_document(values).encode())
         target.flush()
         os.fsync(target.fileno())
 
 
 def result_of(run_dir: Path) -> dict[str, Any] | None:
-    """Read the result of a training process; None where there is none, or one that was cut off.
-
-    Args:
-        run_dir: The folder of the run.
-    """
+    """Read the result of a training process; None where there is none, or one that was cut off."""
     try:
         result = json.loads((run_dir / RESULT).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, RecursionError):
@@ -115,11 +104,7 @@ def result_of(run_dir: Path) -> dict[str, Any] | None:
 
 
 def ended(run_dir: Path) -> ExitCode:
-    """Return how a training came to its end, by what it left.
-
-    Args:
-        run_dir: The folder of the run.
-    """
+    """Return how a training came to its end, by what it left."""
     if result_of(run_dir) is not None:
         return ExitCode.DONE
     left = {FAILURE: ExitCode.REFUSED, STOP: ExitCode.INTERRUPTED}
@@ -127,11 +112,7 @@ def ended(run_dir: Path) -> ExitCode:
 
 
 def mark_complete(checkpoint: Path) -> None:
-    """Note that a checkpoint was written to its end, with the size of each of its files, once all are on the disk.
-
-    Args:
-        checkpoint: Its folder.
-    """
+    """Note that a checkpoint was written to its end, with the size of each of its files, once all are on the disk."""
     sizes = {}
     for path in sorted(checkpoint.rglob("*")):
         if path.is_file() and path.name != COMPLETE:
@@ -145,11 +126,7 @@ def mark_complete(checkpoint: Path) -> None:
 
 
 def newest_checkpoint(run_dir: Path) -> Path | None:
-    """Return the newest complete checkpoint of a run, if there is one.
-
-    Args:
-        run_dir: The folder of the run.
-    """
+    """Return the newest complete checkpoint of a run, if there is one."""
     complete = [path.parent for path in (run_dir / CHECKPOINTS).glob(f"checkpoint-*/{COMPLETE}") if _is_whole(path)]
     return max(complete, key=lambda path: int(path.name.rsplit("-", 1)[1]), default=None)
 
@@ -167,9 +144,5 @@ def _is_whole(mark: Path) -> bool:
 
 
 def as_document(values: dict[str, Any]) -> str:
-    """Return JSON for a file that people read.
-
-    Args:
-        values: JSON values.
-    """
+    """Return JSON for a file that people read."""
     return json.dumps(values, indent=2, sort_keys=True) + "\n"

@@ -5,9 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,10 +24,6 @@ def python_command(module: str, *arguments: str) -> list[str]:
     """Build the command that runs a module in a Python process of its own.
 
     `-P` keeps the current folder off `sys.path`: it may be a workspace whose `pip.py` or `pydantic.py` is not ours.
-
-    Args:
-        module: Its dotted name.
-        arguments: What it is given.
     """
     return [sys.executable, "-P", "-m", module, *arguments]
 
@@ -75,6 +72,25 @@ def run_child(  # noqa: PLR0913, PLR0917 - what a process is started with
     return ExitCode.INTERRUPTED if child.returncode == -signal.SIGTERM else child.returncode
 
 
+@contextmanager
+def polled(poll: Callable[[], None], seconds: float) -> Iterator[None]:
+    """Call something again and again in a thread of its own while the block runs, and once more at its end."""
+    is_over = threading.Event()
+
+    def follow() -> None:
+        while not is_over.wait(seconds):
+            poll()
+        poll()
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
 def _end(child: "subprocess.Popen[bytes]", grace_seconds: float) -> None:
     child.terminate()
     with suppress(subprocess.TimeoutExpired):
@@ -86,11 +102,6 @@ def _end(child: "subprocess.Popen[bytes]", grace_seconds: float) -> None:
 
 def refuse_failure(run_dir: Path, code: int, what: str) -> None:
     """Check that a process came to its end.
-
-    Args:
-        run_dir: Where it worked.
-        code: Its exit code.
-        what: What it did: `training`.
 
     Raises:
         RefusedError: It did not; the message says why.
@@ -108,10 +119,6 @@ def refuse_failure(run_dir: Path, code: int, what: str) -> None:
 
 def result_after(run_dir: Path, code: int) -> dict[str, Any]:
     """Return what a training process left.
-
-    Args:
-        run_dir: Where it worked.
-        code: Its exit code.
 
     Raises:
         RefusedError: It did not come to its end; the message says why.

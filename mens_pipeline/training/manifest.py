@@ -25,15 +25,7 @@ METHOD: Final = "qlora"
 def training_manifest(
     run: PreparedRun, resolved: ResolvedRecipe, result: dict[str, Any], vcs_sha: str | None, backend: str | None = None
 ) -> dict[str, Any]:
-    """Build the manifest of an adapter.
-
-    Args:
-        run: What was prepared.
-        resolved: The recipe, and where its values came from.
-        result: What the training process left.
-        vcs_sha: What the adapter is named after.
-        backend: What VOX_BACKEND says; None when it says nothing.
-    """
+    """Build the manifest of an adapter."""
     base = run.base
     heldout = run.job.train_path.with_name(HELDOUT)
     return {
@@ -67,13 +59,6 @@ def finish_run(
 ) -> dict[str, Any]:
     """Write manifest and card of a complete run beside its adapter, and return the manifest.
 
-    Args:
-        run: What was prepared.
-        resolved: Its recipe.
-        vcs_sha: What the adapter is named after.
-        code: How the training process ended.
-        backend: What VOX_BACKEND says; None when it says nothing.
-
     Raises:
         RefusedError: It did not come to its end; the message says why.
     """
@@ -86,11 +71,7 @@ def finish_run(
 
 
 def data_sources(manifest: dict[str, Any]) -> tuple[DataSource, ...]:
-    """Return what the train set of an adapter was made of; empty when that is not on record beside that very set.
-
-    Args:
-        manifest: What `training_manifest` gave.
-    """
+    """Return what the train set of an adapter was made of; empty when that is not on record beside that very set."""
     train_file = Path(manifest["train_file"])
     report = train_file.with_suffix(REPORT_SUFFIX)
     if not (train_file.is_file() and report.is_file()) or digest_of(train_file) != manifest["train_sha256"]:

@@ -82,9 +82,6 @@ class _Manifest(_Part):
 def read_manifest(path: Path) -> dict[str, Any]:
     """Read the manifest of a run, and check the type of everything that judging, merging, serving and cards read.
 
-    Args:
-        path: The file.
-
     Raises:
         RefusedError: It is not there, is no JSON, is of another method, or lacks something or has it in another form;
             the message names where.

@@ -10,10 +10,6 @@ _MEANT: Final = re.compile(r"[&<>\[\]`|]")
 
 
 def plain(text: str) -> str:
-    """Escape a text so that Markdown shows it as it is, in one line: no tag, link, image or cell of its own.
-
-    Args:
-        text: Any text.
-    """
+    """Escape a text so that Markdown shows it as it is, in one line: no tag, link, image or cell of its own."""
     one_line = " ".join(visible_text(text).split())
     return _MEANT.sub(lambda match: f"&#{ord(match[0])};", one_line)

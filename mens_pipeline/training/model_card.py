@@ -156,11 +156,7 @@ def _class_of(architecture: str) -> str:
 
 
 def base_name(manifest: dict[str, Any]) -> str:
-    """Return the public name of a base model: its name on the Hub, or that of its folder without the rest of the path.
-
-    Args:
-        manifest: What `training_manifest` gave.
-    """
+    """Return the public name of a base: its name on the Hub, or that of its folder without the rest of the path."""
     base = manifest["base_model"]
     return str(base["name"]) if base["origin"] in _OF_THE_HUB else Path(base["name"]).name
 

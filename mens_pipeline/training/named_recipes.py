@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel, StringConstraints, model_validator
+from pydantic import Field, RootModel, StringConstraints, model_validator
 
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language.suggestions import did_you_mean
+from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.presets import AUTO, mistakes_of
 
@@ -18,10 +19,8 @@ RecipeName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")
 """A name that fits a tag, a file name and a command line."""
 
 
-class NamedRecipe(BaseModel):
+class NamedRecipe(Strict):
     """One recipe that may be compared with others."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     about: str = Field(min_length=1, description="What is tried, in a sentence.")
     preset: str = Field(default=AUTO, description="Of config/presets.yaml; `auto` picks by memory.")
@@ -58,9 +57,6 @@ class NamedRecipes(RootModel[dict[RecipeName, NamedRecipe]]):
 def load_recipes(path: Path) -> Mapping[str, NamedRecipe]:
     """Read the named recipes of a file; every one is checked.
 
-    Args:
-        path: `config/recipes.yaml`.
-
     Raises:
         ConfigurationError: The file is missing, is no YAML, or a recipe does not hold together; all mistakes are named.
     """
@@ -69,10 +65,6 @@ def load_recipes(path: Path) -> Mapping[str, NamedRecipe]:
 
 def recipe_called(name: str, recipes: Mapping[str, NamedRecipe]) -> NamedRecipe:
     """Return a recipe by its name.
-
-    Args:
-        name: Of the recipe.
-        recipes: All of them.
 
     Raises:
         ConfigurationError: None has this name.

@@ -7,17 +7,15 @@ paths; Ray says who trains on which GPU, so no lock is held.
 
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from mens_pipeline.errors import MensError, RefusedError
 from mens_pipeline.training.child_process import fail, leave, listening
 from mens_pipeline.training.environment import own_environment
 from mens_pipeline.training.guards import die_with_parent
 from mens_pipeline.training.job import FAILURE, STOP, ExitCode, TrainingJob, ended
+from mens_pipeline.training.launch import polled
 from mens_pipeline.training.team import ON_RAY, Team
 from mens_pipeline.training.telemetry_log import FILE, Follower
 
@@ -36,9 +34,7 @@ _PASSED: Final = (
 def main(job_path: Path, parent: int | None = None) -> ExitCode:
     """Run a job on the cluster that `RAY_ADDRESS` names, or on one that is started for it on this machine.
 
-    Args:
-        job_path: The job as JSON.
-        parent: The process that started this one; None where Ray did.
+    Where Ray itself started this process, it has no parent to die with.
     """
     if parent is not None:
         die_with_parent(parent)
@@ -46,7 +42,7 @@ def main(job_path: Path, parent: int | None = None) -> ExitCode:
     for name in (FAILURE, STOP):
         (job.run_dir / name).unlink(missing_ok=True)
     try:
-        with listening(Team()) as listen, _followed(job, listen):
+        with listening(Team()) as listen, polled(Follower(job.run_dir / FILE, listen).poll, _POLL_SECONDS):
             _fit(job, job_path)
     except MensError as error:
         return fail(job, str(error))
@@ -108,25 +104,6 @@ def _refuse_missing(path: Path) -> None:
     if not path.exists():
         advice = "Mount the folders of MENS_STORE_ROOT and MENS_CACHE_ROOT at the same paths on all nodes."
         raise RefusedError(f"{path}: not on this node of the Ray cluster. {advice}")
-
-
-@contextmanager
-def _followed(job: TrainingJob, listen: Callable[[dict[str, Any]], None]) -> Iterator[None]:
-    """Pass on what the first worker writes, while the block runs."""
-    follower, is_over = Follower(job.run_dir / FILE, listen), threading.Event()
-
-    def follow() -> None:
-        while not is_over.wait(_POLL_SECONDS):
-            follower.poll()
-        follower.poll()
-
-    thread = threading.Thread(target=follow, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
 
 
 if __name__ == "__main__":

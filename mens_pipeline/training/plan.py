@@ -3,6 +3,7 @@
 A run that knows its whole order can be taken up at any step and go on as if it had never stopped.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,36 +40,19 @@ class Plan:
     num_skipped: tuple[int, ...]
 
     def first(self, num_steps: int, accumulated: int) -> "Plan":
-        """Return the first steps of the plan.
-
-        Args:
-            num_steps: Steps that are kept, if there are as many.
-            accumulated: Micro-batches of a step.
-        """
+        """Return the first steps of the plan."""
         kept = self.batches[: num_steps * accumulated]
         return Plan(kept, -(-len(kept) // accumulated), self.num_skipped)
 
 
 def step_tokens(batches: Sequence[Sequence[int]], lengths: Sequence[int], accumulated: int) -> list[int]:
-    """Return tokens of each optimizer step, with padding.
-
-    Args:
-        batches: Rows of each micro-batch in order.
-        lengths: Tokens of each row.
-        accumulated: Micro-batches of a step.
-    """
+    """Return tokens of each optimizer step of `accumulated` micro-batches, with padding."""
     padded = [len(batch) * max(lengths[row] for row in batch) for batch in batches]
     return [sum(padded[start : start + accumulated]) for start in range(0, len(padded), accumulated)]
 
 
 def plan_run(examples: Sequence[Planned], recipe: Recipe, continues: Continued | None = None) -> Plan:
-    """Lay down the order of a run; the same arguments give the same order on every machine.
-
-    Args:
-        examples: The rows that train.
-        recipe: Sizes of micro-batches, epochs, shares of kinds and categories, curriculum, seed.
-        continues: The run that this one goes on from, if any.
-    """
+    """Lay down the order of a run; the same arguments give the same order on every machine."""
     if continues is not None:
         return plan_further(examples, recipe, continues.num_batches)
     plan = _plan(islice(_epochs(examples, recipe), recipe.num_train_epochs), recipe)
@@ -80,10 +64,7 @@ def plan_further(examples: Sequence[Planned], recipe: Recipe, num_shown: int) ->
 
     `max_steps` was for the run that ended; this one is ended by its time, or after `MOST_PASSES` times its epochs.
 
-    Args:
-        examples: The rows that train, the same ones.
-        recipe: Of the run.
-        num_shown: Micro-batches that were shown.
+    Of the run `num_shown` micro-batches were shown.
     """
     epochs: list[tuple[list[tuple[int, ...]], int]] = []
     for batches, skipped in _epochs(examples, recipe):
@@ -117,13 +98,16 @@ def _epochs(examples: Sequence[Planned], recipe: Recipe) -> Iterator[tuple[list[
         yield batches, len(examples) - len(rows)
 
 
-def hardest_of(epoch: int, recipe: Recipe) -> int:
-    """Return the highest difficulty an epoch shows; with fewer epochs than stages, the first stages are left out.
+def is_validation_group(group: str | None, share: float, seed: int) -> bool:
+    """Return whether the rows of a source file measure; all of one file do the same, those without one train."""
+    if group is None:
+        return False
+    digest = hashlib.sha256(f"validation:{seed}:{group}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") < share * 2**64
 
-    Args:
-        epoch: From 0.
-        recipe: The curriculum, if any.
-    """
+
+def hardest_of(epoch: int, recipe: Recipe) -> int:
+    """Return the highest difficulty an epoch (from 0) shows; of more stages than epochs, the first are left out."""
     if not recipe.curriculum:
         return recipe.max_difficulty
     stages = recipe.curriculum_max_difficulty
@@ -136,9 +120,7 @@ def category_weights(categories: Sequence[str], alpha: float) -> dict[str, float
 
     The share of a category is that of its rows to the power of alpha; an epoch keeps its size.
 
-    Args:
-        categories: Of each row.
-        alpha: 1 leaves the shares as they are, 0 makes them equal.
+    With an alpha of 1 the shares stay as they are, with 0 they become equal.
 
     Source:
         Exponential smoothing of shares, Conneau et al. 2020 (XLM-R), section 3.1.

@@ -114,11 +114,7 @@ def estimate_memory(
 
 
 def check_tokenizer(ids: Sequence[Sequence[int]], path: Path) -> None:
-    """Check that the tokenizer knows the control tokens of ChatML as one id each.
-
-    Args:
-        ids: Of the start and the end of a turn.
-        path: The folder of the base model, for the message.
+    """Check that the tokenizer knows the control tokens of ChatML, start and end of a turn, as one id each.
 
     Raises:
         RefusedError: It does not.
@@ -141,12 +137,6 @@ _LIMITS: Final = {
 def check_examples(examples: Examples, end_of_turn: int, min_rows: int, origins: Mapping[str, str]) -> None:
     """Check that there are enough rows, and that each ends its turn and teaches something.
 
-    Args:
-        examples: What is shown.
-        end_of_turn: The id that ends a turn.
-        min_rows: Rows without which training does not begin.
-        origins: Field of the recipe -> the flag, or whatever else set it.
-
     Raises:
         RefusedError: One of these does not hold.
     """
@@ -165,10 +155,6 @@ def check_examples(examples: Examples, end_of_turn: int, min_rows: int, origins:
 def check_logits(base: BaseModel, device: str) -> None:
     """Check that the loss of this device is that of the model: on a CPU, logits are taken as the head gives them.
 
-    Args:
-        base: The base model.
-        device: `cuda`, `mps` or `cpu`.
-
     Raises:
         RefusedError: The model scales its logits, and is to train on a CPU.
     """
@@ -181,11 +167,7 @@ def check_logits(base: BaseModel, device: str) -> None:
 
 
 def check_disk(folder: Path, needed_mb: float) -> None:
-    """Check that checkpoints and adapter have room.
-
-    Args:
-        folder: Where they go; it need not be there yet.
-        needed_mb: Megabytes.
+    """Check that checkpoints and adapter have room; their folder need not be there yet.
 
     Raises:
         RefusedError: They have not.
@@ -205,17 +187,7 @@ def preflight_document(  # noqa: PLR0913, PLR0917 - all that was looked at
     plan: Plan,
     memory: MemoryEstimate,
 ) -> dict[str, Any]:
-    """`training-preflight.json`: upstream's schema with what was looked at.
-
-    Args:
-        contract_digest: What the run is.
-        base: The base model.
-        device: What it trains on.
-        recipe: The recipe.
-        examples: What is shown.
-        plan: In which order.
-        memory: What it needs.
-    """
+    """`training-preflight.json`: upstream's schema with what was looked at."""
     notes = []
     available = 1024 * (installed_memory_gb() if device.memory_gb is None else device.memory_gb)
     if memory.total > _MOST_OF_MEMORY * available:
@@ -252,9 +224,5 @@ def installed_memory_gb() -> float:
 
 
 def checkpoint_megabytes(memory: MemoryEstimate) -> float:
-    """Return megabytes on disk for checkpoints and adapter.
-
-    Args:
-        memory: What the run needs.
-    """
+    """Return megabytes on disk for checkpoints and adapter."""
     return memory.adapter * _CHECKPOINT_COPIES

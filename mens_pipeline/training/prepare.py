@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from mens_pipeline.corpus.curate.heldout_in_training import trained_heldout
@@ -13,6 +12,7 @@ from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import digest_of, key_of
 from mens_pipeline.training.base_model import BaseModel, configuration_of, find_base_model
 from mens_pipeline.training.chat import IM_END, IM_START
@@ -33,7 +33,7 @@ from mens_pipeline.training.preflight import (
 )
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL
-from mens_pipeline.training.run_dir import lay_out, refuse_another_run, refuse_links
+from mens_pipeline.training.run_dir import claimed, lay_out
 from mens_pipeline.training.tokenizer_file import FileTokenizer
 
 _LINEAR: Final = "linear_attention"
@@ -51,12 +51,7 @@ def kernels_found() -> dict[str, bool]:
 
 
 def kernel_notes(config: Mapping[str, Any], found: Mapping[str, bool]) -> list[str]:
-    """List what a base needs on a GPU and is not installed, a sentence each.
-
-    Args:
-        config: The configuration of the base.
-        found: What `kernels_found` gave.
-    """
+    """List what a base needs on a GPU and is not installed, a sentence each."""
     notes = []
     if not found["c_compiler"]:
         notes.append("no C compiler: Triton, which computes the loss on a GPU, needs one. Install gcc, or set CC")
@@ -80,12 +75,7 @@ _FUSED: Final = 28
 
 
 def layer_bytes(config: Mapping[str, Any], *, has_kernels: bool) -> int:
-    """Return bytes that the largest layer keeps for a token in 16 bits, beside its input.
-
-    Args:
-        config: The configuration of a model, or of the text model in it.
-        has_kernels: Whether flash-linear-attention is installed.
-    """
+    """Return bytes that the largest layer keeps for a token in 16 bits, beside its input."""
     text = config.get("text_config", config)
     kinds = set(text.get("layer_types") or ["full_attention"])
     return max(_linear(text, has_kernels=has_kernels) if kind == _LINEAR else _full(text) for kind in kinds)
@@ -120,17 +110,25 @@ def _inner(text: Mapping[str, Any]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedRun:
-    """A run that may begin.
+class Special:
+    """A way to learn other than the response of each row to its prompt.
 
     Attributes:
-        job: What the training process is told.
-        job_path: Where it stands as JSON.
-        base: The base model.
-        preflight: What was looked at.
-        contract: What the run is.
-        is_done: Whether the run folder holds its result already.
+        name: What the contract calls it.
+        job: What the training process reads.
+        fields: Those that it has beside a job of any kind; they decide the run.
+        stage: The code that decides the run beside that of every training.
     """
+
+    name: str
+    job: type[TrainingJob]
+    fields: Mapping[str, Any]
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRun:
+    """A run that may begin, or whose folder holds its result already."""
 
     job: TrainingJob
     job_path: Path
@@ -152,7 +150,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     continues: Continued | None = None,
     is_new: bool = False,
     is_trial: bool = False,
-    besides: Mapping[str, Any] = MappingProxyType({}),
+    special: Special | None = None,
 ) -> PreparedRun:
     """Look at everything a run needs, and write its job, its contract and its preflight.
 
@@ -167,7 +165,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         continues: The run that this one goes on from, with the same rows; None to begin.
         is_new: Whether a run that the folder holds gives way, once everything else is as it must be.
         is_trial: Whether to look only: nothing is written, and nothing gives way.
-        besides: What decides the run beside its recipe, in JSON types.
+        special: How it learns; None for the response of each row to its prompt.
 
     Raises:
         RefusedError: Something is not as it must be, or the folder holds another run.
@@ -195,12 +193,10 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     layer = layer_bytes(configuration, has_kernels=found_kernels["flash_linear_attention"])
     memory = estimate_memory(base, recipe, largest, (device.kind, dtype), layer)
     contract = contract_of(recipe, digest_of(train_path), base, (device.kind, dtype), SYSTEM_PROMPT, continues)
-    contract |= besides
+    if special is not None:
+        contract[special.name] = {**special.fields, "code": special.stage.code_version}
     digest = key_of(contract)
-    run_dir = folder if isinstance(folder, Path) else folder(digest)
-    refuse_links(run_dir)
-    if not is_new:
-        refuse_another_run(run_dir, digest)
+    run_dir = claimed(folder, digest, is_new=is_new)
     check_disk(run_dir, checkpoint_megabytes(memory))
     preflight = preflight_document(digest, base, device, recipe, examples, plan, memory) | _chosen(resolved)
     if device.kind == "cuda":
@@ -224,6 +220,8 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         continues=continues,
         lock_path=(cache / f"{device.kind}.lock").resolve(),
     )
+    if special is not None:
+        job = special.job(**dict(job), **special.fields)
     if is_trial:
         return PreparedRun(job, run_dir / JOB, base, preflight, contract, is_done=False)
     job_path = lay_out(run_dir, job, {"digest": digest, **contract}, preflight, is_new=is_new)

@@ -56,9 +56,6 @@ class ResolvedRecipe:
 def load_named(path: Path) -> dict[str, Named]:
     """Return all presets or domains of a file; every one is checked.
 
-    Args:
-        path: `config/presets.yaml` or `config/domains.yaml`.
-
     Raises:
         ConfigurationError: The file is missing, is no YAML, or one of its recipes does not hold together; all mistakes
             are named, with a suggestion for unknown keys.
@@ -79,11 +76,7 @@ def load_named(path: Path) -> dict[str, Named]:
 
 
 def mistakes_of(values: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with some fields of a recipe: `lora_rr: unknown, did you mean lora_r?`.
-
-    Args:
-        values: Fields of a recipe; the others have their defaults.
-    """
+    """Return what is wrong with some fields of a recipe: `lora_rr: unknown, did you mean lora_r?`."""
     try:
         Recipe.model_validate(dict(values))
     except ValidationError as error:
@@ -149,10 +142,6 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
 
 def pick_preset(presets: Mapping[str, Named], vram_gb: float | None) -> str:
     """Choose the preset that asks for most memory and fits; `cpu_demo` without a GPU.
-
-    Args:
-        presets: All presets.
-        vram_gb: Gigabytes that the GPU reports; None without one.
 
     Raises:
         ConfigurationError: The GPU is smaller than any preset asks for.

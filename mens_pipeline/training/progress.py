@@ -24,11 +24,6 @@ class StopRequest:
     """
 
     def __init__(self, mark: Path | None = None) -> None:
-        """Begin to listen.
-
-        Args:
-            mark: The file that asks; None to listen to signals.
-        """
         self._mark = mark
         self._is_signalled = False
         for number in () if mark is not None else (signal.SIGTERM, signal.SIGINT):
@@ -56,16 +51,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         clock: Callable[[], float] = time.perf_counter,
         team: Team = Team(),  # noqa: B008 - it cannot change
     ) -> None:
-        """Watch a run.
-
-        Args:
-            log: Takes a line for each step, and for each decision on the number of steps.
-            stop: Whether someone asked to stop.
-            steps: Decides how many steps there are.
-            seconds_before: Seconds that earlier processes of this run trained.
-            clock: Tells seconds that only go up.
-            team: The processes that train together.
-        """
+        """Watch a run of which earlier processes trained `seconds_before`."""
         self.trainer: Any = None
         self.steps = steps
         self.is_stopped = False

@@ -34,11 +34,7 @@ class Footprint:
 def load_base(path: Path, recipe: Recipe, device: str | int, compute_dtype: "torch.dtype") -> "PreTrainedModel":
     """Load the base in NF4; only linear layers are quantised, never the head.
 
-    Args:
-        path: The folder of the base model.
-        recipe: How it is quantised.
-        device: `cuda`, `mps` or `cpu`; the number of a GPU where several processes train.
-        compute_dtype: What is computed in.
+    Where several processes train, the device is the number of a GPU.
 
     Raises:
         RefusedError: No layer could be quantised.
@@ -69,10 +65,6 @@ def load_base(path: Path, recipe: Recipe, device: str | int, compute_dtype: "tor
 def lora_config(recipe: Recipe, model: "PreTrainedModel") -> "LoraConfig":
     """Build the LoRA configuration of a recipe.
 
-    Args:
-        recipe: Rank, scale, dropout, layers.
-        model: The base.
-
     Raises:
         RefusedError: A named layer is not in the base.
     """
@@ -96,11 +88,7 @@ def lora_config(recipe: Recipe, model: "PreTrainedModel") -> "LoraConfig":
 
 
 def keep_adapter_in_float32(model: "PeftModel") -> None:
-    """Give the adapter matrices back the precision that TRL takes from them: small updates are lost in bfloat16.
-
-    Args:
-        model: A model with an adapter.
-    """
+    """Give the adapter matrices back the precision that TRL takes from them: small updates are lost in bfloat16."""
     import torch
 
     for parameter in model.parameters():
@@ -110,10 +98,6 @@ def keep_adapter_in_float32(model: "PeftModel") -> None:
 
 def take_over(model: "PeftModel", before: Continued) -> None:
     """Give a new adapter the values of the one that training goes on from; the optimizer begins anew.
-
-    Args:
-        model: A model with an adapter that nobody trained yet; changed in place.
-        before: Where the run stands.
 
     Raises:
         RefusedError: The adapter is another one than the run ended with, or does not fit the model.
@@ -132,11 +116,7 @@ def take_over(model: "PeftModel", before: Continued) -> None:
 
 
 def footprint(model: "PeftModel") -> Footprint:
-    """Hash the frozen parameters and each adapter matrix.
-
-    Args:
-        model: A model with an adapter.
-    """
+    """Hash the frozen parameters and each adapter matrix."""
     frozen = hashlib.sha256()
     trained: dict[str, str] = {}
     for name, parameter in sorted(model.named_parameters()):

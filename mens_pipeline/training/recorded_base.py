@@ -14,20 +14,13 @@ _places: Final[list[Path]] = []
 
 
 def look_in(cache: Path) -> None:
-    """Look for bases that other machines recorded in a folder, from now on.
-
-    Args:
-        cache: Where base models are kept on this machine.
-    """
+    """Look for bases that other machines recorded in a folder, from now on."""
     _places.clear()
     _places.append(cache)
 
 
 def base_folder(base: dict[str, Any]) -> Path:
     """Return where the base of a run lies on this machine: where it lay then, or wherever one of its digest lies.
-
-    Args:
-        base: What the training manifest says of it.
 
     Raises:
         RefusedError: It is nowhere.
@@ -41,9 +34,6 @@ def recorded_base(base: dict[str, Any]) -> Path:
 
     A base is what its digest says. The path is where it lay on the machine that trained; on another one it may lie
     anywhere in the cache of base models.
-
-    Args:
-        base: What the training manifest says of it; anybody may have written it.
 
     Raises:
         RefusedError: It is gone or another one, lacks a file, or would lead the library to another model or to code.

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,30 +22,17 @@ _SHOWN: Final = 12
 
 
 def by_id(digest: str) -> Path:
-    """Return the folder of a run that was given none: another contract never gets the same.
-
-    Args:
-        digest: The contract as a hash.
-    """
+    """Return the folder of a run that was given none: another contract never gets the same."""
     return Path("runs") / digest[:_SHOWN]
 
 
 def work_folder(store: ArtifactStore, kind: str, digest: str) -> Path:
-    """Return the folder that a run of the graph works in: the same for the same contract, so that a retry goes on.
-
-    Args:
-        store: Where what is trained is kept.
-        kind: What is trained.
-        digest: The contract as a hash.
-    """
+    """Return the folder that a run of the graph works in: the same for the same contract, so that a retry goes on."""
     return store.root / kind / f".work-{digest}"
 
 
 def point_latest(run_dir: Path) -> None:
     """Let `latest` beside a run name it.
-
-    Args:
-        run_dir: The folder of the run.
 
     Raises:
         RefusedError: A folder of this name is in the way.
@@ -60,9 +48,6 @@ def point_latest(run_dir: Path) -> None:
 def refuse_links(run_dir: Path) -> None:
     """Check that everything in the folder of a run lies there: through a link it would be read or written elsewhere.
 
-    Args:
-        run_dir: The folder of the run; need not be there.
-
     Raises:
         RefusedError: It holds a link, a pipe or a device.
     """
@@ -73,12 +58,21 @@ def refuse_links(run_dir: Path) -> None:
                 raise RefusedError(f"{path}: a link, a pipe or a device. Put the file itself in its place.")
 
 
-def refuse_another_run(run_dir: Path, digest: str) -> None:
-    """Check that a folder does not hold a run of another contract.
+def claimed(folder: Path | Callable[[str], Path], digest: str, *, is_new: bool) -> Path:
+    """Return the folder of a run, perhaps by its contract, if it lies there and holds no other run.
 
-    Args:
-        run_dir: The folder of the run; need not be there.
-        digest: The contract as a hash.
+    Raises:
+        RefusedError: It holds a link, or another run that does not give way to a new one.
+    """
+    run_dir = folder if isinstance(folder, Path) else folder(digest)
+    refuse_links(run_dir)
+    if not is_new:
+        _refuse_another_run(run_dir, digest)
+    return run_dir
+
+
+def _refuse_another_run(run_dir: Path, digest: str) -> None:
+    """Check that a folder does not hold a run of another contract.
 
     Raises:
         RefusedError: It does, or does not say which run it holds.
@@ -99,17 +93,7 @@ def refuse_another_run(run_dir: Path, digest: str) -> None:
 def lay_out(
     run_dir: Path, job: BaseModel, contract: dict[str, Any], preflight: dict[str, Any], *, is_new: bool
 ) -> Path:
-    """Write what a training process is told, and what was looked at before.
-
-    Args:
-        run_dir: The folder of the run; made when it is not there.
-        job: What the process is told.
-        contract: What the run is, with its digest.
-        preflight: What was looked at.
-        is_new: Whether a run that the folder holds is deleted first.
-
-    Returns:
-        Where the job stands as JSON.
+    """Write the job of a training process, and what was looked at before; return where the job stands.
 
     Raises:
         ConfigurationError: The folder cannot be written.

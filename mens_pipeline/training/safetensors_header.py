@@ -20,9 +20,6 @@ _ADVICE: Final = "Fetch or write the file again."
 def shapes_in(file: Path) -> dict[str, Shape]:
     """Name and shape of each tensor of a file that anybody may have written.
 
-    Args:
-        file: The file.
-
     Raises:
         RefusedError: It cannot be read, or is no safetensors file.
     """
@@ -40,9 +37,6 @@ def shapes_in(file: Path) -> dict[str, Shape]:
 
 def num_values_in(file: Path) -> int:
     """Count the values of a file.
-
-    Args:
-        file: The file.
 
     Raises:
         RefusedError: It cannot be read, or is no safetensors file.

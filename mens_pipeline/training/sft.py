@@ -23,9 +23,7 @@ _NO_CODE: Final = (0, 0)
 def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, Any]:
     """Build a micro-batch: rows padded on the right to the longest.
 
-    Args:
-        examples: Its rows; without any, two positions that neither count nor teach.
-        pad_token_id: What fills the rest; it is neither attended to nor learnt.
+    Without any row it is two positions that neither count nor teach.
 
     Returns:
         `input_ids`, `attention_mask`, `labels` (rows, length), int64, prompt and padding -100 in the last;
@@ -105,16 +103,6 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         team: Team,
         **named: Any,
     ) -> None:
-        """Take up a plan.
-
-        Args:
-            arguments: Of SFTTrainer.
-            batches: Rows of each micro-batch in order.
-            examples: The rows.
-            accumulated: Micro-batches of an optimizer step.
-            team: The processes that train together.
-            named: Of SFTTrainer.
-        """
         super().__init__(*arguments, **named)
         self._batches = [list(batch or ()) for batch in share_of(batches, accumulated, team)]
         self._team = team
@@ -125,9 +113,6 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
 
     def create_optimizer(self, *arguments: Any) -> Any:
         """Make the optimizer, with a higher rate for the B matrices where the recipe asks for it.
-
-        Args:
-            arguments: Of the library.
 
         Source:
             LoRA+, arXiv 2402.12354.
@@ -169,13 +154,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         return items - sum(short).to(device) if short else items
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Any:
-        """Add the gradients of a micro-batch, in as many parts as a trial found to fit the memory of the GPU.
-
-        Args:
-            model: The model with its adapter.
-            inputs: What `collate` gave.
-            num_items_in_batch: Labelled positions of the whole step.
-        """
+        """Add the gradients of a micro-batch, in as many parts as a trial found to fit the memory of the GPU."""
         if not self.num_parts:
             self.num_parts = self._fitting_parts(model)
         parts = _parts_of(inputs, self.num_parts)
@@ -231,12 +210,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
     ) -> Any:
         """Compute the mean negative log-likelihood of the labelled positions of a step, each times its weight.
 
-        Args:
-            model: The model with its adapter.
-            inputs: What `collate` gave.
-            return_outputs: Never asked for here.
-            num_items_in_batch: Labelled positions of the whole step, all micro-batches of all processes together; those
-                of code in prompts count by their weight.
+        `num_items_in_batch` counts those of all micro-batches of all processes, and those of code in prompts by weight.
         """
         inputs = dict(inputs)
         weights = inputs.pop("weights")

@@ -1,7 +1,6 @@
 """Number of optimizer steps within a time budget: measured, decided, recorded, and restored on resume."""
 
 import json
-import os
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
@@ -12,8 +11,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.storage.jsonl import replacing
-from mens_pipeline.training.job import as_document, newest_checkpoint
+from mens_pipeline.training.job import newest_checkpoint, write_document
 from mens_pipeline.training.schedule import Decision, Schedule
 
 FILE: Final = "steps.json"
@@ -40,44 +38,24 @@ class Pace:
     """Time of an optimizer step, measured on the latest ones and in proportion to their tokens."""
 
     def __init__(self, tokens: Sequence[int]) -> None:
-        """Take the number of tokens of each step.
-
-        Args:
-            tokens: Of each step in order, with padding; at least 1.
-        """
+        """Take the number of tokens of each step in order, with padding; at least 1."""
         self._before = [0, *accumulate(tokens)]
         self._latest: deque[float] = deque(maxlen=_LATEST)
         self.num_measured = 0
 
     def add(self, step: int, seconds: float) -> None:
-        """Take in a step. The first one also pays for what is done once, and counts until there is a second.
-
-        Args:
-            step: Its number, from 1.
-            seconds: How long it took.
-        """
+        """Take in a step, from 1. The first one also pays for what is done once, and counts until there is a second."""
         if self.num_measured == 1:
             self._latest.clear()
         self.num_measured += 1
         self._latest.append(seconds / (self._before[step] - self._before[step - 1]))
 
     def seconds(self, first: int, last: int) -> float:
-        """Return the seconds that the steps after `first` will take, up to and with `last`.
-
-        Args:
-            first: Steps that are done.
-            last: Steps that are done then.
-        """
+        """Return the seconds that the steps after `first` will take, up to and with `last`."""
         return self._rate() * (self._before[last] - self._before[first])
 
     def fitting(self, first: int, most: int, seconds: float) -> int:
-        """Return the number of steps in all, of which those after `first` fit into a time.
-
-        Args:
-            first: Steps that are done.
-            most: Steps in all at most.
-            seconds: The time.
-        """
+        """Return the number of steps in all, of which those after `first` fit into a time."""
         until = self._before[first] + seconds / self._rate()
         return max(first, min(most, bisect_right(self._before, until) - 1))
 
@@ -138,10 +116,7 @@ class StepPlan:
     def measure(self, step: int, lap: float, seconds: float) -> dict[str, Any] | None:
         """Take in a step, and decide whether the number of steps has to change.
 
-        Args:
-            step: Optimizer steps that are done.
-            lap: Seconds of the last one.
-            seconds: Seconds of training so far, of all processes of the run.
+        The seconds so far are of all processes of the run.
 
         Returns:
             What is to be told of a decision, or of the first estimate of this process; None otherwise.
@@ -206,10 +181,7 @@ class StepPlan:
             "decisions": [asdict(decision) for decision in decisions],
         }
         if self._is_recorded:
-            with replacing(self._path) as target:
-                target.write(as_document(document).encode())
-                target.flush()
-                os.fsync(target.fileno())
+            write_document(self._path, document)
         self.schedule = replace(self.schedule, decisions=decisions)
 
 
@@ -217,13 +189,6 @@ def take_up(
     run_dir: Path, schedule: Schedule, tokens: Sequence[int], max_minutes: float | None, *, is_recorded: bool = True
 ) -> StepPlan:
     """Restore the step plan of a run where its newest checkpoint is.
-
-    Args:
-        run_dir: The folder of the run.
-        schedule: The schedule without decisions.
-        tokens: Of each step of the target in order, with padding.
-        max_minutes: Minutes of training at most; None for no budget.
-        is_recorded: Whether decisions are written.
 
     Raises:
         RefusedError: The checkpoint was written under other decisions than those on record.

@@ -24,13 +24,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """The place of this process among those that train together.
-
-    Attributes:
-        rank: Its number, from 0.
-        local_rank: Its device on this machine, from 0.
-        size: How many there are.
-    """
+    """The place of this process among those that train together, and on this machine, each from 0."""
 
     rank: int = 0
     local_rank: int = 0
@@ -42,12 +36,7 @@ class Team:
         return self.rank == 0
 
     def summed(self, values: Sequence[float], device: str) -> list[float]:
-        """Add up figures of all processes; each gets the sums once all have called.
-
-        Args:
-            values: As many in each process.
-            device: What it computes on, `cuda` or `cpu`.
-        """
+        """Add up figures of all processes; each gets the sums once all have called."""
         if self.size == 1:
             return list(values)
         import torch
@@ -67,11 +56,7 @@ class Team:
 
 
 def own_team(environment: Mapping[str, str]) -> Team:
-    """Return the place of this process, as the launcher of torch or Ray says it; alone where nobody says anything.
-
-    Args:
-        environment: Of this process.
-    """
+    """Return the place of this process, as the launcher of torch or Ray says it; alone where nobody says anything."""
     if _LAUNCHERS.isdisjoint(environment):
         return Team()
     return Team(*(int(environment[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")))
@@ -79,11 +64,6 @@ def own_team(environment: Mapping[str, str]) -> Team:
 
 def share_of(batches: Sequence[_Item], accumulated: int, team: Team) -> list[_Item | None]:
     """Return the micro-batches of one process: of every optimizer step each n-th, where n processes train together.
-
-    Args:
-        batches: Of the whole run in order.
-        accumulated: Of an optimizer step.
-        team: Which process.
 
     Returns:
         As many in every process; None where a step has none left for this one.
@@ -99,9 +79,6 @@ def share_of(batches: Sequence[_Item], accumulated: int, team: Team) -> list[_It
 def refuse_sharding(environment: Mapping[str, str]) -> None:
     """Check that accelerate is not told to shard the base over several devices.
 
-    Args:
-        environment: Of this process.
-
     Raises:
         RefusedError: It is.
     """
@@ -111,11 +88,7 @@ def refuse_sharding(environment: Mapping[str, str]) -> None:
 
 
 def why_not_sharded(name: str) -> str:
-    """Return why a base in four bits is not cut up over several devices.
-
-    Args:
-        name: What would do it, `FSDP` or `DeepSpeed`.
-    """
+    """Return why a base in four bits is not cut up over several devices."""
     return (
         f"{name} cannot train a base in four bits: packed weights are left whole on every device, so no memory is "
         "saved, and where they are stored as bfloat16, copying them may change their bits. Each device has to hold the "

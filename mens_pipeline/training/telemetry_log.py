@@ -26,24 +26,14 @@ class TelemetryLog:
     """The log of a run; lines are written at once, so that a run that dies has told what it did."""
 
     def __init__(self, path: Path, listen: Callable[[dict[str, Any]], None]) -> None:
-        """Append to a log; what a run that died left of a line is dropped.
-
-        Args:
-            path: The file.
-            listen: Takes each event as well.
-        """
+        """Append to a log; what a run that died left of a line is dropped."""
         self._path = path
         self._listen = listen
         if path.is_file():
             os.truncate(path, _whole(path))
 
     def write(self, event: str, payload: dict[str, Any]) -> None:
-        """Add an event.
-
-        Args:
-            event: `train_start`, `step`, `train_complete` and the like.
-            payload: Its fields in JSON types.
-        """
+        """Add an event, such as `train_start`, `step` or `train_complete`, with its fields in JSON types."""
         line = {"ts_ms": time.time_ns() // 1_000_000, "event": event, "payload": payload}
         with self._path.open("a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
@@ -57,24 +47,14 @@ class SilentLog(TelemetryLog):
         """Write nothing, and tell nobody."""
 
     def write(self, event: str, payload: dict[str, Any]) -> None:
-        """Leave it to the first process.
-
-        Args:
-            event: Which.
-            payload: Its fields.
-        """
+        """Leave it to the first process."""
 
 
 class Follower:
     """Reads what is added to a log while another process writes it."""
 
     def __init__(self, path: Path, listen: Callable[[dict[str, Any]], None]) -> None:
-        """Begin behind the last whole line.
-
-        Args:
-            path: The log; need not be there yet.
-            listen: Takes each new event.
-        """
+        """Begin behind the last whole line."""
         self._path = path
         self._listen = listen
         self._position = _whole(path) if path.is_file() else 0
@@ -96,9 +76,6 @@ def steps_of(path: Path) -> Iterator[dict[str, Any]]:
     """Yield each step of a run once, in order; steps that a resumed run took back are left out, redone ones count.
 
     What is kept meanwhile is where the line of each step begins: a long run has more lines than memory.
-
-    Args:
-        path: A log; a last line that is not whole is passed over.
 
     Raises:
         RefusedError: Another line is no event.
@@ -125,9 +102,6 @@ def steps_of(path: Path) -> Iterator[dict[str, Any]]:
 def losses_of(path: Path) -> dict[int, float]:
     """Return step -> loss of a run, for curves; of a long one the mean of as many neighbours each, by the last of them.
 
-    Args:
-        path: Its log.
-
     Raises:
         RefusedError: A line is no event.
     """
@@ -151,9 +125,6 @@ def losses_of(path: Path) -> dict[int, float]:
 def seconds_trained(path: Path) -> float:
     """Return seconds that the processes of a run have trained, what was taken back included.
 
-    Args:
-        path: Its log; need not be there.
-
     Raises:
         RefusedError: A line is no event, or a step does not say when it was.
     """
@@ -166,11 +137,7 @@ def seconds_trained(path: Path) -> float:
 
 
 def totals_of(path: Path) -> dict[str, Any]:
-    """Sum up a run over all its processes: `train_loss`, the mean over its steps, and `trained_tokens`.
-
-    Args:
-        path: Its log, with at least one step.
-    """
+    """Sum up a run of at least one step over all its processes: mean `train_loss`, and `trained_tokens`."""
     loss, num_steps, num_tokens = 0.0, 0, 0
     for step in steps_of(path):
         loss += step["loss"] * step["num_updates"]
@@ -180,11 +147,7 @@ def totals_of(path: Path) -> dict[str, Any]:
 
 
 def update_of(checkpoint: str | None) -> int:
-    """Return the step after which a checkpoint was written: 40 of `checkpoint-40`, 0 of none.
-
-    Args:
-        checkpoint: Its name.
-    """
+    """Return the step after which a checkpoint was written: 40 of `checkpoint-40`, 0 of none."""
     return 0 if checkpoint is None else int(checkpoint.rsplit("-", 1)[1])
 
 

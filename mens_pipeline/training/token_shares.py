@@ -57,14 +57,7 @@ class Dealer:
     def __init__(
         self, examples: Sequence[Dealt], weights: Sequence[float], named: Mapping[str, float], seed: int
     ) -> None:
-        """Take the rows.
-
-        Args:
-            examples: The rows that train.
-            weights: How often each of them comes in a pass, on average.
-            named: Shares of tokens by kind; see `shares_of`.
-            seed: Decides the order.
-        """
+        """Take the rows, how often each comes in a pass on average, and the shares as `shares_of` does."""
         self._examples = examples
         self._weights = weights
         self._named = named
@@ -78,9 +71,7 @@ class Dealer:
         An epoch has as many tokens as its rows have. A kind that runs out begins anew until it was shown `MOST_PASSES`
         times; then it is missing, and the epoch is so much shorter. What an epoch does not show comes in the next one.
 
-        Args:
-            rows: That may be shown, by their place in the examples.
-            easy_first: Whether rows come by difficulty; then each epoch begins the passes of all kinds anew.
+        Where easy rows come first, each epoch begins the passes of all kinds anew.
         """
         kinds: dict[str, list[int]] = {}
         for row in rows:
@@ -130,13 +121,7 @@ class Dealer:
 
 
 def draw(rows: Sequence[int], weights: Sequence[float], random: Random) -> list[int]:
-    """Return each row as often as its weight asks for: the whole part always, the rest by chance.
-
-    Args:
-        rows: By their place.
-        weights: Of all rows, by their place.
-        random: Decides what is left to chance.
-    """
+    """Return each row as often as its weight asks for: the whole part always, the rest by chance."""
     drawn = []
     for row in rows:
         rest = weights[row] % 1

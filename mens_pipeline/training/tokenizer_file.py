@@ -22,9 +22,6 @@ _LARGEST: Final = 100_000_000
 def read_tokenizer(path: Path) -> Any:
     """Read the tokenizer of a file that anybody may have written.
 
-    Args:
-        path: `tokenizer.json`.
-
     Raises:
         RefusedError: It cannot be read, or is no file of a tokenizer.
     """
@@ -39,9 +36,6 @@ def read_tokenizer(path: Path) -> Any:
 
 def template_in(folder: Path) -> str | None:
     """Return the chat template beside a model, wherever transformers looks for it; None without one.
-
-    Args:
-        folder: Of the model.
 
     Raises:
         RefusedError: A file cannot be read.
@@ -75,9 +69,6 @@ class FileTokenizer:
 
     def __init__(self, folder: Path) -> None:
         """Read the file.
-
-        Args:
-            folder: Of a model.
 
         Raises:
             RefusedError: It is no file of a tokenizer.

@@ -7,11 +7,7 @@ _FEW_MINUTES: Final = 5
 
 
 def told_plan(plan: Mapping[str, Any]) -> str:
-    """Format a `plan` event: `118 of 150 steps, about 20 min; budget 20 min: 150 steps would take ...`.
-
-    Args:
-        plan: Its payload.
-    """
+    """Format a `plan` event: `118 of 150 steps, about 20 min; budget 20 min: 150 steps would take ...`."""
     planned, target, budget = plan["num_steps"], plan["target_steps"], plan["budget_seconds"]
     steps = f"{planned} steps" if planned == target else f"{planned} of {target} steps"
     limit = "" if budget is None else f"; budget {_minutes(budget)} min"
@@ -20,11 +16,7 @@ def told_plan(plan: Mapping[str, Any]) -> str:
 
 
 def told_kinds(kinds: Mapping[str, Mapping[str, float]]) -> str:
-    """Format what was shown of each kind, the most first: `task 45 % (63,000 tokens, 0.8 epochs), ...`.
-
-    Args:
-        kinds: What `Examples.kinds` gave.
-    """
+    """Format what was shown of each kind, the most first: `task 45 % (63,000 tokens, 0.8 epochs), ...`."""
     return ", ".join(
         f"{kind} {100 * counts['share']:.0f} % ({counts['tokens_shown']:,} tokens, {counts['epochs']:.1f} epochs)"
         for kind, counts in sorted(kinds.items(), key=lambda item: (-item[1]["tokens_shown"], item[0]))
@@ -32,11 +24,7 @@ def told_kinds(kinds: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def told_too_long(kinds: Mapping[str, Mapping[str, float]]) -> str:
-    """Return rows of each kind that are too long: `task 12 rows (7 % of its tokens)`; nothing where there is none.
-
-    Args:
-        kinds: What `Examples.kinds` gave.
-    """
+    """Return rows of each kind that are too long: `task 12 rows (7 % of its tokens)`; nothing where there is none."""
     return ", ".join(
         f"{kind} {counts['rows_too_long']} rows ({_share(counts['tokens_too_long'], counts['tokens'])} of its tokens)"
         for kind, counts in sorted(kinds.items())

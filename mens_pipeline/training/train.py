@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import torch
 from datasets import Dataset
@@ -22,11 +22,12 @@ from mens_pipeline.training.examples import Example, Examples, make_examples
 from mens_pipeline.training.job import (
     ADAPTER,
     CHECKPOINTS,
+    RESULT,
     STOP,
     Continued,
     TrainingJob,
     newest_checkpoint,
-    write_result,
+    write_document,
 )
 from mens_pipeline.training.plan import Plan, plan_run, step_tokens
 from mens_pipeline.training.progress import Progress, StopRequest
@@ -44,27 +45,12 @@ SYSTEM_PROMPT: Final = "system_prompt.json"
 _VALIDATED_AT_ONCE: Final = 4
 
 
-class MakeTrainer(Protocol):
-    """Makes what trains, from the place in `train` of the rows of each micro-batch."""
-
-    def __call__(  # noqa: PLR0913, PLR0917 - what a trainer is made of
-        self, job: Any, tokenizer: Any, examples: Any, plan: Plan, progress: Progress, team: Team
-    ) -> Any:
-        """Make it."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Method:
-    """Encoder of rows and trainer of a method.
-
-    Attributes:
-        examples: Encodes the rows of a job with a tokenizer.
-        trainer: Makes what trains.
-    """
+    """Encoder of the rows of a job, and maker of what trains on the rows of each micro-batch of a plan."""
 
     examples: Callable[[Any, Any], Examples]
-    trainer: MakeTrainer
+    trainer: Callable[[Any, Any, Any, Plan, Progress, Team], Any]
 
 
 def train(
@@ -75,11 +61,7 @@ def train(
 ) -> bool:
     """Train, from the newest checkpoint on if there is one.
 
-    Args:
-        job: What to train.
-        listen: Takes each line of telemetry.
-        clock: Tells seconds that only go up.
-        method: How rows are learnt; None for the response of each row to its prompt.
+    Without a method, the response of each row to its prompt is learnt.
 
     Returns:
         Whether the run is complete; then `adapter/` and `result.json` are there. Otherwise it was asked to stop, and
@@ -131,7 +113,7 @@ def train(
         "seconds": progress.seconds,
         **totals_of(job.run_dir / FILE),
     }
-    write_result(job.run_dir, result)
+    write_document(job.run_dir / RESULT, result)
     log.write("train_complete", result)
     return True
 
@@ -141,11 +123,7 @@ def _examples(job: TrainingJob, tokenizer: Any) -> Examples:
 
 
 def tokenizer_of(path: Path) -> Any:
-    """Load the tokenizer of a base; one without a padding token pads with the end of a turn, which is masked.
-
-    Args:
-        path: The folder of the base model.
-    """
+    """Load the tokenizer of a base; one without a padding token pads with the end of a turn, which is masked."""
     tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = IM_END
@@ -154,11 +132,6 @@ def tokenizer_of(path: Path) -> Any:
 
 def plan_of(examples: list[Example], recipe: Recipe, continues: Continued | None = None) -> Plan:
     """Plan the order of a run.
-
-    Args:
-        examples: The rows that train.
-        recipe: The recipe.
-        continues: The run that this one goes on from, if any.
 
     Raises:
         RefusedError: There is no row to train on.
@@ -170,12 +143,7 @@ def plan_of(examples: list[Example], recipe: Recipe, continues: Continued | None
 
 
 def validation_loss(trainer: PlannedTrainer, examples: list[Example]) -> float | None:
-    """Compute the mean loss of a token on rows that did not train; None without such rows.
-
-    Args:
-        trainer: After training.
-        examples: The rows.
-    """
+    """Compute the mean loss of a token on rows that did not train; None without such rows."""
     if not examples:
         return None
     trainer.model.eval()
@@ -238,13 +206,7 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
 
 
 def arguments_of(job: TrainingJob, plan: Plan, team: Team) -> dict[str, Any]:
-    """Return the arguments that every trainer of the library gets.
-
-    Args:
-        job: What to train.
-        plan: The order of the run.
-        team: The processes that train together.
-    """
+    """Return the arguments that every trainer of the library gets."""
     recipe = job.recipe
     is_cpu = job.device == "cpu"
     return {

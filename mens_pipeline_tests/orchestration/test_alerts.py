@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import dagster as dg
 import pytest
 from dagster._core.test_utils import freeze_time
+from dagster_shared.error import SerializableErrorInfo
 from pydantic import SecretStr
 
 from mens_pipeline.definitions import defs
@@ -253,15 +254,14 @@ def test_a_stale_adapter_is_told_once_a_day(  # noqa: PLR0913, PLR0917 - fixture
 def test_a_reason_is_one_line() -> None:
     """Of the error that was wrapped, without the names of classes that say nothing to people."""
 
-    class Error:
-        def __init__(self, message: str, cause: "Error | None" = None) -> None:
-            self.message, self.cause = message, cause
+    def error(message: str, cause: SerializableErrorInfo | None = None) -> SerializableErrorInfo:
+        return SerializableErrorInfo(message, [], None, cause)
 
-    ours = Error("mens_pipeline.errors.RefusedError: No.\n  Try again.\n")
+    ours = error("mens_pipeline.errors.RefusedError: No.\n  Try again.\n")
 
     assert reason_of(ours) == "No. Try again."
     assert (
-        reason_of(Error("dagster._core.errors.DagsterExecutionStepExecutionError: Error in step\n", ours))
+        reason_of(error("dagster._core.errors.DagsterExecutionStepExecutionError: Error in step\n", ours))
         == "No. Try again."
     )
-    assert reason_of(Error("KeyError: 'x'")) == "KeyError: 'x'"
+    assert reason_of(error("KeyError: 'x'")) == "KeyError: 'x'"

@@ -22,7 +22,7 @@ from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
-from mens_pipeline.orchestration.resources.merger import Merger
+from mens_pipeline.orchestration.resources.generator import Merger
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.delivery.delivered import promoted_run
 

@@ -14,7 +14,7 @@ from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline.promotion.report.answers import LONGEST, Excerpt, excerpt, faults_of, groups_of, task_views
 from mens_pipeline.promotion.report.curve import HEIGHT, TOP, WIDTH, loss_curve
 from mens_pipeline.promotion.report.page import visible
-from mens_pipeline.promotion.report.parts import construct_rows, difficulty_rows, error_rows, semantic_rows
+from mens_pipeline.promotion.report.parts import construct_rows, difficulty_rows, error_rows
 from mens_pipeline_tests.evaluation.judged import (
     BROKEN,
     GOOD,
@@ -193,8 +193,9 @@ def test_parts_come_in_a_useful_order() -> None:
 def test_errors_of_both_models_are_listed() -> None:
     """Also those that one alone makes."""
     results = evaluation(base=(BROKEN, BROKEN, "x"), adapter=(GOOD, BROKEN, "//")).results
+    rows = error_rows(results.base.overall.errors, results.adapter.overall.errors)
 
-    assert [(row.code, row.base, row.adapter) for row in error_rows(results)] == [
+    assert [(row.code, row.base, row.adapter) for row in rows] == [
         ("expected-expression", 2, 1),
         ("declares_nothing", 0, 1),
         ("expected-declaration", 1, 0),
@@ -206,8 +207,10 @@ def test_errors_in_names_and_types_of_accepted_answers_are_listed() -> None:
     unknown = GOOD.replace("a + b", "a + c")
     evaluated = evaluation(base=(BROKEN, unknown, unknown), adapter=(GOOD, unknown, "fn f() to int { }"))
     passing, failing = evaluated.adapter[1], evaluated.adapter[1].model_copy(update={"stopped": False})
+    base, adapter = evaluated.results.base.overall, evaluated.results.adapter.overall
+    rows = error_rows(base.semantic_errors, adapter.semantic_errors)
 
-    assert [(row.code, row.base, row.adapter) for row in semantic_rows(evaluated.results)] == [
+    assert [(row.code, row.base, row.adapter) for row in rows] == [
         ("unknown-name", 2, 1),
         ("missing-return", 0, 1),
     ]

@@ -11,7 +11,6 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.training import launch
-from mens_pipeline.training.continued import continued, further
 from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, MODULE, Continued, ExitCode
 from mens_pipeline.training.launch import run_child
@@ -19,6 +18,7 @@ from mens_pipeline.training.manifest import finish_run
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.qlora import footprint
+from mens_pipeline.training.qlora_adapter import continued, further
 from mens_pipeline.training.telemetry_log import FILE, steps_of
 from mens_pipeline_tests.training.processes import training_children
 from mens_pipeline_tests.training.runs import prepared, resolved, train_here

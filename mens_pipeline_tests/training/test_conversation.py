@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from mens_pipeline.language.requests import SYSTEM_PROMPT
-from mens_pipeline.training.chat import IM_END, IM_START, TEMPLATE, encode, encode_prompt
-from mens_pipeline.training.conversation import Role, Turn, encode_turns
+from mens_pipeline.training.chat import IM_END, IM_START, TEMPLATE, Role, Turn, encode, encode_prompt, encode_turns
 from mens_pipeline.training.tokenizer_file import FileTokenizer
 from mens_pipeline_tests.training.small_folder import Encoder
 

@@ -27,11 +27,12 @@ from mens_pipeline.training.job import (
     FAILURE,
     MODULE,
     RAY_DRIVER,
+    RESULT,
     STOP,
     ExitCode,
     ended,
     newest_checkpoint,
-    write_result,
+    write_document,
 )
 from mens_pipeline.training.launch import run_child
 from mens_pipeline.training.prepare import PreparedRun
@@ -243,7 +244,7 @@ def test_what_a_training_left_says_how_it_ended(tmp_path: Path) -> None:
     assert ended(tmp_path) is ExitCode.INTERRUPTED
     (tmp_path / FAILURE).touch()
     assert ended(tmp_path) is ExitCode.REFUSED
-    write_result(tmp_path, {})
+    write_document(tmp_path / RESULT, {})
     assert ended(tmp_path) is ExitCode.DONE
 
 

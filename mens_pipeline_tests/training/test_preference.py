@@ -12,15 +12,15 @@ import pytest
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.training import launch
-from mens_pipeline.training.continued import continued, further
 from mens_pipeline.training.devices import DeviceChoice, resolve_device
 from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.job import ADAPTER, RESULT, ExitCode
 from mens_pipeline.training.launch import run_child
 from mens_pipeline.training.manifest import finish_run
-from mens_pipeline.training.preference.job import MODULE, PreferenceJob, PreferencePair, prepare_preference
-from mens_pipeline.training.prepare import PreparedRun
+from mens_pipeline.training.preference.job import MODULE, PreferenceJob, PreferencePair, preference
+from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
+from mens_pipeline.training.qlora_adapter import continued, further
 from mens_pipeline.training.telemetry_log import FILE, steps_of
 from mens_pipeline_tests.training.processes import training_children
 from mens_pipeline_tests.training.runs import pairs, prepared, resolved
@@ -48,15 +48,16 @@ def _preferring(base: Path, first: PreparedRun, folder: Path, **fields: Any) -> 
     ]
     write_jsonl(folder / "preferences.jsonl", rows)
     recipe = further(resolved(base, **fields), 60.0)
-    run = prepare_preference(
+    run = prepare_run(
         recipe,
         folder / "preferences.jsonl",
         folder / "preferring",
         resolve_device(DeviceChoice.CPU),
-        beta=0.1,
         cache=folder / "cache",
+        min_rows=1,
         say=lambda _line: None,
         continues=continued(first.job.run_dir),
+        special=preference(0.1),
     )
     return recipe, run
 

@@ -7,7 +7,7 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.storage.jsonl import write_jsonl
-from mens_pipeline.training.job import CONTRACT, PREFLIGHT, RESULT, TrainingJob, result_of, write_result
+from mens_pipeline.training.job import CONTRACT, PREFLIGHT, RESULT, TrainingJob, result_of, write_document
 from mens_pipeline_tests.training.runs import pairs, prepared
 from mens_pipeline_tests.training.small_folder import Encoder, write_folder
 
@@ -49,7 +49,7 @@ def test_a_result_that_was_cut_off_is_none(base: Path, tmp_path: Path, left: str
     (run_dir / RESULT).write_text(left)
 
     assert not prepared(base, tmp_path).is_done
-    write_result(run_dir, {"num_steps": 3})
+    write_document(run_dir / RESULT, {"num_steps": 3})
     assert prepared(base, tmp_path).is_done
     assert result_of(run_dir) == {"num_steps": 3}
 

@@ -6,8 +6,8 @@ import pytest
 
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.training.examples import row_weight
+from mens_pipeline.training.plan import is_validation_group
 from mens_pipeline.training.recipe import Recipe
-from mens_pipeline.training.validation import is_validation_group
 
 
 def _weight(recipe: dict[str, Any], **fields: Any) -> float:

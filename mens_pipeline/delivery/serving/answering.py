@@ -22,15 +22,10 @@ class Asked:
 
     Attributes:
         request: The last thing that was said, which examples are read from.
-        prompt: The ids that are given.
-        num_answers: How many answers.
         best_of: Answers of which one is chosen; where it is more than 1, one answer is given.
         temperature: 0: always the most likely token.
         top_p: Share of probability that is sampled from.
-        seed: What the draws depend on.
-        max_new_tokens: Tokens of an answer at most.
         stop: Texts that end an answer, and are no part of it.
-        syntax: Whether the parser steers it.
         names: Whether it then refuses members that a value has not.
         warnings: What of the request was not done as it was asked for, in words.
         num_likeliest: Most likely tokens that are told of each place; None: no tokens are told of.
@@ -53,24 +48,14 @@ class Asked:
 
 @dataclass(slots=True)
 class Outcome:
-    """A complete answer.
-
-    Attributes:
-        texts: Its pieces.
-        tokens: What it was written with, where that was asked for.
-        ended: How it ended.
-    """
+    """A complete answer."""
 
     texts: list[str] = field(default_factory=list)
     tokens: list[Drawn] = field(default_factory=list)
     ended: Ended | None = None
 
     def take(self, event: Piece | Ended) -> None:
-        """Note what has become of it.
-
-        Args:
-            event: Some more text, or its end.
-        """
+        """Note what has become of it."""
         if isinstance(event, Piece):
             self.texts.append(event.text)
             self.tokens += event.tokens
@@ -83,12 +68,6 @@ class Answering:
 
     def __init__(self, engine: Engine, limits: Limits, asked: Asked, selector: Selector) -> None:
         """Ask for them.
-
-        Args:
-            engine: Writes them.
-            limits: How long they may take.
-            asked: What is asked for.
-            selector: Chooses one of several answers.
 
         Raises:
             RequestRefusedError: The model is not there, or too many wait already.
@@ -144,9 +123,6 @@ class Answering:
 
     async def complete(self, request: Request) -> tuple[Outcome, ...]:
         """All answers as a whole.
-
-        Args:
-            request: Its client may go away; then nothing is written any more.
 
         Raises:
             RequestRefusedError: One of them does not come to its end, or nobody waits for them.

@@ -43,13 +43,6 @@ class AccessLog:
     """Says what was asked for, in front of an application."""
 
     def __init__(self, app: ASGIApp, say: Callable[[str], None], metrics: Metrics) -> None:
-        """Wrap an ASGI application.
-
-        Args:
-            app: The application.
-            say: Takes each line.
-            metrics: Count it as well.
-        """
         self._app = app
         self._say = say
         self._metrics = metrics
@@ -84,12 +77,6 @@ class CandidateNotice:
     """Says on every answer that what is served was not promoted, in front of an application."""
 
     def __init__(self, app: ASGIApp, verdict: str) -> None:
-        """Wrap an ASGI application.
-
-        Args:
-            app: The application.
-            verdict: What its gate said, in ASCII.
-        """
         self._app = app
         self._header = (CANDIDATE.lower().encode(), verdict.encode("ascii"))
 
@@ -131,17 +118,7 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
     defaults: Defaults,
     say: Callable[[str], None],
 ) -> FastAPI:
-    """Build the application of a server; it starts the engine, and waits for its end.
-
-    Args:
-        served: What answers.
-        tokenizer: Its own.
-        engine: Writes answers.
-        limits: What is done at most.
-        access: Who may ask.
-        defaults: What is done for requests that say nothing of it.
-        say: Takes a line for each request.
-    """
+    """Build the application of a server; it starts the engine, and waits for its end."""
     selector = Selector()
 
     @asynccontextmanager

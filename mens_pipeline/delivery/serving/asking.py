@@ -14,8 +14,7 @@ from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 from mens_pipeline.delivery.serving.served_model import ServedModel
 from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.training.base_model import configuration_of
-from mens_pipeline.training.chat import Tokenizer
-from mens_pipeline.training.conversation import Turn, encode_text, encode_turns
+from mens_pipeline.training.chat import Tokenizer, Turn, encode_text, encode_turns
 
 _SEED_BITS: Final = 63
 _CANDIDATE_TEMPERATURE: Final = 0.8
@@ -35,14 +34,6 @@ class Wish:
     """Decoding options that a request states; None where it states none.
 
     Attributes:
-        model: The name of the model.
-        turns: The conversation.
-        num_answers: How many answers.
-        temperature: 0: always the most likely token.
-        top_p: Share of probability that is sampled from.
-        seed: What the draws depend on.
-        max_tokens: Tokens of an answer at most.
-        stop: Texts that end an answer.
         syntax: Whether the parser steers them; None for what the server does by default.
         best_of: Answers of which one is chosen; None for what the server does by default.
         token_field: What the request calls `max_tokens`, for messages.
@@ -79,7 +70,6 @@ class Defaults:
     """Values for fields that a request leaves out.
 
     Attributes:
-        syntax: Whether the parser steers answers.
         best_of: Answers of which one is chosen, where one is asked for and draws may differ.
         names: Whether the parser, where it steers, refuses members that a value has not.
     """
@@ -93,14 +83,6 @@ class Asker:
     """Makes questions to one model of what requests say."""
 
     def __init__(self, served: ServedModel, tokenizer: Tokenizer, limits: Limits, defaults: Defaults) -> None:
-        """Ask a model.
-
-        Args:
-            served: The model.
-            tokenizer: Its own.
-            limits: What it does at most.
-            defaults: What is done for requests that say nothing of it.
-        """
         self._defaults = defaults
         self._served = served
         self._tokenizer = tokenizer
@@ -112,9 +94,6 @@ class Asker:
 
         Without a system text the model is told what it was told in training. Without a temperature it answers as it
         was judged: always the most likely token; where one of several answers is chosen, these are drawn.
-
-        Args:
-            wish: What the request says.
 
         Raises:
             RequestRefusedError: It is another model, the prompt is too long, or more is wanted than there may be.
@@ -159,9 +138,6 @@ class Asker:
 
     def check_name(self, name: str) -> None:
         """Check that a request means the model that is served.
-
-        Args:
-            name: What it says.
 
         Raises:
             RequestRefusedError: It means another one.

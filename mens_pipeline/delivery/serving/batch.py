@@ -18,13 +18,7 @@ class Prompt:
     """A prompt that is read piece by piece."""
 
     def __init__(self, model: Any, ids: Sequence[int], piece: int = PIECE) -> None:
-        """Begin to read.
-
-        Args:
-            model: A causal language model in evaluation mode.
-            ids: At least one.
-            piece: Tokens that are read at once.
-        """
+        """Begin to read."""
         self._piece = piece
         self._model = model
         self._ids = ids
@@ -62,21 +56,13 @@ class Batch:
     """The answers that are being written, each at its place."""
 
     def __init__(self, model: Any) -> None:
-        """Begin without any.
-
-        Args:
-            model: A causal language model in evaluation mode.
-        """
+        """Begin without any."""
         self._model = model
         self._cache: Any = None
         self._mask: Any = None
 
     def join(self, prompt: Prompt) -> None:
-        """Let an answer take the place behind the last one.
-
-        Args:
-            prompt: It is read.
-        """
+        """Let the answer to a prompt that is read take the place behind the last one."""
         import torch
 
         mask = torch.ones(1, len(prompt), dtype=torch.long, device=self._model.device)
@@ -89,10 +75,7 @@ class Batch:
             _join_layers(ours, theirs, width)
 
     def step(self, tokens: Sequence[int]) -> "torch.Tensor":
-        """Give each answer its next token.
-
-        Args:
-            tokens: The last one of each, in the order of their places.
+        """Give each answer its next token, from the last one of each in the order of their places.
 
         Returns:
             The scores of the next ones, a row each.
@@ -112,11 +95,7 @@ class Batch:
         return scores
 
     def keep(self, places: Sequence[int]) -> None:
-        """Let the answers at all other places go; those that stay move up.
-
-        Args:
-            places: In order.
-        """
+        """Let the answers at all other places go; those that stay move up."""
         import torch
 
         if not places:
@@ -133,22 +112,14 @@ class Batch:
 
 
 def new_cache(model: Any) -> Any:
-    """Return an empty KV cache for a model.
-
-    Args:
-        model: A causal language model.
-    """
+    """Return an empty KV cache for a model."""
     from transformers import DynamicCache
 
     return DynamicCache(config=model.config.get_text_config())
 
 
 def can_join(cache: Any) -> bool:
-    """Return whether answers of different lengths can be written together: full and linear attention alone, no windows.
-
-    Args:
-        cache: What a model keeps.
-    """
+    """Return whether answers of different lengths can be written together: full or linear attention, no windows."""
     from transformers.cache_utils import DynamicLayer, LinearAttentionLayer
 
     return all(type(layer) in {DynamicLayer, LinearAttentionLayer} for layer in cache.layers)

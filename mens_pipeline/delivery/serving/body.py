@@ -27,11 +27,6 @@ async def read_body(request: Request, model: type[Model], max_bytes: int) -> Mod
 
     The limit of the web framework is not taken, since it answers in a shape of its own.
 
-    Args:
-        request: Whose body.
-        model: What it must fit.
-        max_bytes: Bytes that are read at most.
-
     Raises:
         RequestRefusedError: It is too long, too slow, or does not fit, the message names the first
             ten mistakes; or its client went away.
@@ -59,11 +54,8 @@ async def read_body(request: Request, model: type[Model], max_bytes: int) -> Mod
 def without_idle(values: Any, idle: dict[str, tuple[Any, ...]], harmless: frozenset[str] | None = None) -> Any:
     """Remove the fields of a document that ask for nothing: absent, or at the value that changes nothing.
 
-    Args:
-        values: What came in.
-        idle: Field -> the values that change nothing.
-        harmless: Fields that are taken away whatever they say, and named in the field `ignored`; None for none, and no
-            such field.
+    Fields that are harmless are taken away whatever they say, and named in the field `ignored`; with None there is no
+    such field.
     """
     if not isinstance(values, dict):
         return values

@@ -104,12 +104,6 @@ class CompletionAnswer:
     """The answer to one request."""
 
     def __init__(self, served: ServedModel, asked: Asked) -> None:
-        """Give it a name.
-
-        Args:
-            served: What answers.
-            asked: What was asked.
-        """
         self._asked = asked
         self._head = {
             "id": f"cmpl-{secrets.token_hex(12)}",
@@ -120,11 +114,7 @@ class CompletionAnswer:
         }
 
     def whole(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-        """Return the answer at once.
-
-        Args:
-            outcomes: Complete answers.
-        """
+        """Return the answer at once."""
         choices = [
             self._choice(number, "".join(out.texts), out.ended.reason if out.ended else None, out.tokens)
             for number, out in enumerate(outcomes)
@@ -133,12 +123,7 @@ class CompletionAnswer:
         return {**self._head, "choices": choices, "usage": usage(self._asked, num_written)}
 
     async def stream(self, answering: Answering, *, has_usage: bool) -> AsyncIterator[bytes]:
-        """Return the answer as events.
-
-        Args:
-            answering: The answers in the making.
-            has_usage: Whether the last event says what it took.
-        """
+        """Return the answer as events."""
         num_written = 0
         offsets = [0] * answering.num_answers
         try:

@@ -92,9 +92,6 @@ def telling_once(say: Callable[[str], None]) -> Callable[[asyncio.AbstractEventL
     """Make a handler of an event loop that tells in a line a minute that no connection can be taken.
 
     The loop calls it for every attempt, thousands of times a second; whatever else it is called for is told as usual.
-
-    Args:
-        say: Takes the line.
     """
     silent_until = 0.0
 

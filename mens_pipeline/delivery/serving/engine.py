@@ -44,7 +44,6 @@ class Loaded:
     Attributes:
         model: A causal language model in evaluation mode.
         stop: Any of these ids ends a turn.
-        tokenizer: Its own.
     """
 
     model: Any
@@ -52,25 +51,14 @@ class Loaded:
     tokenizer: Any
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Decode some tokens to text.
-
-        Args:
-            tokens: Control tokens among them have none.
-        """
+        """Decode some tokens to text; control tokens among them have none."""
         text: str = self.tokenizer.decode(tokens, skip_special_tokens=True)
         return text
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a server.
-
-    Attributes:
-        max_concurrent: Answers that are written at once.
-        max_request_bytes: Of the body of a request.
-        timeout: Seconds from a request to its last token.
-        max_new_tokens: Tokens of an answer.
-    """
+    """Limits of a server; its timeout is in seconds, from a request to its last token."""
 
     max_concurrent: int
     max_request_bytes: int
@@ -98,12 +86,7 @@ class Totals:
     ended: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, num_prompt: int, ended: Ended) -> None:
-        """Count a completion.
-
-        Args:
-            num_prompt: Tokens of its prompt.
-            ended: Its end.
-        """
+        """Count a completion."""
         self.prompt_tokens += num_prompt
         self.completion_tokens += ended.num_tokens
         self.ended["constrained" if ended.is_constrained else "free", ended.reason] += 1
@@ -159,13 +142,7 @@ class Engine:
     """Writes answers in a thread of its own."""
 
     def __init__(self, load: Callable[[], Loaded], limits: Limits, changed: Callable[[State], None]) -> None:
-        """Prepare the thread; nothing is loaded yet.
-
-        Args:
-            load: Loads the model, in the thread.
-            limits: What is done at most.
-            changed: Takes every new state, in the thread.
-        """
+        """Prepare the thread, in which the model is loaded and each change of state is told; nothing is loaded yet."""
         self.failure: str | None = None
         self.totals = Totals()
         self.state = State.LOADING
@@ -188,9 +165,6 @@ class Engine:
     def submit(self, replies: Sequence[Reply]) -> None:
         """Ask for answers, all or none of them.
 
-        Args:
-            replies: As many as one request asks for.
-
         Raises:
             RequestRefusedError: The model is not there, too many wait already, or those that wait take longer than a
                 request may.
@@ -212,11 +186,7 @@ class Engine:
             return len(self._waiting), len(self._reading) + len(self._writing)
 
     def stop(self, within: float) -> None:
-        """Take no more, and end.
-
-        Args:
-            within: Seconds that answers in the making may still take.
-        """
+        """Take no more, and end within so many seconds, in which answers in the making may go on."""
         with self._wake:
             self._stop_at = min(self._stop_at, time.monotonic() + within)
             if self.state is not State.ENDED:
@@ -224,11 +194,7 @@ class Engine:
             self._wake.notify()
 
     def join(self, seconds: float) -> None:
-        """Wait for the end of the thread.
-
-        Args:
-            seconds: How long at most.
-        """
+        """Wait for the end of the thread."""
         self._thread.join(seconds)
 
     def _run(self) -> None:

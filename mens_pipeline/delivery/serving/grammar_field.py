@@ -20,9 +20,6 @@ def with_grammar(values: Any) -> Any:
     `guided_grammar` is of vLLM, as is `structured_outputs`; `grammar` is of llama.cpp. In all of them, and in
     `response_format` of type `grammar`, the name or the whole text of the grammar may stand.
 
-    Args:
-        values: What came in.
-
     Raises:
         ValueError: Another grammar or form of an answer is asked for, or `decoding` says otherwise.
     """

@@ -20,12 +20,7 @@ OPEN_PATHS: Final = frozenset({"/", "/health", "/ready"})
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Host names and token that requests must give.
-
-    Attributes:
-        token: What every request must bring along; None: nothing.
-        host_names: The names that requests may call this machine; None: any.
-    """
+    """Host names and token that requests must give; None asks for none, and takes any."""
 
     token: SecretStr | None
     host_names: frozenset[str] | None
@@ -35,12 +30,6 @@ class Guard:
     """Lets in whoever may ask, in front of an application."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
-        """Wrap an ASGI application.
-
-        Args:
-            app: The application.
-            access: Who may ask.
-        """
         self._app = app
         self._access = access
 
@@ -57,11 +46,6 @@ class Guard:
 
 def check_access(headers: Mapping[str, str], path: str, access: Access) -> None:
     """Check that a request may ask.
-
-    Args:
-        headers: Its own; names are of any case.
-        path: What it asks for.
-        access: Who may.
 
     Raises:
         RequestRefusedError: It may not.

@@ -22,9 +22,7 @@ class Metrics:
     def __init__(self, engine: Engine, paths: frozenset[str]) -> None:
         """Count from zero.
 
-        Args:
-            engine: Writes the completions.
-            paths: That are counted by their names; a client cannot make more series by asking for others.
+        Only these paths are counted by their names: a client cannot make more series by asking for others.
         """
         self._paths = paths
         self._registry = CollectorRegistry()
@@ -38,13 +36,7 @@ class Metrics:
         self._registry.register(_EngineCollector(engine))
 
     def note(self, path: str, status: int, seconds: float) -> None:
-        """Count a request that is over.
-
-        Args:
-            path: What was asked for.
-            status: Of the response; 499 where the client went away first.
-            seconds: How long it took.
-        """
+        """Count a request that is over; its status is 499 where the client went away first."""
         self._seconds.labels(path if path in self._paths else _OTHER, str(status)).observe(seconds)
 
     def response(self) -> Response:

@@ -15,8 +15,7 @@ from mens_pipeline.delivery.serving.openai_shape import mistakes_of_turns
 from mens_pipeline.delivery.serving.refusal import OLLAMA_PATHS, RequestRefusedError
 from mens_pipeline.delivery.serving.reply import Ended, Piece
 from mens_pipeline.delivery.serving.served_model import ServedModel
-from mens_pipeline.training.chat import TEMPLATE
-from mens_pipeline.training.conversation import Turn
+from mens_pipeline.training.chat import TEMPLATE, Turn
 
 _STRICT: Final = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 _NANOSECONDS: Final = 1e9
@@ -159,32 +158,17 @@ class OllamaAnswer:
     """The answer to one request."""
 
     def __init__(self, served: ServedModel, asked: Asked, *, is_chat: bool) -> None:
-        """Begin the clock.
-
-        Args:
-            served: What answers.
-            asked: What was asked.
-            is_chat: Whether the text stands in a message.
-        """
         self._name = served.name
         self._num_prompt = len(asked.prompt)
         self._is_chat = is_chat
         self._begun = time.monotonic()
 
     def whole(self, outcome: Outcome) -> dict[str, Any]:
-        """Return the whole response as one document.
-
-        Args:
-            outcome: A complete answer.
-        """
+        """Return the whole response as one document."""
         return self._document("".join(outcome.texts), outcome.ended)
 
     async def stream(self, answering: Answering) -> AsyncIterator[bytes]:
-        """Yield the response as lines of JSON.
-
-        Args:
-            answering: The answer in the making.
-        """
+        """Yield the response as lines of JSON."""
         try:
             async for _, event in answering.events():
                 text, ended = (event.text, None) if isinstance(event, Piece) else ("", event)
@@ -213,13 +197,7 @@ class OllamaAnswer:
 
 
 def tag(served: ServedModel, name: str, num_bytes: int) -> dict[str, Any]:
-    """Return the entry of a model in Ollama's list of models.
-
-    Args:
-        served: The model.
-        name: One of its names.
-        num_bytes: Of its weights.
-    """
+    """Return the entry of a model in Ollama's list of models."""
     full = f"{name}:latest"
     return {
         "name": full,
@@ -239,12 +217,7 @@ def tag(served: ServedModel, name: str, num_bytes: int) -> dict[str, Any]:
 
 
 def shown(served: ServedModel, num_bytes: int) -> dict[str, Any]:
-    """Describe a model.
-
-    Args:
-        served: The model.
-        num_bytes: Of its weights.
-    """
+    """Describe a model."""
     listed = tag(served, served.name, num_bytes)
     family = served.architecture
     return {

@@ -18,7 +18,7 @@ from mens_pipeline.delivery.serving.reply import Drawn, Ended, Piece
 from mens_pipeline.delivery.serving.served_model import ServedModel
 from mens_pipeline.delivery.serving.token_shape import MOST_IN_CHATS, of_chat
 from mens_pipeline.inference.sampling import Syntax
-from mens_pipeline.training.conversation import Turn
+from mens_pipeline.training.chat import Turn
 
 PATH: Final = "/v1/chat/completions"
 
@@ -177,12 +177,6 @@ class ChatAnswer:
     """The answer to one request."""
 
     def __init__(self, served: ServedModel, asked: Asked) -> None:
-        """Give it a name.
-
-        Args:
-            served: What answers.
-            asked: What was asked.
-        """
         self._asked = asked
         self._head = {
             "id": f"chatcmpl-{secrets.token_hex(12)}",
@@ -192,11 +186,7 @@ class ChatAnswer:
         }
 
     def whole(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-        """Return the whole response as one document.
-
-        Args:
-            outcomes: Complete answers.
-        """
+        """Return the whole response as one document."""
         choices = [
             {
                 "index": number,
@@ -211,12 +201,7 @@ class ChatAnswer:
         return {**self._head, "object": "chat.completion", "choices": choices, "usage": usage(self._asked, num_written)}
 
     async def stream(self, answering: Answering, *, has_usage: bool) -> AsyncIterator[bytes]:
-        """Yield the response as server-sent events.
-
-        Args:
-            answering: The answers in the making.
-            has_usage: Whether the last event says what it took.
-        """
+        """Yield the response as server-sent events."""
         extra: dict[str, Any] = {"usage": None} if has_usage else {}
         for number in range(answering.num_answers):
             yield self._chunk(number, {"role": "assistant", "content": ""}, extra)
@@ -254,22 +239,13 @@ class ChatAnswer:
 
 
 def usage(asked: Asked, num_written: int) -> dict[str, int]:
-    """Count the tokens that a request took.
-
-    Args:
-        asked: What was asked.
-        num_written: Tokens of all answers.
-    """
+    """Count the tokens that a request took."""
     num_prompt = len(asked.prompt)
     return {"prompt_tokens": num_prompt, "completion_tokens": num_written, "total_tokens": num_prompt + num_written}
 
 
 def mistakes_of_turns(turns: Sequence[Turn]) -> list[str]:
-    """Return why a conversation cannot be answered, a phrase each; a last message of the assistant is gone on with.
-
-    Args:
-        turns: The conversation, not empty.
-    """
+    """Return why a conversation cannot be answered, a phrase each; a last message of the assistant is gone on with."""
     mistakes = []
     if turns[-1].role == "system":
         mistakes.append("messages: the last one is of role system; it must be of role user, or assistant to go on with")
@@ -281,13 +257,7 @@ def mistakes_of_turns(turns: Sequence[Turn]) -> list[str]:
 def mistakes_of_stream_and_stops(
     stops: Sequence[str], options: StreamOptions | None, *, is_streamed: bool
 ) -> list[str]:
-    """Return mistakes that every request can make, a phrase each.
-
-    Args:
-        stops: Texts that end an answer.
-        options: How an answer is streamed.
-        is_streamed: Whether it is.
-    """
+    """Return mistakes that every request can make, a phrase each."""
     mistakes = []
     if options is not None and not is_streamed:
         mistakes.append("stream_options: only with stream")
@@ -305,19 +275,10 @@ def _steered(ended: Ended | None) -> dict[str, str | int]:
 
 
 def model_card(served: ServedModel, name: str) -> dict[str, Any]:
-    """Return the entry of a model in OpenAI's list of models.
-
-    Args:
-        served: The model.
-        name: One of its names.
-    """
+    """Return the entry of a model in OpenAI's list of models."""
     return {"id": name, "object": "model", "created": served.created_unix, "owned_by": "mens-pipeline"}
 
 
 def event_of(document: dict[str, Any]) -> bytes:
-    """Write a document as a server-sent event.
-
-    Args:
-        document: JSON values.
-    """
+    """Write a document as a server-sent event."""
     return format_sse_event(data_str=json.dumps(document, ensure_ascii=False))

@@ -36,7 +36,6 @@ class Playground:
     """The page, and the checker behind it; programs run one after another."""
 
     def __init__(self) -> None:
-        """Run nothing yet."""
         self._turn = asyncio.Lock()
 
     def page(self) -> HTMLResponse:
@@ -45,9 +44,6 @@ class Playground:
 
     async def check(self, source: str) -> dict[str, Any]:
         """Check a program and run its tests in a sandbox.
-
-        Args:
-            source: The program.
 
         Returns:
             What `mens check --jsonl` reports of it, with `semantic`, and `tests` as `mens test --json` has them.

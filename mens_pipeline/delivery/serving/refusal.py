@@ -27,15 +27,7 @@ class RequestRefusedError(MensError):
         code: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Refuse a request.
-
-        Args:
-            status: Of HTTP.
-            message: What was found, what was expected, what to do.
-            param: Which field is at fault.
-            code: For machines.
-            headers: Of the response.
-        """
+        """Refuse a request with a status of HTTP; the field `param` is at fault, and `code` is for machines."""
         super().__init__(message)
         self.status = status
         self.param = param
@@ -43,11 +35,7 @@ class RequestRefusedError(MensError):
         self.headers = dict(headers or {})
 
     def document(self, path: str) -> dict[str, Any]:
-        """Return the body of the response.
-
-        Args:
-            path: What was asked for; decides about the shape.
-        """
+        """Return the body of the response, in the shape of the path that was asked for."""
         if path.startswith(OLLAMA_PATHS):
             return {"error": str(self)}
         usual = "server_error" if self.status >= _SERVERS_FAULT else "invalid_request_error"
@@ -55,11 +43,7 @@ class RequestRefusedError(MensError):
         return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
 
     def response(self, path: str) -> JSONResponse:
-        """Return the whole response.
-
-        Args:
-            path: What was asked for.
-        """
+        """Return the whole response."""
         return JSONResponse(self.document(path), self.status, self.headers)
 
 
@@ -69,30 +53,18 @@ def nobody_listens() -> RequestRefusedError:
 
 
 def out_of_time(seconds: float) -> RequestRefusedError:
-    """Return the error of a completion that took too long.
-
-    Args:
-        seconds: The limit.
-    """
+    """Return the error of a completion that took too long."""
     message = f"No complete answer within {seconds:g} seconds. Ask for fewer tokens, or serve with a longer --timeout."
     # Whoever asks again by itself would wait as long again.
     return RequestRefusedError(504, message, code="timeout", headers={"x-should-retry": "false"})
 
 
 def not_ready(what: str) -> RequestRefusedError:
-    """Return the error of a server that does not answer at the moment.
-
-    Args:
-        what: What it does: `is loading the model`.
-    """
+    """Return the error of a server that does not answer at the moment."""
     return RequestRefusedError(503, f"The server {what}. Ask again.", code="unavailable", headers={"Retry-After": "2"})
 
 
 def too_many(seconds: int) -> RequestRefusedError:
-    """Refuse a request because too many wait.
-
-    Args:
-        seconds: When to ask again.
-    """
+    """Refuse a request because too many wait; it may be asked again in so many seconds."""
     message = f"Too many requests are waiting. Ask again in {seconds} seconds."
     return RequestRefusedError(429, message, code="rate_limit_exceeded", headers={"Retry-After": str(seconds)})

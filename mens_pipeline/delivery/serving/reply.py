@@ -15,7 +15,6 @@ class Drawn:
     Attributes:
         text: What it decodes to alone; half a character is U+FFFD.
         log_probability: Natural logarithm, at a temperature of 1 and before the parser steers.
-        others: The most likely tokens in its place, by text and log-probability.
     """
 
     text: str
@@ -47,7 +46,6 @@ class Ended:
         seconds: From its first token to its last.
         is_constrained: Whether the parser steered what was written.
         likelihood: Mean log-probability of its tokens; None where it was not asked for.
-        best_of: Answers of which this one was chosen.
     """
 
     reason: Literal["stop", "length"]
@@ -74,12 +72,7 @@ class Reply:
     """One answer that is asked for.
 
     Attributes:
-        prompt: The ids that are given.
-        temperature: 0: always the most likely token.
-        top_p: Share of probability that is sampled from.
         start: What the draws depend on.
-        max_new_tokens: Tokens of the answer at most.
-        stop: Texts that end it, and are no part of it.
         deadline: When it must have ended, on the monotonic clock.
         listen: Takes what becomes of it, in the thread that writes answers; the last event is `Ended` or `Failed`.
         syntax: Whether the parser steers it. With a fallback no piece comes before the first try has ended.

@@ -47,14 +47,9 @@ class ServedModel:
     """A model that may be loaded.
 
     Attributes:
-        name: What it calls itself.
         sha256: Of what was trained: the adapter, or all of a merged model, hexadecimal.
-        created_unix: When it was made.
-        judged: What is loaded.
         system_prompt: What it is told when a request says nothing else.
         max_context: Tokens that it can hold, prompt and answer together.
-        architecture: The class of the model.
-        num_values: Of its weights.
         candidate: What its gate said, of an adapter that is served although it was not promoted; every answer says it.
     """
 
@@ -82,10 +77,6 @@ class ServedModel:
 def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
     """Return the adapter that is in use, as a model to serve.
 
-    Args:
-        store: Where promoted adapters are kept.
-        device: What it runs on.
-
     Raises:
         RefusedError: There is none, it is not as it was promoted or not signed, or its base is gone.
     """
@@ -106,10 +97,6 @@ def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
 def candidate_model(store: ArtifactStore, device: Device) -> ServedModel:
     """Return the adapter that was judged last, promoted or not, as a model to serve.
 
-    Args:
-        store: Where verdicts and adapters are kept.
-        device: What it runs on.
-
     Raises:
         RefusedError: None was judged, it is not as it was judged, its verdict is not signed, or its base is gone.
     """
@@ -128,10 +115,6 @@ def candidate_model(store: ArtifactStore, device: Device) -> ServedModel:
 
 def run_model(run: Path, device: Device) -> ServedModel:
     """Return the adapter of a run on its base, as a model to serve.
-
-    Args:
-        run: The folder with `adapter/` and its training manifest.
-        device: What it runs on.
 
     Raises:
         RefusedError: The run is not complete, its adapter is not what training writes, or its base is gone or is
@@ -164,10 +147,6 @@ def merged_model(folder: Path, device: Device) -> ServedModel:
     """Return a plain folder of Hugging Face, with weights as safetensors, as a model to serve.
 
     Its chat template is compared with ours, and never rendered: prompts are made here, as in training.
-
-    Args:
-        folder: The folder.
-        device: What it runs on.
 
     Raises:
         RefusedError: It lacks a file, would run code of its own, or was trained on another form of conversations.

@@ -26,9 +26,6 @@ from mens_pipeline.training.tokenizer_file import FileTokenizer
 def load(served: ServedModel) -> Loaded:
     """Load a model as it was judged.
 
-    Args:
-        served: What is loaded.
-
     Raises:
         RefusedError: Its files do not make a model.
     """
@@ -73,14 +70,7 @@ _BACKLOG: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Host and port of a server.
-
-    Attributes:
-        host: An address of this machine.
-        port: 0: any that is free.
-        is_local: Whether only this machine can reach it.
-        family: Of sockets.
-    """
+    """Host and port of a server; port 0 is any that is free, and a local one only this machine can reach."""
 
     host: str
     port: int
@@ -88,20 +78,12 @@ class Address:
     family: socket.AddressFamily
 
     def url(self, port: int) -> str:
-        """Return the address for clients.
-
-        Args:
-            port: The one it listens on.
-        """
+        """Return the address for clients."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{port}"
 
 
 def address_of(host: str, port: int) -> Address:
     """Resolve a host name and port to an address.
-
-    Args:
-        host: A name or an address of this machine.
-        port: 0: any that is free.
 
     Raises:
         ConfigurationError: There is no such name.
@@ -115,11 +97,6 @@ def address_of(host: str, port: int) -> Address:
 
 def access_to(address: Address, token: SecretStr | None, variable: str) -> Access:
     """Return the access rules of a server at an address.
-
-    Args:
-        address: Where it listens.
-        token: What requests must bring along.
-        variable: The environment variable that holds it, for the message.
 
     Raises:
         ConfigurationError: Others can reach it, and there is no token.
@@ -145,14 +122,6 @@ class ModelServer:
         say: Callable[[str], None],
     ) -> None:
         """Take the address.
-
-        Args:
-            served: What answers.
-            address: Where it listens.
-            access: Who may ask.
-            limits: What is done at most.
-            defaults: What is done for requests that say nothing of it.
-            say: Takes a line for each request, and one when the model is ready.
 
         Raises:
             ConfigurationError: The address cannot be had.

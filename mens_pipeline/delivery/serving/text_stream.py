@@ -11,12 +11,6 @@ class TextStream:
     """The text of one answer in the making; all pieces together are what the whole decodes to."""
 
     def __init__(self, decode: Callable[[Sequence[int]], str], stop: Sequence[str]) -> None:
-        """Begin an answer.
-
-        Args:
-            decode: The text of some tokens; what is no character in it is U+FFFD.
-            stop: Texts that end the answer, and are no part of it.
-        """
         self._decode = decode
         self._stop = tuple(stop)
         self._tokens: list[int] = []
@@ -27,11 +21,7 @@ class TextStream:
         self.is_stopped = False
 
     def feed(self, token: int) -> str:
-        """Add a token and return the text that it makes certain; empty when it makes none.
-
-        Args:
-            token: The next one.
-        """
+        """Add a token and return the text that it makes certain; empty when it makes none."""
         self._tokens.append(token)
         text = self._window()
         certain = text.rstrip(_REPLACEMENT)

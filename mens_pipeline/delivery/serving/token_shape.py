@@ -15,11 +15,7 @@ _HALF: Final = "\ufffd"
 
 
 def of_chat(tokens: Sequence[Drawn]) -> dict[str, Any]:
-    """Show tokens as chats do.
-
-    Args:
-        tokens: In order.
-    """
+    """Show tokens as chats do."""
     content = [
         {
             **_told(token.text, token.log_probability),
@@ -31,12 +27,7 @@ def of_chat(tokens: Sequence[Drawn]) -> dict[str, Any]:
 
 
 def of_text(tokens: Sequence[Drawn], offset: int) -> dict[str, Any]:
-    """Show tokens as text completions do.
-
-    Args:
-        tokens: In order.
-        offset: Characters of the answer before them.
-    """
+    """Show tokens as text completions do, behind so many characters of the answer."""
     ends = [offset]
     for token in tokens:
         ends.append(ends[-1] + len(token.text))

@@ -1,7 +1,5 @@
-"""Job of a training process that learns from rewards, and what it needs to begin."""
+"""Job of a training process that learns from rewards, and the bases that a CPU is too slow for."""
 
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -9,12 +7,9 @@ from pydantic import Field
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.feedback.config import FeedbackConfig
-from mens_pipeline.storage.jsonl import write_text
 from mens_pipeline.storage.stage import Stage
-from mens_pipeline.training.devices import Device
-from mens_pipeline.training.job import Continued, TrainingJob
-from mens_pipeline.training.prepare import PreparedRun, prepare_run
-from mens_pipeline.training.presets import ResolvedRecipe
+from mens_pipeline.training.job import TrainingJob
+from mens_pipeline.training.prepare import Special
 from mens_pipeline.training.safetensors_header import num_values_in
 
 MODULE: Final = "mens_pipeline.feedback.grpo.child"
@@ -42,10 +37,6 @@ class GrpoJob(TrainingJob):
 def refuse_slow_device(base: Path, device: str) -> None:
     """Refuse a training on rewards that would take a CPU days.
 
-    Args:
-        base: The folder of the base model.
-        device: What it trains on.
-
     Raises:
         RefusedError: It is a CPU, and the base is larger than one that tests use.
     """
@@ -56,50 +47,12 @@ def refuse_slow_device(base: Path, device: str) -> None:
         raise RefusedError(f"{base}: {found}, expected {expected}. Take a GPU, or --method raft or dpo.")
 
 
-def prepare_grpo(  # noqa: PLR0913 - all that decides a run
-    resolved: ResolvedRecipe,
-    rows: Path,
-    folder: Path | Callable[[str], Path],
-    device: Device,
-    *,
-    config: FeedbackConfig,
-    cache: Path,
-    say: Callable[[str], None],
-    continues: Continued,
-) -> PreparedRun:
-    """Look at everything that a run on rewards needs, and write its job, its contract and its preflight.
-
-    Args:
-        resolved: The recipe; a step takes `gradient_accumulation_steps` prompts.
-        rows: Rows of a train set with hidden tests, one a line.
-        folder: Where everything of the run goes, perhaps by the hash of its contract.
-        device: What it trains on.
-        config: How many answers, how they are drawn.
-        cache: Where converted base models and locks are kept.
-        say: Takes a line about what is done, for a person.
-        continues: The adapter that it goes on from.
-
-    Raises:
-        RefusedError: Something is not as it must be.
-    """
+def rewards(config: FeedbackConfig) -> Special:
+    """Return how a run learns from rewards; a step takes `gradient_accumulation_steps` prompts."""
     fields = {
         "num_generations": config.samples,
         "temperature": config.temperature,
         "top_p": config.top_p,
         "max_new_tokens": config.max_new_tokens,
     }
-    run = prepare_run(
-        resolved,
-        rows,
-        folder,
-        device,
-        cache=cache,
-        min_rows=config.least_rows,
-        say=say,
-        continues=continues,
-        besides={"grpo": {**fields, "code": STAGE.code_version}},
-    )
-    refuse_slow_device(run.base.path, device.kind)
-    job = GrpoJob(**dict(run.job), **fields)
-    write_text(run.job_path, job.model_dump_json(indent=2) + "\n")
-    return replace(run, job=job)
+    return Special("grpo", GrpoJob, fields, STAGE)

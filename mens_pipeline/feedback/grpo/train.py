@@ -40,7 +40,6 @@ class Asked(Example):
     """One prompt as the model sees it; `completion` is the response of its row, which nobody shows.
 
     Attributes:
-        task: What judges an answer.
         num_tokens: Of all answers of a step, prompts included, at most.
     """
 
@@ -53,14 +52,7 @@ class Asked(Example):
 
 
 def train_on_rewards(job: GrpoJob, listen: Callable[[dict[str, Any]], None]) -> bool:
-    """Train on rewards, from the newest checkpoint on if there is one.
-
-    Args:
-        job: What to train.
-        listen: Takes each line of telemetry.
-
-    Returns:
-        As `train`.
+    """Train on rewards, from the newest checkpoint on if there is one, and return what `train` does.
 
     Raises:
         RefusedError: As `train`; or the job goes on from no adapter, or would train in several processes.
@@ -113,14 +105,7 @@ class RewardTrainer(CommonTrainer, GRPOTrainer):  # type: ignore[misc]
     may_stand_still = True
 
     def __init__(self, *arguments: Any, prompts: Sequence[Asked], order: Sequence[int], **named: Any) -> None:
-        """Take up a plan.
-
-        Args:
-            arguments: Of GRPOTrainer.
-            prompts: What is asked.
-            order: Places in `prompts`, for a whole number of steps.
-            named: Of GRPOTrainer.
-        """
+        """Take up a plan: an order of the prompts, for a whole number of steps."""
         self._prompts = {str(place): prompt for place, prompt in enumerate(prompts)}
         self._order = order
         super().__init__(*arguments, **named)
@@ -144,13 +129,7 @@ class _Judge:
     def __call__(
         self, *, prompts: list[str], completion_ids: list[list[int]], trainer_state: Any, **_: Any
     ) -> list[float]:
-        """Judge and run answers, and keep what they are worth.
-
-        Args:
-            prompts: The place of the prompt of each.
-            completion_ids: Their tokens.
-            trainer_state: Knows the step.
-        """
+        """Judge and run answers, and keep what they are worth."""
         rewards = self._rewards(prompts, completion_ids)
         line = {
             "step": trainer_state.global_step + 1,

@@ -130,17 +130,7 @@ def _has(context: dg.RunStatusSensorContext, event_type: dg.DagsterEventType) ->
 
 
 def tell_webhook(url: SecretStr | None, event: str, text: str, facts: Mapping[str, str]) -> str | None:
-    """Post a message; the field `text` is what chat services show.
-
-    Args:
-        url: The address, which may hold a secret; None tells nobody.
-        event: `run_failed`, `run_refused` or `adapter_stale`.
-        text: For people, in one line.
-        facts: For programs.
-
-    Returns:
-        Why it could not be told, without the address; None when it was, or nobody wants to know.
-    """
+    """Post a message; without an address nobody is told. Return why it failed, if it did, without the address."""
     if url is None:
         return None
     body = json.dumps({"text": text, "event": event, **facts}).encode()

@@ -20,15 +20,15 @@ from mens_pipeline.delivery.merged_model import KIND as MERGED
 from mens_pipeline.delivery.merged_model import STAGE as MERGING
 from mens_pipeline.delivery.merged_model import build_merged_model, manifest_in, prepare_merge, report_in
 from mens_pipeline.delivery.serving_handoff import STAGE, Delivery, build_serving_handoff
-from mens_pipeline.errors import ConfigurationError, MensError
+from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, answer_fits
-from mens_pipeline.orchestration.choices import config_of
+from mens_pipeline.orchestration.choices import OWNERS, config_of
 from mens_pipeline.orchestration.defs.promotion import promoted_adapter
-from mens_pipeline.orchestration.owners import OWNERS
+from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
-from mens_pipeline.orchestration.resources.merger import Merger
+from mens_pipeline.orchestration.resources.generator import Merger
 from mens_pipeline.settings import EVALUATION, Settings, load_settings
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.storage.yaml_file import load_model
@@ -64,6 +64,7 @@ class HandoffConfig(dg.Config):
     code_version=MERGING.code_version,
     pool="gpu",
 )
+@plainly
 def merged_model(
     context: dg.AssetExecutionContext,
     config: MergeConfig,
@@ -76,21 +77,18 @@ def merged_model(
     The folder is loaded as any program would, and compared with what was judged on held-out requests.
     """
     settings, opened = load_settings(), store.open()
-    try:
-        source = merge_source(None, opened)
-        _refuse_what_cannot_be_sent(context, settings, source)
-        decoding, device = load_model(EVALUATION, EvaluationConfig).decoding, compute.resolve()
-        prompts = prompts_of(source, None, opened, answer_fits(source.manifest, decoding), config.num_prompts)
-        conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock")
-        work = opened.root / MERGED / f".work-{context.run.run_id}"
-        prepared = prepare_merge(source, prompts, conditions, _dtype(config), work)
-        merged, reused = build_merged_model(prepared, opened, lambda job: merger.run(context, job))
-        passed = report_in(merged.path).passed
-        gguf = None
-        if config.gguf != "none" and passed:
-            gguf, _ = build_gguf_model(merged, prepared, config.gguf, opened, lambda job: merger.run(context, job))
-    except MensError as error:
-        raise dg.Failure(str(error), allow_retries=False) from error
+    source = merge_source(None, opened)
+    _refuse_what_cannot_be_sent(context, settings, source)
+    decoding, device = load_model(EVALUATION, EvaluationConfig).decoding, compute.resolve()
+    prompts = prompts_of(source, None, opened, answer_fits(source.manifest, decoding), config.num_prompts)
+    conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock")
+    work = opened.root / MERGED / f".work-{context.run.run_id}"
+    prepared = prepare_merge(source, prompts, conditions, _dtype(config), work)
+    merged, reused = build_merged_model(prepared, opened, lambda job: merger.run(context, job))
+    passed = report_in(merged.path).passed
+    gguf = None
+    if config.gguf != "none" and passed:
+        gguf, _ = build_gguf_model(merged, prepared, config.gguf, opened, lambda job: merger.run(context, job))
     refs = () if source.promoted is None else (source.promoted.ref(),)
     return dg.MaterializeResult(
         value=gguf.ref(merged.ref(*refs)) if gguf is not None else merged.ref(*refs),
@@ -123,6 +121,7 @@ def writes_what_was_judged(merged_model: ArtifactRef, store: ArtifactStoreResour
 
 
 @dg.asset(group_name="delivery", kinds={"json"}, owners=OWNERS, code_version=STAGE.code_version)
+@plainly
 def serving_handoff(
     config: HandoffConfig, merged_model: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
@@ -134,14 +133,11 @@ def serving_handoff(
     settings, opened = load_settings(), store.open()
     merged = store.artifact(merged_model.of(MERGED))
     gguf = store.artifact(merged_model) if merged_model.kind == GGUF else None
-    try:
-        source = merge_source(None, opened)
-        if source.adapter_sha256 != manifest_in(merged.path).adapter_sha256:
-            raise dg.Failure("Another adapter is in use since. Materialise merged_model first.", allow_retries=False)
-        handoff, reused = build_serving_handoff(Delivery(source, merged, gguf, settings.data_licence), opened)
-        commit = _published(config, settings, source)
-    except MensError as error:
-        raise dg.Failure(str(error), allow_retries=False) from error
+    source = merge_source(None, opened)
+    if source.adapter_sha256 != manifest_in(merged.path).adapter_sha256:
+        raise dg.Failure("Another adapter is in use since. Materialise merged_model first.", allow_retries=False)
+    handoff, reused = build_serving_handoff(Delivery(source, merged, gguf, settings.data_licence), opened)
+    commit = _published(config, settings, source)
     return dg.MaterializeResult(
         value=handoff.ref(merged_model),
         data_version=dg.DataVersion(handoff.data_version),

@@ -20,16 +20,15 @@ from mens_pipeline.evaluation.scores import Scores
 from mens_pipeline.evaluation.statistics import p_text
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, answer_fits, manifest_of
-from mens_pipeline.orchestration.choices import GPU_TAGS, configured
+from mens_pipeline.orchestration.choices import GPU_TAGS, OWNERS, configured
 from mens_pipeline.orchestration.defs.split import heldout_split
 from mens_pipeline.orchestration.experiment import identify
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.handover import made_in_run
-from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.generator import Generator
-from mens_pipeline.promotion.receipt import read_results
+from mens_pipeline.promotion.receipt import results_in
 from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of
 from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, load_settings
 from mens_pipeline.storage.store import ArtifactRef, digest_of
@@ -99,7 +98,7 @@ def eval_results(
         work=context.run.run_id,
         now=int(time.time()),
     )
-    results = EvalResults.model_validate_json((evaluation.path / RESULTS).read_text(encoding="utf-8"))
+    results = results_in(evaluation.path)
     return dg.MaterializeResult(
         value=evaluation.ref(candidate),
         data_version=dg.DataVersion(evaluation.data_version),
@@ -125,8 +124,7 @@ def _train_set(path: Path) -> dict[str, str]:
 @dg.asset_check(asset=eval_results)
 def beats_the_base(eval_results: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Warn unless the parse rate of the adapter is above that of the base, by more than chance alone would give."""
-    results = read_results(store.artifact(eval_results).path / RESULTS)
-    assert results is not None, "a complete evaluation can be read"  # noqa: S101 - our own impossibility
+    results = results_in(store.artifact(eval_results).path)
     difference = results.parse_difference
     return dg.AssetCheckResult(
         passed=difference.difference > 0 and difference.p_value < 0.05,  # noqa: PLR2004 - the usual level
@@ -140,11 +138,7 @@ def beats_the_base(eval_results: ArtifactRef, store: ArtifactStoreResource) -> d
 
 
 def figures_of(results: EvalResults) -> dict[str, Any]:
-    """Return the figures that are plotted over time, and read at a glance.
-
-    Args:
-        results: All figures.
-    """
+    """Return the figures that are plotted over time, and read at a glance."""
     adapter, base = results.adapter, results.base
     figures: dict[str, Any] = {
         "eval/parse_rate": results.vox_parse_rate,
@@ -181,12 +175,7 @@ def figures_of(results: EvalResults) -> dict[str, Any]:
 
 
 def rows_of(base: Scores, adapter: Scores) -> list[dg.TableRecord]:
-    """Return the rows of the table of both models.
-
-    Args:
-        base: Figures of the base.
-        adapter: Those of the adapter.
-    """
+    """Return the rows of the table of both models."""
     return [
         dg.TableRecord({"what": name, "adapter": str(getattr(adapter, name)), "base": str(getattr(base, name))})
         for name in _SHOWN

@@ -5,15 +5,14 @@ from typing import Any, Final
 import dagster as dg
 
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
-from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.inference.prepare import adapter_digest, manifest_of
+from mens_pipeline.orchestration.choices import OWNERS
 from mens_pipeline.orchestration.defs.evaluation import figures_of
 from mens_pipeline.orchestration.experiment import identify
 from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.promotion.benchmark_gate import PAGE, receipt_in
-from mens_pipeline.promotion.receipt import read_results
+from mens_pipeline.promotion.receipt import results_in
 from mens_pipeline.settings import RECIPES
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import ArtifactRef
@@ -31,7 +30,7 @@ _NAMES: Final = tuple(load_recipes(RECIPES))
     partitions_def=dg.StaticPartitionsDefinition(_NAMES),
     kinds={"json"},
     owners=OWNERS,
-    code_version=code_version("mens_pipeline.promotion.receipt:read_results"),
+    code_version=code_version("mens_pipeline.promotion.receipt:results_in"),
 )
 @plainly
 def recipe_scores(
@@ -40,8 +39,7 @@ def recipe_scores(
     """Keep what the adapter of each recipe came to, a partition each, with all of them in one table."""
     run = store.artifact(benchmark_gate.of(ADAPTER)).path
     evaluation, gate = store.artifact(benchmark_gate.of(EVALUATION)), store.artifact(benchmark_gate)
-    results, receipt = read_results(evaluation.path / RESULTS), receipt_in(gate.path)
-    assert results is not None, "what was judged can be read"  # noqa: S101 - our own impossibility
+    results, receipt = results_in(evaluation.path), receipt_in(gate.path)
     figures = {
         **identify(context, manifest_of(run), adapter_digest(run), verdict=str(receipt.status)),
         "verdict": str(receipt.status),

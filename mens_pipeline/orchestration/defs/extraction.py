@@ -14,10 +14,10 @@ from mens_pipeline.corpus.schema.shares import share_text
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.charts import bar_chart
+from mens_pipeline.orchestration.choices import OWNERS
 from mens_pipeline.orchestration.columns import columns_of
 from mens_pipeline.orchestration.defs.sources import is_accepted
 from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.telemetry import Telemetry
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace

@@ -22,10 +22,9 @@ from mens_pipeline.feedback.samples import build_feedback_samples
 from mens_pipeline.inference.local_generator import LocalGenerator
 from mens_pipeline.inference.prepare import KIND as GENERATIONS
 from mens_pipeline.inference.prepare import Conditions, answer_fits, manifest_of
-from mens_pipeline.orchestration.choices import GPU_TAGS, configured
+from mens_pipeline.orchestration.choices import GPU_TAGS, OWNERS, configured
 from mens_pipeline.orchestration.defs.training import changes_of, fall_of, metadata_of
 from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.generator import Generator

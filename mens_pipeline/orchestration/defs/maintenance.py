@@ -21,15 +21,7 @@ _DAY: Final = 86_400
 
 @dataclass(frozen=True, slots=True)
 class OldRun:
-    """A finished run that is past its days.
-
-    Attributes:
-        run_id: The run.
-        job_name: Of which job.
-        status: How it ended.
-        created: When it was made.
-        keeps: Assets and checks whose last word it holds; with any it stays.
-    """
+    """A finished run that is past its days; it stays while it `keeps` the last word on an asset or a check."""
 
     run_id: str
     job_name: str
@@ -39,14 +31,7 @@ class OldRun:
 
 
 def plan_runs(instance: dg.DagsterInstance, days: int, now: float, own_run_id: str) -> tuple[OldRun, ...]:
-    """Return the finished runs that are past their days, the oldest first.
-
-    Args:
-        instance: Where they are kept.
-        days: How long runs are kept.
-        now: Seconds since 1970.
-        own_run_id: The run that asks, which is never one of them.
-    """
+    """Return the finished runs that are past their days, the oldest first, but for the run that asks."""
     before = datetime.fromtimestamp(now - days * _DAY, tz=UTC)
     records = instance.get_run_records(dg.RunsFilter(statuses=_FINISHED, created_before=before), ascending=True)
     return tuple(
@@ -63,12 +48,7 @@ def plan_runs(instance: dg.DagsterInstance, days: int, now: float, own_run_id: s
 
 
 def delete_run(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Delete a run with its events, and the output of its steps.
-
-    Args:
-        instance: Where it is kept.
-        run_id: The run.
-    """
+    """Delete a run with its events, and the output of its steps."""
     instance.delete_run(run_id)
     instance.compute_log_manager.delete_logs(prefix=[run_id])
     for path in (Path(instance.root_directory) / "history" / "runs").glob(f"{run_id}.db*"):

@@ -11,10 +11,9 @@ from mens_pipeline.corpus.curate.statistics import statistics_of
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.charts import bar_chart
-from mens_pipeline.orchestration.choices import configured
+from mens_pipeline.orchestration.choices import OWNERS, configured
 from mens_pipeline.orchestration.columns import columns_of
 from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG

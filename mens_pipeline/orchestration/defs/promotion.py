@@ -12,15 +12,13 @@ from mens_pipeline.configured import policy_label, present_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.delivery.trackers import track_champion
-from mens_pipeline.errors import MensError
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.inference.prepare import adapter_digest, manifest_of
 from mens_pipeline.orchestration.best import Choice, best_judged
 from mens_pipeline.orchestration.champion import champion_metadata
-from mens_pipeline.orchestration.choices import configured, demanded
+from mens_pipeline.orchestration.choices import OWNERS, configured, demanded
 from mens_pipeline.orchestration.experiment import RECIPE_TAG, identify
 from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.promotion.benchmark_gate import PAGE, STAGE, build_benchmark_gate, receipt_in
 from mens_pipeline.promotion.cause import cause_of
@@ -206,10 +204,7 @@ def promoted_adapter(
         store.artifact(benchmark_gate.of(EVALUATION)),
         store.artifact(benchmark_gate.of(SPLIT)).path / HELDOUT,
     )
-    try:
-        promotion = promote(gate, run, store.open(), present, now=int(time.time()))
-    except MensError as error:
-        raise dg.Failure(str(error), allow_retries=False) from error
+    promotion = plainly(promote)(gate, run, store.open(), present, now=int(time.time()))
     track_champion(settings.trackers.get_secret_value(), promotion.champion, store.open(), context.log.warning)
     yield dg.MaterializeResult(
         value=promotion.champion.ref(benchmark_gate),
@@ -222,10 +217,7 @@ def _choice(
     context: dg.AssetExecutionContext, names: list[str], store: ArtifactStoreResource, settings: Settings
 ) -> Choice:
     """Return the best of several recipes, and tag the run with it."""
-    try:
-        choice = best_judged(names, context.instance, store.open(), settings)
-    except MensError as error:
-        raise dg.Failure(str(error), allow_retries=False) from error
+    choice = plainly(best_judged)(names, context.instance, store.open(), settings)
     for name, why in choice.passed_over.items():
         context.log.warning("passed over: %s: %s", name, why)
     best = choice.best

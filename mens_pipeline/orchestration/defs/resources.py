@@ -9,8 +9,7 @@ from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.progress import progress_logger
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
-from mens_pipeline.orchestration.resources.generator import Generator
-from mens_pipeline.orchestration.resources.merger import Merger
+from mens_pipeline.orchestration.resources.generator import Generator, Merger
 from mens_pipeline.orchestration.resources.source_watch import SourceWatch
 from mens_pipeline.orchestration.resources.telemetry import Telemetry
 from mens_pipeline.orchestration.resources.trainer import Trainer

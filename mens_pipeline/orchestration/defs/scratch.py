@@ -10,8 +10,8 @@ from pydantic import Field
 from mens_pipeline.configured import artifact_commit
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.orchestration.charts import line_chart
+from mens_pipeline.orchestration.choices import OWNERS
 from mens_pipeline.orchestration.defs.training import fall_of, quarters_of
-from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer

@@ -1,10 +1,10 @@
-"""Sensors that start a run when programs, pages or the grammar have changed."""
+"""Sensors that start a run when programs, pages, the grammar or the champion have changed."""
 
 import time
 from typing import Final
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.extract.extracted_corpus import KIND as CORPUS
@@ -14,18 +14,18 @@ from mens_pipeline.corpus.extract.watch import sight
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.fingerprint import grammar_fingerprint
 from mens_pipeline.orchestration.defs.extraction import ExtractionConfig
-from mens_pipeline.orchestration.defs.jobs import whole_graph
+from mens_pipeline.orchestration.defs.jobs import deliver, whole_graph
+from mens_pipeline.orchestration.defs.promotion import promoted_adapter
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.source_watch import SourceWatch
 from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
 from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline.storage.validation import Strict
 
 
-class Cursor(BaseModel):
+class Cursor(Strict):
     """The cursor of a sensor that watches one fingerprint."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     n: int = Field(ge=0, description="Goes up with every change; begins with the second of the first look.")
     fingerprint: str = Field(description="What was seen last.")
@@ -33,12 +33,7 @@ class Cursor(BaseModel):
     gone: str = Field(default="", description="What was seen when files were gone; seen once more, it is a change.")
 
     def moved(self, fingerprint: str, num_files: int = 0) -> "Cursor":
-        """Return the cursor after a change.
-
-        Args:
-            fingerprint: What is seen now.
-            num_files: How many files there are now.
-        """
+        """Return the cursor after a change."""
         return Cursor(n=self.n + 1, fingerprint=fingerprint, num_files=num_files)
 
     def run_key(self, sensor: str) -> str:
@@ -46,19 +41,12 @@ class Cursor(BaseModel):
 
         It holds the counter, because Dagster never runs a key again: after A, B, A the last A is another key. The
         counter begins with a time, so that a cursor which was reset does not meet its old keys.
-
-        Args:
-            sensor: Its name.
         """
         return f"{sensor}-{self.n}-{self.fingerprint[:16]}"
 
 
 def read_cursor(text: str | None) -> Cursor | None:
-    """Parse the cursor as Dagster kept it; None before the first look, and when a person has put something else there.
-
-    Args:
-        text: As kept.
-    """
+    """Parse the cursor as Dagster kept it; None before the first look, and where a person put something else there."""
     if text is None:
         return None
     try:
@@ -75,15 +63,10 @@ _GRAMMAR: Final = "grammar_changed"
 
 @dg.definitions
 def sensors() -> dg.Definitions:
-    """Define the sensors; on from the start in production, else they wait to be switched on."""
+    """Define the sensors; those of sources are on from the start in production, else they wait to be switched on."""
     is_production = load_settings().environment == "prod"
     status = dg.DefaultSensorStatus.RUNNING if is_production else dg.DefaultSensorStatus.STOPPED
-    return dg.Definitions(
-        sensors=[
-            _sources_sensor(status),
-            _grammar_sensor(status),
-        ]
-    )
+    return dg.Definitions(sensors=[_sources_sensor(status), _grammar_sensor(status), _champion_sensor()])
 
 
 def _sources_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
@@ -154,6 +137,27 @@ def _grammar_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         if before.fingerprint == fingerprint:
             return _remembered(before, f"no change: the grammar is still {fingerprint[:12]}")
         return _run(_GRAMMAR, before.moved(fingerprint), ExtractionConfig(full=True))
+
+    return changed
+
+
+def _champion_sensor() -> dg.SensorDefinition:
+    """Build the sensor of the champion; off until a person switches it on: a merged model is as large as its base."""
+
+    @dg.asset_sensor(
+        asset_key=promoted_adapter.key,
+        name="champion_changed",
+        job=deliver,
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        description="Merges a new champion and hands it on. Off until a person switches it on.",
+    )
+    def changed(context: dg.SensorEvaluationContext, event: dg.EventLogEntry) -> dg.RunRequest | dg.SkipReason:
+        materialization = event.asset_materialization
+        is_other = materialization.metadata.get("changed") if materialization is not None else None
+        if is_other is None or is_other.value is not True:
+            return dg.SkipReason("the champion is still the same")
+        context.log.info("a new champion, of %s", f"run {event.run_id}" if event.run_id else "`mens promote`")
+        return dg.RunRequest(run_key=f"champion:{event.timestamp}")  # what a person did has no run
 
     return changed
 

@@ -8,9 +8,9 @@ from mens_pipeline.corpus.extract.source_report import SourceReport
 from mens_pipeline.corpus.extract.workspace_snapshot import STAGE, build_workspace_snapshot, source_report_in
 from mens_pipeline.corpus.schema.shares import share_text
 from mens_pipeline.language.fingerprint import grammar_fingerprint
+from mens_pipeline.orchestration.choices import OWNERS
 from mens_pipeline.orchestration.experiment import choices_of
 from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.telemetry import Telemetry
@@ -73,11 +73,7 @@ def source_parse_rate(workspace_snapshot: ArtifactRef, store: ArtifactStoreResou
 
 
 def is_accepted(report: SourceReport) -> bool:
-    """Whether enough golden programs of a workspace parse.
-
-    Args:
-        report: What the front end says of them.
-    """
+    """Whether enough golden programs of a workspace parse."""
     rate = report.parse_rate
     return rate is not None and rate >= load_gate_policy(GATE_POLICY).min_source_parse_rate
 

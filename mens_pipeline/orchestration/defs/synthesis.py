@@ -10,10 +10,9 @@ from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.corpus.synthesis.generate import SynthesisDrop
 from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS, REPORT, STAGE, build_synthetic_corpus
 from mens_pipeline.orchestration.charts import bar_chart
-from mens_pipeline.orchestration.choices import configured
+from mens_pipeline.orchestration.choices import OWNERS, configured
 from mens_pipeline.orchestration.columns import columns_of
 from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.store import ArtifactRef

@@ -17,10 +17,9 @@ from mens_pipeline.evaluation.tasks import heldout_tasks
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import answer_fits
 from mens_pipeline.orchestration.charts import line_chart
-from mens_pipeline.orchestration.choices import GPU_TAGS, configured
+from mens_pipeline.orchestration.choices import GPU_TAGS, OWNERS, configured
 from mens_pipeline.orchestration.experiment import RECIPE_TAG, TrainConfig, choices_of, identify, training_of
 from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.owners import OWNERS
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
@@ -29,12 +28,11 @@ from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, RECIPES, load_
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 from mens_pipeline.training.base_model import find_base_model
-from mens_pipeline.training.continued import continued, further
 from mens_pipeline.training.contract import STAGE
 from mens_pipeline.training.job import Continued
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
-from mens_pipeline.training.qlora_adapter import KIND, WEIGHTS, build_qlora_adapter
+from mens_pipeline.training.qlora_adapter import KIND, WEIGHTS, build_qlora_adapter, continued, further
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL
 from mens_pipeline.training.run_dir import work_folder
 from mens_pipeline.training.telemetry_log import FILE, losses_of, steps_of
@@ -133,12 +131,7 @@ def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreRes
 
 
 def changes_of(adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Whether training changed every matrix of an adapter; that it changed nothing of the base it saw to itself.
-
-    Args:
-        adapter: The adapter.
-        store: Where it is kept.
-    """
+    """Whether training changed every matrix of an adapter; that it changed nothing of the base it saw to itself."""
     result = store.artifact(adapter).manifest["training"]["result"]
     matrices, changed = result["num_adapter_matrices"], result["num_changed_matrices"]
     return dg.AssetCheckResult(
@@ -154,11 +147,7 @@ def loss_fell(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.As
 
 
 def fall_of(folder: Path) -> dg.AssetCheckResult:
-    """Whether the loss of a run fell; a warning where it did not.
-
-    Args:
-        folder: With the telemetry of the run.
-    """
+    """Whether the loss of a run fell; a warning where it did not."""
     losses = [step["loss"] for step in steps_of(folder / FILE)]
     first, last = quarters_of(losses)
     return dg.AssetCheckResult(
@@ -169,11 +158,7 @@ def fall_of(folder: Path) -> dg.AssetCheckResult:
 
 
 def quarters_of(losses: list[float]) -> tuple[float, float]:
-    """Return the mean loss of the first and of the last quarter of the steps.
-
-    Args:
-        losses: Of each step, at least one.
-    """
+    """Return the mean loss of the first and of the last quarter of the steps."""
     quarter = max(1, len(losses) // 4)
     return sum(losses[:quarter]) / quarter, sum(losses[-quarter:]) / quarter
 
@@ -227,12 +212,7 @@ def _prepared(  # noqa: PLR0913, PLR0917 - all that decides a run
 
 
 def metadata_of(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return what the page of an adapter shows.
-
-    Args:
-        manifest: Of its training.
-        path: Its folder.
-    """
+    """Return what the page of an adapter shows."""
     result = manifest["result"]
     losses = losses_of(path / FILE)
     first, last = quarters_of(list(losses.values()))

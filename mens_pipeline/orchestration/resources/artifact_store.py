@@ -22,19 +22,11 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
         return open_store(load_settings(), self.root)
 
     def page(self, artifact: Artifact, name: str) -> dict[str, dg.MetadataValue[str]]:
-        """Return metadata that leads to a page of an artifact.
-
-        Args:
-            artifact: Of this store.
-            name: Its file.
-        """
+        """Return metadata that leads to a page of an artifact."""
         return linked_page(self.open(), artifact, name)
 
     def artifact(self, ref: ArtifactRef) -> Artifact:
         """Load the artifact that was handed over, as it was written.
-
-        Args:
-            ref: Its key.
 
         Raises:
             dagster.Failure: It is gone, or was changed since; nothing is retried.
@@ -49,13 +41,7 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
 
 
 def linked_page(store: ArtifactStore, artifact: Artifact, name: str) -> dict[str, dg.MetadataValue[str]]:
-    """Return metadata that leads to a page of an artifact: where it lies, and a link where the store is served.
-
-    Args:
-        store: Where the artifact is kept.
-        artifact: Of the store.
-        name: Its file.
-    """
+    """Return metadata that leads to a page of an artifact: where it lies, and a link where the store is served."""
     path, served = artifact.path / name, load_settings().store_pages
     found: dict[str, dg.MetadataValue[str]] = {"report": dg.MetadataValue.path(path)}
     if served is not None:

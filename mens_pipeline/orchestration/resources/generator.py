@@ -1,42 +1,51 @@
-"""Launcher of generation processes."""
+"""Launchers of the processes that load a model and answer: for evaluation, and for delivery."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
+from mens_pipeline.delivery.merge_job import MODULE as MERGING
 from mens_pipeline.inference.generation import MODULE, progress_of
 from mens_pipeline.inference.prepare import PreparedGeneration
 from mens_pipeline.orchestration.pipes import run_in_child
 
 
-class Generator(dg.ConfigurableResource[None]):
-    """Answers requests in a process of its own on this machine, through Dagster Pipes.
+class _Launcher(dg.ConfigurableResource[None]):
+    """Runs a job in a process of its own on this machine, with progress in the log of the run."""
 
-    Attributes:
-        grace_seconds: How long a run that is cancelled may take to end.
-        report_seconds: Seconds between two lines of progress.
-    """
+    grace_seconds: int = Field(default=20, description="How long a run that is cancelled may take to end.")
+    report_seconds: float = Field(default=10.0, description="Seconds between two lines of progress.")
 
-    grace_seconds: int = 20
-    report_seconds: float = 10.0
-
-    def run(self, context: dg.AssetExecutionContext, prepared: PreparedGeneration) -> int:
-        """Generate, with progress in the log of the run.
-
-        Args:
-            context: Of the asset.
-            prepared: What to answer.
-
-        Returns:
-            The exit code of the process.
-        """
+    def _launched(
+        self, context: dg.AssetExecutionContext, module: str, job_path: Path, label: str | None = None
+    ) -> int:
+        """Return the exit code; without a label each event names the model that answers."""
         last = 0.0
 
         def watch(events: list[dict[str, Any]]) -> None:
             nonlocal last
             if events and time.monotonic() - last >= self.report_seconds:
                 last = time.monotonic()
-                context.log.info("%s: %s", prepared.label, progress_of(events[-1]["payload"]))
+                answer = events[-1]["payload"]
+                context.log.info("%s: %s", label or answer["model"], progress_of(answer))
 
-        return run_in_child(context, MODULE, prepared.job_path, self.grace_seconds, watch)
+        return run_in_child(context, module, job_path, self.grace_seconds, watch)
+
+
+class Generator(_Launcher):
+    """Answers requests in a process of its own on this machine, through Dagster Pipes."""
+
+    def run(self, context: dg.AssetExecutionContext, prepared: PreparedGeneration) -> int:
+        """Generate, and return the exit code of the process."""
+        return self._launched(context, MODULE, prepared.job_path, prepared.label)
+
+
+class Merger(_Launcher):
+    """Merges and exports in a process of its own on this machine, through Dagster Pipes."""
+
+    def run(self, context: dg.AssetExecutionContext, job_path: Path) -> int:
+        """Run a job, and return the exit code of the process."""
+        return self._launched(context, MERGING, job_path)

@@ -2,8 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import dagster as dg
 
@@ -11,17 +10,10 @@ from mens_pipeline.delivery.trackers import Trackers
 from mens_pipeline.orchestration.pipes import run_in_child
 from mens_pipeline.settings import load_settings
 from mens_pipeline.training.job import MODULE, ExitCode
+from mens_pipeline.training.prepare import PreparedRun
+from mens_pipeline.training.scratch.prepare import PreparedScratch
 from mens_pipeline.training.telemetry_log import update_of
 from mens_pipeline.training.told import told_plan
-
-
-class Prepared(Protocol):
-    """Part of a prepared run that the launcher needs."""
-
-    @property
-    def job_path(self) -> Path:
-        """Its job as JSON."""
-        ...
 
 
 class Trainer(dg.ConfigurableResource[None]):
@@ -38,19 +30,13 @@ class Trainer(dg.ConfigurableResource[None]):
     report_seconds: float = 5.0
 
     def run(
-        self, context: dg.AssetExecutionContext, prepared: Prepared, module: str = MODULE, num_processes: int = 1
+        self,
+        context: dg.AssetExecutionContext,
+        prepared: PreparedRun | PreparedScratch,
+        module: str = MODULE,
+        num_processes: int = 1,
     ) -> int:
-        """Train, showing progress as observations of the asset.
-
-        Args:
-            context: Of the asset.
-            prepared: What to train.
-            module: What runs in the process.
-            num_processes: How many train together, one a device.
-
-        Returns:
-            The exit code of the process.
-        """
+        """Train, showing progress as observations of the asset, and return the exit code of the process."""
         settings = load_settings()
         trackers = Trackers(settings.trackers.get_secret_value(), prepared.job_path, context.log.warning)
         watch = _Watcher(context, self.report_seconds, trackers.take).watch
@@ -64,7 +50,7 @@ class Trainer(dg.ConfigurableResource[None]):
     def _launched(  # noqa: PLR0913, PLR0917 - what a process is started with
         self,
         context: dg.AssetExecutionContext,
-        prepared: Prepared,
+        prepared: PreparedRun | PreparedScratch,
         module: str,
         num_processes: int,
         watch: Callable[[list[dict[str, Any]]], None],

@@ -6,14 +6,7 @@ from typing import Final
 
 import dagster as dg
 
-from mens_pipeline.corpus.extract.sources import (
-    PAGE_SUFFIXES,
-    files_below,
-    is_out_of_place,
-    shown_name,
-    tree_fingerprint,
-    vox_files,
-)
+from mens_pipeline.corpus.extract.sources import shown_name, vox_files
 from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.files import read_regular
@@ -42,28 +35,12 @@ class VoxWorkspace(dg.ConfigurableResource[None]):
             raise SourceNotFoundError(f"{folder}: no such folder. Set MENS_SOURCE_ROOT to a Vox workspace.")
         return folder
 
-    def files(self) -> tuple[Path, ...]:
-        """Return the Vox programs below it, sorted."""
-        return tuple(vox_files(self.folder()))
-
     def contents(self) -> Iterator[tuple[str, bytes | None]]:
         """Yield relative path and bytes of each program; None for one that cannot be read."""
         folder = self.folder()
-        for path in self.files():
+        for path in vox_files(folder):
             try:
                 data = read_regular(path, _MOST_BYTES)
             except OSError:
                 data = None
             yield shown_name(path, folder), data
-
-    def pages(self) -> tuple[Path, ...]:
-        """Return the Markdown pages below it, sorted."""
-        return tuple(path for path in files_below(self.folder(), PAGE_SUFFIXES) if not is_out_of_place(path))
-
-    def fingerprint(self, files: tuple[Path, ...]) -> str:
-        """Hash the names and contents of files.
-
-        Args:
-            files: Files below the folder, sorted.
-        """
-        return tree_fingerprint(self.folder(), files)

@@ -41,12 +41,7 @@ class Excerpt:
 
 
 def excerpt(text: str, error: str | None = None) -> Excerpt:
-    """Cut a text to what is shown of it, and mark the place of its first error.
-
-    Args:
-        text: A program or a request.
-        error: The first error, `line:column: code: message`; None for none.
-    """
+    """Cut a text to what is shown of it, and mark the place of its first error, `line:column: code: message`."""
     place = _PLACE.match(error) if error is not None else None
     if place is None:
         return Excerpt(text[:LONGEST], num_left_out=max(0, len(text) - LONGEST))
@@ -82,7 +77,6 @@ class AnswerView:
     Attributes:
         program: What was judged.
         faults: Why it does not pass, a sentence each.
-        num_tokens: Its length.
         num_passed: Of all answers to the request.
         num_samples: Likewise.
     """
@@ -111,13 +105,6 @@ class TaskView:
     """A request, and what was answered.
 
     Attributes:
-        id: Of the task.
-        suite: Where it comes from.
-        construct: What is asked for.
-        difficulty: How hard it is.
-        prompt: What the models were asked.
-        reference: An answer that is good.
-        adapter: Of the adapter.
         base: Of the base; None when it was not asked.
         few_shot: Of the base with examples in its prompt; None when it was not asked.
         fallback: Of the adapter, constrained by the parser; None where its first answer is a program.
@@ -137,23 +124,14 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Tasks that ask for the same construct, at least one.
-
-    Attributes:
-        construct: Which.
-        tasks: In the order they were asked.
-    """
+    """Tasks that ask for the same construct, at least one."""
 
     construct: str
     tasks: tuple[TaskView, ...]
 
 
 def task_views(answers: Iterable[JudgedAnswer]) -> tuple[TaskView, ...]:
-    """Build the views of the tasks that the adapter answered, in order.
-
-    Args:
-        answers: Of all models.
-    """
+    """Build the views of the tasks that the adapter answered, in order."""
     by_task: defaultdict[str, defaultdict[str, list[JudgedAnswer]]] = defaultdict(lambda: defaultdict(list))
     for answer in answers:
         by_task[answer.judgement.task][answer.model].append(answer)
@@ -161,11 +139,7 @@ def task_views(answers: Iterable[JudgedAnswer]) -> tuple[TaskView, ...]:
 
 
 def groups_of(tasks: Sequence[TaskView]) -> tuple[Group, ...]:
-    """Group the tasks by construct; the construct with most of them first.
-
-    Args:
-        tasks: In order.
-    """
+    """Group the tasks by construct; the construct with most of them first."""
     groups: dict[str, list[TaskView]] = {}
     for task in tasks:
         groups.setdefault(task.construct, []).append(task)
@@ -174,12 +148,7 @@ def groups_of(tasks: Sequence[TaskView]) -> tuple[Group, ...]:
 
 
 def faults_of(judgement: Judgement, asked: str) -> Iterator[str]:
-    """Return why an answer does not pass, a sentence each; none exactly when it passes.
-
-    Args:
-        judgement: Of the answer.
-        asked: The construct that was asked for.
-    """
+    """Return why an answer does not pass, a sentence each; none exactly when it passes."""
     if judgement.empty:
         yield "The answer is empty."
     elif not judgement.parses:

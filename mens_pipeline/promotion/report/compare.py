@@ -7,9 +7,8 @@ from typing import Final
 from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer
 from mens_pipeline.evaluation.statistics import Rate, p_text
 from mens_pipeline.promotion.report.answers import TaskView, task_views
-from mens_pipeline.promotion.report.page import ENVIRONMENT, hash_of, text_of
+from mens_pipeline.promotion.report.page import rendered
 from mens_pipeline.promotion.report.score_table import (
-    SIGNIFICANT,
     Figure,
     figures_of,
     is_measured,
@@ -17,6 +16,7 @@ from mens_pipeline.promotion.report.score_table import (
     paired_over,
     points,
     scores_in,
+    tone_of,
 )
 from mens_pipeline.promotion.report.verdict import Tone
 
@@ -33,9 +33,6 @@ class Side:
     """One of two adapters.
 
     Attributes:
-        name: What it was asked for by: a recipe, or a run.
-        results: Its figures.
-        answers: The judged answers that they were made from.
         verdict: What the gate said, if it was asked.
     """
 
@@ -50,9 +47,6 @@ class ComparedRow:
     """One figure of both.
 
     Attributes:
-        label: What it is.
-        meaning: In a sentence.
-        rates: Of the first and of the second.
         difference: Second less first, over the requests that both were asked.
         p_value: Of the difference; empty where there is no test for it.
         num_tasks: Requests that were compared.
@@ -73,7 +67,6 @@ class ComparedTasks:
     """Requests of which the same is to be said.
 
     Attributes:
-        title: What.
         pairs: The request as the first and as the second adapter answered it.
         is_open: Whether the answers are shown at once.
     """
@@ -84,12 +77,7 @@ class ComparedTasks:
 
 
 def shared_answers(first: Side, second: Side) -> tuple[list[JudgedAnswer], list[JudgedAnswer]]:
-    """Return the answers of both to the requests that both were asked, in the same words.
-
-    Args:
-        first: One adapter.
-        second: The other.
-    """
+    """Return the answers of both to the requests that both were asked, in the same words."""
     prompts = [{a.judgement.task: a.prompt for a in side.answers if a.model == "adapter"} for side in (first, second)]
     shared = {task for task, prompt in prompts[0].items() if prompts[1].get(task) == prompt}
     kept = [[a for a in side.answers if a.judgement.task in shared] for side in (first, second)]
@@ -97,12 +85,7 @@ def shared_answers(first: Side, second: Side) -> tuple[list[JudgedAnswer], list[
 
 
 def compared_rows(first: Side, second: Side) -> tuple[ComparedRow, ...]:
-    """Return the rows of the table: each figure that both have, with the exact paired test over shared requests.
-
-    Args:
-        first: One adapter.
-        second: The other.
-    """
+    """Return the rows of the table: each figure that both have, with the exact paired test over shared requests."""
     answers = shared_answers(first, second)
     models = [side.results.adapter for side in (first, second)]
     measured = (figure for figure in figures_of(models) if all(is_measured(figure, model) for model in models))
@@ -116,9 +99,7 @@ def _row(
     test = paired_over(*(outcomes_of(figure, some, "adapter") for some in answers))
     if test is None:
         return ComparedRow(figure.label, figure.meaning, (rates[0], rates[1]), "", "", 0, Tone.OPEN)
-    is_clear = test.p_value < SIGNIFICANT and test.difference != 0
-    tone = (Tone.GOOD if test.difference * figure.better > 0 else Tone.BAD) if is_clear else Tone.OPEN
-    told = points(test.difference), p_text(test.p_value)
+    tone, told = tone_of(figure, test.difference, test.p_value), (points(test.difference), p_text(test.p_value))
     return ComparedRow(figure.label, figure.meaning, (rates[0], rates[1]), *told, test.num_tasks, tone)
 
 
@@ -129,12 +110,7 @@ def _rate(figure: Figure, side: Side) -> Rate:
 
 
 def compared_tasks(first: Side, second: Side) -> tuple[ComparedTasks, ...]:
-    """Return the requests that both were asked, by which of them passes; those where they differ come first.
-
-    Args:
-        first: One adapter.
-        second: The other.
-    """
+    """Return the requests that both were asked, by which of them passes; those where they differ come first."""
     one, other = ({view.id: view for view in task_views(some)} for some in shared_answers(first, second))
     found: dict[tuple[bool, bool], list[tuple[TaskView, TaskView]]] = {key: [] for key in _GROUPS}
     for task, view in one.items():
@@ -145,12 +121,7 @@ def compared_tasks(first: Side, second: Side) -> tuple[ComparedTasks, ...]:
 
 
 def notes_on(first: Side, second: Side) -> tuple[str, ...]:
-    """Return what a reader must know of a comparison, a sentence each.
-
-    Args:
-        first: One adapter.
-        second: The other.
-    """
+    """Return what a reader must know of a comparison, a sentence each."""
     notes = []
     one, other = first.results, second.results
     if one.subject.adapter_sha256 == other.subject.adapter_sha256:
@@ -167,23 +138,11 @@ def notes_on(first: Side, second: Side) -> tuple[str, ...]:
 
 
 def compare_page(first: Side, second: Side) -> str:
-    """Render the page of a comparison.
-
-    Args:
-        first: One adapter.
-        second: The other.
-
-    Returns:
-        HTML that needs no other file, network or script. What a model wrote is text in it and never markup.
-    """
-    style, script = text_of("style.css"), text_of("filter.js")
-    return ENVIRONMENT.get_template("compare.html.jinja").render(
+    """Render the page of a comparison."""
+    return rendered(
+        "compare.html.jinja",
         sides=(first, second),
         rows=compared_rows(first, second),
         groups=compared_tasks(first, second),
         notes=notes_on(first, second),
-        style=style,
-        script=script,
-        style_hash=hash_of(style),
-        script_hash=hash_of(script),
     )

@@ -19,12 +19,7 @@ _SMOOTHNESS: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A mark on an axis.
-
-    Attributes:
-        place: Where, in units of the picture.
-        text: What stands beside it.
-    """
+    """A mark on an axis, in units of the picture, with what stands beside it."""
 
     place: float
     text: str
@@ -52,11 +47,7 @@ class Curve:
 
 
 def loss_curve(losses: Mapping[int, float]) -> Curve | None:
-    """Build the curve of a loss; return None when fewer than two values are finite.
-
-    Args:
-        losses: Step -> loss, in any order; thinned out to a few hundred.
-    """
+    """Build the curve of a loss; return None when fewer than two values are finite."""
     numbers = [(step, loss) for step, loss in sorted(losses.items()) if math.isfinite(loss)]
     if len(numbers) < 2:  # noqa: PLR2004 - a line has two ends
         return None

@@ -12,15 +12,8 @@ from mens_pipeline.evaluation.statistics import Rate, mean_rate, p_text
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.evaluation.trial import TRIAL
 from mens_pipeline.promotion.report.answers import TaskView, task_views
-from mens_pipeline.promotion.report.page import ENVIRONMENT, hash_of, text_of
-from mens_pipeline.promotion.report.score_table import (
-    FIGURES,
-    SIGNIFICANT,
-    Figure,
-    outcomes_of,
-    paired_over,
-    points,
-)
+from mens_pipeline.promotion.report.page import rendered
+from mens_pipeline.promotion.report.score_table import FIGURES, Figure, outcomes_of, paired_over, points, tone_of
 from mens_pipeline.promotion.report.verdict import Tone
 from mens_pipeline.storage.jsonl import models_in, open_rows
 
@@ -32,12 +25,7 @@ RANKED_BY: Final = next(figure for figure in SHOWN if figure.label == "pass@1")
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """One model with the judged answers that it is ranked by.
-
-    Attributes:
-        name: What people call it.
-        answers: All samples of all tasks, under the name of an adapter.
-    """
+    """One model with its name and the judged answers that it is ranked by, under the name of an adapter."""
 
     name: str
     answers: tuple[JudgedAnswer, ...]
@@ -45,12 +33,7 @@ class Contestant:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One model with its figures over the tasks that all were asked.
-
-    Attributes:
-        contestant: The model with those of its answers.
-        rates: Its figures, in the order of SHOWN.
-    """
+    """One model with its figures over the tasks that all were asked, in the order of SHOWN."""
 
     contestant: Contestant
     rates: tuple[Rate, ...]
@@ -61,9 +44,6 @@ class Duel:
     """One figure of two models over the same tasks.
 
     Attributes:
-        figure: Its label.
-        first: The name of one.
-        second: The name of the other.
         difference: Rate of the second less that of the first.
         p_value: Of the exact paired test over first answers.
         tone: Good where the second is better and chance hardly explains it.
@@ -82,7 +62,6 @@ class Leaderboard:
     """Models by pass@1, the best first.
 
     Attributes:
-        standings: Each model.
         num_tasks: Tasks that all were asked in the same words.
         notes: What a reader must know, a sentence each.
     """
@@ -92,11 +71,7 @@ class Leaderboard:
     notes: tuple[str, ...]
 
     def duels(self, figure: Figure) -> Iterator[Duel]:
-        """Yield each two models, the better ranked one as the second.
-
-        Args:
-            figure: What is compared.
-        """
+        """Yield each two models, the better ranked one as the second."""
         outcomes = [
             (standing.contestant.name, outcomes_of(figure, standing.contestant.answers, "adapter"))
             for standing in self.standings
@@ -105,16 +80,12 @@ class Leaderboard:
             for worse, of_worse in outcomes[place + 1 :]:
                 test = paired_over(of_worse, of_better)
                 if test is not None:
-                    is_clear = test.p_value < SIGNIFICANT and test.difference != 0
-                    tone = (Tone.GOOD if test.difference * figure.better > 0 else Tone.BAD) if is_clear else Tone.OPEN
+                    tone = tone_of(figure, test.difference, test.p_value)
                     yield Duel(figure.label, worse, better, test.difference, test.p_value, tone)
 
 
 def answers_at(place: Path) -> Path | None:
-    """Return the file of judged answers that a path leads to; None where it leads to none.
-
-    Args:
-        place: Such a file; or the folder of a run or of an endpoint.
+    """Return the file of judged answers that a path is, or that the folder of a run or endpoint holds; None without.
 
     Raises:
         RefusedError: A folder holds both an exam and a trial.
@@ -130,9 +101,6 @@ def answers_at(place: Path) -> Path | None:
 def read_contestant(path: Path) -> Contestant:
     """Read the judged answers of a model, called by its folder, or by the file where that has a name of its own.
 
-    Args:
-        path: `trial_answers.jsonl`, `judged_answers.jsonl`, or a copy of one.
-
     Raises:
         SourceNotFoundError: It cannot be read.
         RefusedError: A line is no judged answer.
@@ -144,12 +112,7 @@ def read_contestant(path: Path) -> Contestant:
 
 
 def contestant(name: str, answers: Sequence[JudgedAnswer]) -> Contestant:
-    """Return a model with its answers to a benchmark, second tries in the place of first ones, as a trial has them.
-
-    Args:
-        name: What people call it.
-        answers: Of an exam or of a trial.
-    """
+    """Return a model with its answers to a benchmark, second tries in the place of first ones, as a trial has them."""
     served: dict[tuple[str, int], JudgedAnswer] = {}
     for model in ("adapter", "fallback"):
         own = (answer for answer in answers if answer.model == model and answer.suite == Suite.BENCHMARK)
@@ -159,9 +122,6 @@ def contestant(name: str, answers: Sequence[JudgedAnswer]) -> Contestant:
 
 def leaderboard(contestants: Sequence[Contestant]) -> Leaderboard:
     """Rank models over the tasks that all were asked in the same words.
-
-    Args:
-        contestants: At least one.
 
     Raises:
         RefusedError: There is no such task, or two models have one name.
@@ -207,26 +167,15 @@ def _notes(contestants: Sequence[Contestant], prompts: Sequence[Mapping[str, str
 
 
 def leaderboard_page(board: Leaderboard) -> str:
-    """Render a leaderboard.
-
-    Args:
-        board: The models.
-
-    Returns:
-        HTML that needs no other file, network or script. What a model wrote is text in it and never markup.
-    """
-    style, script = text_of("style.css"), text_of("filter.js")
-    return ENVIRONMENT.get_template("leaderboard.html.jinja").render(
+    """Render a leaderboard."""
+    return rendered(
+        "leaderboard.html.jinja",
         board=board,
         figures=SHOWN,
         duels=[(figure, tuple(board.duels(figure))) for figure in SHOWN],
         tasks=_tasks(board),
         points=points,
         p_text=p_text,
-        style=style,
-        script=script,
-        style_hash=hash_of(style),
-        script_hash=hash_of(script),
     )
 
 

@@ -15,14 +15,7 @@ from mens_pipeline.language.visible_text import visible_text
 from mens_pipeline.promotion.receipt import Receipt
 from mens_pipeline.promotion.report import curve
 from mens_pipeline.promotion.report.answers import groups_of, task_views
-from mens_pipeline.promotion.report.parts import (
-    construct_rows,
-    difficulty_rows,
-    error_rows,
-    missing_constructs,
-    run_rows,
-    semantic_rows,
-)
+from mens_pipeline.promotion.report.parts import construct_rows, difficulty_rows, error_rows, missing_constructs
 from mens_pipeline.promotion.report.score_table import family_rows, models_of, points, score_rows
 from mens_pipeline.promotion.report.verdict import headline
 
@@ -34,21 +27,13 @@ def report_page(
 ) -> str:
     """Render the page: what was judged, the verdict and its reasons, figures, and every completion with its prompt.
 
-    Args:
-        results: The figures.
-        answers: The judged answers that they were made from, of base and adapter.
-        losses: Step -> loss of the training of the adapter; empty when it is not known.
-        receipt: The verdict; None before there is one.
-
-    Returns:
-        HTML that needs no other file, network or script. What a model wrote is text in it and never markup.
-        The same arguments give the same page.
+    The same arguments give the same page.
     """
-    tasks = task_views(answers)
+    tasks, base, adapter = task_views(answers), results.base.overall, results.adapter.overall
     failures = [task for task in tasks if not task.adapter.passed]
     passes = [task for task in tasks if task.adapter.passed]
-    style, script = text_of("style.css"), text_of("filter.js")
-    return ENVIRONMENT.get_template("page.html.jinja").render(
+    return rendered(
+        "page.html.jinja",
         verdict=headline(results, receipt),
         results=results,
         receipt=receipt,
@@ -60,48 +45,38 @@ def report_page(
         picture=curve,
         constructs=construct_rows(results),
         difficulties=difficulty_rows(results),
-        errors=error_rows(results),
-        meanings=semantic_rows(results),
-        runs=run_rows(results),
-        num_tested=results.adapter.overall.test_rate.denominator,
+        errors=error_rows(base.errors, adapter.errors),
+        meanings=error_rows(base.semantic_errors, adapter.semantic_errors),
+        runs=error_rows(base.execution_errors, adapter.execution_errors),
+        num_tested=adapter.test_rate.denominator,
         missing=missing_constructs(results),
         failures=groups_of(failures),
         passes=groups_of(passes),
         num_failures=len(failures),
         num_passes=len(passes),
-        style=style,
-        script=script,
-        style_hash=hash_of(style),
-        script_hash=hash_of(script),
+    )
+
+
+def rendered(template: str, **values: Any) -> str:
+    """Render a page with the style sheet and the script that all pages carry.
+
+    It needs no other file, network or script. What a model wrote is text in it and never markup.
+    """
+    style, script = ((_FOLDER / name).read_text("utf-8") for name in ("style.css", "filter.js"))
+    return _ENVIRONMENT.get_template(template).render(
+        **values, style=style, script=script, style_hash=_hash_of(style), script_hash=_hash_of(script)
     )
 
 
 def visible(value: Any) -> Any:
-    """Replace each character of a text that would not show with a mark; return anything else as it is.
-
-    Args:
-        value: What the page is about to print.
-    """
+    """Replace each character of a text that would not show with a mark; return anything else as it is."""
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     return visible_text(value)
 
 
-def text_of(name: str) -> str:
-    """Return a style sheet or script that pages carry.
-
-    Args:
-        name: The file beside this module.
-    """
-    return (_FOLDER / name).read_text("utf-8")
-
-
-def hash_of(text: str) -> str:
-    """Return the hash by which a page's content security policy allows a style sheet or script: no other runs.
-
-    Args:
-        text: What stands in the page.
-    """
+def _hash_of(text: str) -> str:
+    """Return the hash by which a page's content security policy allows a style sheet or script: no other runs."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
@@ -113,7 +88,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
-ENVIRONMENT: Final = Environment(
+_ENVIRONMENT: Final = Environment(
     loader=FileSystemLoader(_FOLDER),
     autoescape=True,
     finalize=visible,
@@ -121,4 +96,4 @@ ENVIRONMENT: Final = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-ENVIRONMENT.filters.update(percent=_percent, points=points, p_text=p_text)
+_ENVIRONMENT.filters.update(percent=_percent, points=points, p_text=p_text)

@@ -16,8 +16,6 @@ class PartRow:
     """One part of the requests.
 
     Attributes:
-        name: Which.
-        num_tasks: Its requests.
         rates: Parse rate of the base, parse rate of the adapter, pass@1 of the adapter, and the share of the adapter's
             answers that pass all hidden tests, over the requests that have any.
     """
@@ -29,13 +27,7 @@ class PartRow:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRow:
-    """One kind of error.
-
-    Attributes:
-        code: Of the diagnostic, or the class of what happened when the program was run.
-        base: Answers of the base that fail with it.
-        adapter: Answers of the adapter.
-    """
+    """Answers of base and adapter that fail with one code: of the diagnostic, or of what happened when it was run."""
 
     code: str
     base: int
@@ -44,78 +36,35 @@ class ErrorRow:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A construct that no accepted answer of the adapter shows.
-
-    Attributes:
-        construct: Which.
-        num_asked: Requests that ask for it.
-    """
+    """A construct that no accepted answer of the adapter shows, with the number of requests that ask for it."""
 
     construct: str
     num_asked: int
 
 
 def construct_rows(results: EvalResults) -> tuple[PartRow, ...]:
-    """Return the constructs that were asked for; those that the adapter does least well first.
-
-    Args:
-        results: The figures.
-    """
+    """Return the constructs that were asked for; those that the adapter does least well first."""
     rows = _rows(results.base.constructs, results.adapter.constructs, results.adapter.constructs)
     return tuple(sorted(rows, key=lambda row: (row.rates[2].value or 0.0, -row.num_tasks, row.name)))
 
 
 def difficulty_rows(results: EvalResults) -> tuple[PartRow, ...]:
-    """Return a row for each difficulty, easy first.
-
-    Args:
-        results: The figures.
-    """
+    """Return a row for each difficulty, easy first."""
     found = results.adapter.difficulties
     names = [*(name for name in _DIFFICULTIES if name in found), *(name for name in found if name not in _DIFFICULTIES)]
     return _rows(results.base.difficulties, found, names)
 
 
-def error_rows(results: EvalResults) -> tuple[ErrorRow, ...]:
-    """Return the first errors of rejected completions; those that the adapter makes most first.
-
-    Args:
-        results: The figures.
-    """
-    return _error_rows(results.base.overall.errors, results.adapter.overall.errors)
-
-
-def semantic_rows(results: EvalResults) -> tuple[ErrorRow, ...]:
-    """Return the first errors in names and types of accepted completions; those that the adapter makes most first.
-
-    Args:
-        results: The figures.
-    """
-    return _error_rows(results.base.overall.semantic_errors, results.adapter.overall.semantic_errors)
-
-
-def run_rows(results: EvalResults) -> tuple[ErrorRow, ...]:
-    """Return the first failures on prompts that have hidden tests; those that the adapter has most first.
-
-    Args:
-        results: The figures.
-    """
-    return _error_rows(results.base.overall.execution_errors, results.adapter.overall.execution_errors)
-
-
 def missing_constructs(results: EvalResults) -> tuple[Missing, ...]:
-    """Return the constructs that no accepted completion of the adapter shows; those asked for most first.
-
-    Args:
-        results: The figures.
-    """
+    """Return the constructs that no accepted completion of the adapter shows; those asked for most first."""
     asked = results.adapter.constructs
     missing = results.adapter.overall.coverage.missing
     found = (Missing(name, asked[name].num_tasks if name in asked else 0) for name in missing)
     return tuple(sorted(found, key=lambda item: (-item.num_asked, item.construct)))
 
 
-def _error_rows(base: Mapping[str, int], adapter: Mapping[str, int]) -> tuple[ErrorRow, ...]:
+def error_rows(base: Mapping[str, int], adapter: Mapping[str, int]) -> tuple[ErrorRow, ...]:
+    """Return how many answers of base and adapter fail with each error; those that the adapter makes most first."""
     rows = (ErrorRow(code, base.get(code, 0), adapter.get(code, 0)) for code in {**adapter, **base})
     return tuple(sorted(rows, key=lambda row: (-row.adapter, -row.base, row.code)))
 

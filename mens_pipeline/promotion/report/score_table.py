@@ -12,7 +12,7 @@ from mens_pipeline.evaluation.statistics import Paired, Rate, p_text, paired
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.promotion.report.verdict import Tone
 
-SIGNIFICANT: Final = 0.05
+_SIGNIFICANT: Final = 0.05
 _OVERALL: Final = "pass@1"
 _BEFORE_AT_K: Final = "Benchmark pass@1"
 _FAMILIES: Final = {
@@ -26,7 +26,6 @@ class Cell:
     """One figure of one model.
 
     Attributes:
-        text: As people read it.
         rate: What its bar shows; None for a figure that is no rate.
     """
 
@@ -39,8 +38,6 @@ class ScoreRow:
     """One figure of all models.
 
     Attributes:
-        label: What it is.
-        meaning: In a sentence.
         cells: Of the models in the order of `models_of`.
         difference: Adapter less base.
         p_value: Of the difference; empty where there is no test for it.
@@ -60,9 +57,6 @@ class Figure:
     """One figure of a model, and what of an answer it counts.
 
     Attributes:
-        label: What it is.
-        meaning: In a sentence.
-        rate: How it is read from scores.
         holds: What is compared answer by answer; None of it where the task does not ask. No comparison without.
         suite: Which requests it is over; None for all.
         better: 1 where more is better, -1 where less is.
@@ -138,9 +132,6 @@ FIGURES: Final = (
 def models_of(results: EvalResults) -> dict[str, ModelScores]:
     """Return the models that have figures, in the order of the columns of the table.
 
-    Args:
-        results: The figures.
-
     Returns:
         What a column is called -> its figures: base, base with examples, adapter, adapter with the fallback, champion;
         the second is of a sample of the requests.
@@ -160,10 +151,6 @@ def models_of(results: EvalResults) -> dict[str, ModelScores]:
 def score_rows(results: EvalResults, answers: Sequence[JudgedAnswer]) -> Iterator[ScoreRow]:
     """Yield the rows of the table.
 
-    Args:
-        results: The figures.
-        answers: The answers that they were made from.
-
     Returns:
         One row for each figure that was measured; that of a suite only where base and adapter were asked it, and of
         hidden tests only where there are any.
@@ -182,40 +169,23 @@ def score_rows(results: EvalResults, answers: Sequence[JudgedAnswer]) -> Iterato
 
 
 def family_rows(results: EvalResults) -> tuple[tuple[str, Scores], ...]:
-    """Return the display names of the synthetic suites that the adapter was asked, with its figures.
-
-    Args:
-        results: The figures.
-    """
+    """Return the display names of the synthetic suites that the adapter was asked, with its figures."""
     return tuple((_FAMILIES[Suite(suite)], scores) for suite, scores in results.families.items())
 
 
 def points(difference: float) -> str:
-    """Format a difference of two shares in percentage points.
-
-    Args:
-        difference: -1 to 1.
-    """
+    """Format a difference of two shares in percentage points."""
     return f"{100 * difference:+.1f} points"
 
 
 def is_measured(figure: Figure, model: ModelScores) -> bool:
-    """Return whether a model was asked for what a figure is about; no figure of tests is shown where there are none.
-
-    Args:
-        figure: The figure.
-        model: Its scores.
-    """
+    """Return whether a model was asked for what a figure is about; no figure of tests is shown where there are none."""
     scores = scores_in(model, figure.suite)
     return scores is not None and (not figure.only_tested or scores.test_rate.denominator > 0)
 
 
 def figures_of(models: Sequence[ModelScores]) -> Iterator[Figure]:
-    """Yield the figures, with pass@k for every number of samples but one that all models have.
-
-    Args:
-        models: Their scores.
-    """
+    """Yield the figures, with pass@k for every number of samples but one that all models have."""
     numbers = [set(model.suites[Suite.BENCHMARK].pass_at) for model in models if Suite.BENCHMARK in model.suites]
     for figure in FIGURES:
         yield figure
@@ -240,10 +210,16 @@ def _rate_row(
     if base is None or adapter is None:
         return ScoreRow(figure.label, figure.meaning, cells, "", "", Tone.OPEN)
     test = _test(figure, answers)
-    is_clear = test is not None and test.p_value < SIGNIFICANT and adapter != base
-    tone = (Tone.GOOD if (adapter - base) * figure.better > 0 else Tone.BAD) if is_clear else Tone.OPEN
+    tone = tone_of(figure, adapter - base, test.p_value) if test is not None else Tone.OPEN
     p_value = p_text(test.p_value) if test is not None else ""
     return ScoreRow(figure.label, figure.meaning, cells, points(adapter - base), p_value, tone)
+
+
+def tone_of(figure: Figure, difference: float, p_value: float) -> Tone:
+    """Return whether a difference is good or bad; open where chance explains it well enough."""
+    if p_value >= _SIGNIFICANT or difference == 0:
+        return Tone.OPEN
+    return Tone.GOOD if difference * figure.better > 0 else Tone.BAD
 
 
 def _cell(figure: Figure, model: ModelScores) -> Cell:
@@ -261,12 +237,7 @@ def _value(figure: Figure, model: ModelScores) -> float | None:
 
 
 def scores_in(model: ModelScores, suite: Suite | None) -> Scores | None:
-    """Return the scores over one suite, or over all; None where it was not asked.
-
-    Args:
-        model: Of a model.
-        suite: Which; None for all.
-    """
+    """Return the scores over one suite, or over all; None where it was not asked."""
     return model.overall if suite is None else model.suites.get(suite)
 
 
@@ -276,13 +247,7 @@ def _test(figure: Figure, answers: Sequence[JudgedAnswer]) -> Paired | None:
 
 
 def outcomes_of(figure: Figure, answers: Iterable[JudgedAnswer], model: AnsweringModel) -> dict[str, bool]:
-    """Return whether the first answer of a model does what a figure counts, by request.
-
-    Args:
-        figure: The figure; one that compares no answers gives nothing.
-        answers: Of all models.
-        model: Whose.
-    """
+    """Return whether the first answer of a model does what a figure counts, by request."""
     outcomes = {}
     for answer in answers:
         is_meant = answer.model == model and answer.judgement.sample == 0 and figure.suite in {None, answer.suite}
@@ -293,12 +258,7 @@ def outcomes_of(figure: Figure, answers: Iterable[JudgedAnswer], model: Answerin
 
 
 def paired_over(first: Mapping[str, bool], second: Mapping[str, bool]) -> Paired | None:
-    """Compare what two models do of the requests that both were asked; None where there are none.
-
-    Args:
-        first: Request -> whether the first model does it.
-        second: Likewise the second.
-    """
+    """Compare what two models do of the requests that both were asked; None where there are none."""
     both = [task for task in second if task in first]
     return paired([first[task] for task in both], [second[task] for task in both]) if both else None
 

@@ -44,10 +44,7 @@ class GateRow:
     """One gate of the verdict.
 
     Attributes:
-        title: What it asks for.
         word: Its outcome: `passes`, `refuses`, `cannot tell`, `warns`.
-        tone: Of the outcome.
-        message: What was measured and what is required.
     """
 
     title: str
@@ -61,9 +58,6 @@ class Headline:
     """The verdict.
 
     Attributes:
-        title: In a few words.
-        tone: Of the title.
-        sentence: What it means.
         gates: Those that refuse first, then those that cannot tell, those that warn, and the others.
     """
 
@@ -75,10 +69,6 @@ class Headline:
 
 def headline(results: EvalResults, receipt: Receipt | None) -> Headline:
     """Return the headline for the verdict on an adapter.
-
-    Args:
-        results: What was judged.
-        receipt: The verdict of the gates, if there is one.
 
     Returns:
         `Not judged yet` as well where the receipt is of something else: it says nothing of this adapter.

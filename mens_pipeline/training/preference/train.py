@@ -37,11 +37,7 @@ _REFERENCE: Final = "ref"
 
 @dataclass(frozen=True, slots=True)
 class Preference(Example):
-    """One pair as the model sees it; `completion` is the preferred answer.
-
-    Attributes:
-        rejected: Ids of the other one.
-    """
+    """One pair as the model sees it; `completion` is the preferred answer, `rejected` the other one."""
 
     rejected: tuple[int, ...] = ()
 
@@ -51,14 +47,7 @@ class Preference(Example):
 
 
 def train_on_pairs(job: PreferenceJob, listen: Callable[[dict[str, Any]], None]) -> bool:
-    """Train on pairs, from the newest checkpoint on if there is one.
-
-    Args:
-        job: What to train.
-        listen: Takes each line of telemetry.
-
-    Returns:
-        As `train`.
+    """Train on pairs, from the newest checkpoint on if there is one, and return what `train` does.
 
     Raises:
         RefusedError: As `train`; or the job goes on from no adapter, or would train in several processes.
@@ -89,13 +78,6 @@ class PreferenceTrainer(CommonTrainer, DPOTrainer):  # type: ignore[misc]
     """A DPOTrainer that follows a plan, over rows that are encoded already."""
 
     def __init__(self, *arguments: Any, batches: Sequence[Sequence[int]], **named: Any) -> None:
-        """Take up a plan.
-
-        Args:
-            arguments: Of DPOTrainer.
-            batches: Rows of each micro-batch in order.
-            named: Of DPOTrainer.
-        """
         super().__init__(*arguments, **named)
         self._batches = [list(batch) for batch in batches]
 

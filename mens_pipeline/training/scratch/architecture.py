@@ -21,13 +21,9 @@ class Shape:
     """Sizes of a VoxTransformer; names are those of Hugging Face.
 
     Attributes:
-        num_hidden_layers: Blocks.
         num_attention_heads: Of each block; they share the width evenly.
-        hidden_size: The width.
         intermediate_size: The width inside the feed-forward part.
         dropout: Share left out while training, of the weights of attention and of what the feed-forward part gives.
-        max_position_embeddings: Tokens of a row at most.
-        vocab_size: Ids.
     """
 
     num_hidden_layers: int = 12

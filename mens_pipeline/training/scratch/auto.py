@@ -22,11 +22,7 @@ def register() -> None:
 
 
 def load_scratch_model(folder: Path) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    """Load a saved model and its tokenizer.
-
-    Args:
-        folder: What a run or a merge left in `model/`.
-    """
+    """Load a model and its tokenizer, as a run or a merge left them in `model/`."""
     register()
     model = AutoModelForCausalLM.from_pretrained(folder, use_safetensors=True, trust_remote_code=False)
     return model, AutoTokenizer.from_pretrained(folder, trust_remote_code=False)

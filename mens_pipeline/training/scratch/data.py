@@ -111,9 +111,6 @@ class JsonlDataLoader:
     def __getitem__(self, number: int) -> Encoded:
         """Return a row, read from the file.
 
-        Args:
-            number: Its place among the rows that are shown.
-
         Raises:
             RefusedError: The file changed since it was gone through.
         """
@@ -206,9 +203,6 @@ class _Ids:
 
 def collate(rows: Sequence[Encoded]) -> "dict[str, torch.Tensor]":
     """Build a micro-batch: rows padded on the right to the longest; padding is neither attended to nor learnt.
-
-    Args:
-        rows: Its rows.
 
     Returns:
         `input_ids`, `attention_mask`, `labels` (rows, length), int64; prompt and padding are -100 in the last.

@@ -2,22 +2,21 @@
 
 import shutil
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any, Final
 
 from mens_pipeline.language.vox_tokenizer import VOCABULARY
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.training.job import CONTRACT, PREFLIGHT, ExitCode, as_document
+from mens_pipeline.training.job import ExitCode, as_document
 from mens_pipeline.training.launch import result_after
 from mens_pipeline.training.manifest import CARD, MANIFEST
+from mens_pipeline.training.qlora_adapter import kept_of
 from mens_pipeline.training.scratch.job import MODEL
 from mens_pipeline.training.scratch.prepare import STAGE, PreparedScratch
-from mens_pipeline.training.telemetry_log import FILE
 
 KIND: Final = STAGE.kind
 LANE: Final = "scratch"
 SCHEMA_VERSION: Final = 1
-_KEPT: Final = (CONTRACT, PREFLIGHT, MANIFEST, FILE)
 
 
 def build_scratch_model(
@@ -30,12 +29,7 @@ def build_scratch_model(
 ) -> tuple[Artifact, bool]:
     """Train a model from scratch, unless the very same was trained before.
 
-    Args:
-        run: What was prepared, in its work folder.
-        store: Where models are kept.
-        launch: Runs the training process and returns its exit code.
-        vcs_sha: What the model is named after.
-        anew: Train although the very same was trained before; what is there stays until the new one is.
+    With `anew` it is trained all the same; what is there stays until the new one is.
 
     Returns:
         The model, and whether it was reused. The folder holds `model/` as Hugging Face reads it, `telemetry.jsonl`,
@@ -45,29 +39,18 @@ def build_scratch_model(
         RefusedError: Training did not come to its end; what it has reached stays in the work folder.
         ConfigurationError: The store cannot be written.
     """
-    run_dir = run.job.run_dir
 
-    def write(folder: Path) -> dict[str, Any]:
-        code = ExitCode.DONE if run.is_done else launch(run)
-        manifest = finish_scratch(run, vcs_sha, code)
-        shutil.copytree(run_dir / MODEL, folder / MODEL)
-        for name in _KEPT:
-            shutil.copy2(run_dir / name, folder / name)
-        return {"training": manifest}
+    def finished() -> dict[str, Any]:
+        return finish_scratch(run, vcs_sha, ExitCode.DONE if run.is_done else launch(run))
 
-    parents = store.holding(run.job.train_path)
-    model, reused = STAGE.build(store, parents, {"contract": run.contract}, write, force=anew)
-    shutil.rmtree(run_dir, ignore_errors=True)
+    parents, made = store.holding(run.job.train_path), partial(kept_of, run.job.run_dir, MODEL, finished)
+    model, reused = STAGE.build(store, parents, {"contract": run.contract}, made, force=anew)
+    shutil.rmtree(run.job.run_dir, ignore_errors=True)
     return model, reused
 
 
 def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> dict[str, Any]:
     """Write the manifest of a complete run beside its model, and return it.
-
-    Args:
-        run: What was prepared.
-        vcs_sha: What the model is named after.
-        code: How the training process ended.
 
     Raises:
         RefusedError: It did not come to its end; the message says why.
@@ -80,13 +63,7 @@ def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> dict
 
 
 def scratch_manifest(run: PreparedScratch, result: dict[str, Any], vcs_sha: str | None) -> dict[str, Any]:
-    """Build the manifest of a model that was made from scratch.
-
-    Args:
-        run: What was prepared.
-        result: What the training process left.
-        vcs_sha: What the model is named after.
-    """
+    """Build the manifest of a model that was made from scratch."""
     recipe = run.job.recipe
     return {
         "manifest_schema_version": SCHEMA_VERSION,
@@ -112,11 +89,7 @@ def scratch_manifest(run: PreparedScratch, result: dict[str, Any], vcs_sha: str 
 
 
 def card_of(manifest: dict[str, Any]) -> str:
-    """Write the card of a model, for people and for the Hub.
-
-    Args:
-        manifest: What `scratch_manifest` gave.
-    """
+    """Write the card of a model, for people and for the Hub."""
     shape, result, validation = manifest["shape"], manifest["result"], manifest["result"]["validation_loss"]
     blocks = f"{shape['num_hidden_layers']} layers, {shape['num_attention_heads']} heads, {shape['hidden_size']} wide"
     rows = [

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from mens_pipeline.storage.validation import Strict
 from mens_pipeline.training.scratch.recipe import ScratchRecipe
 
 MODULE: Final = "mens_pipeline.training.scratch.child"
@@ -14,10 +15,8 @@ MODEL: Final = "model"
 WEIGHTS: Final = f"{MODEL}/model.safetensors"
 
 
-class ScratchJob(BaseModel):
+class ScratchJob(Strict):
     """One run, fully decided."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     recipe: ScratchRecipe
     train_path: Path = Field(description="The train set, JSON lines.")

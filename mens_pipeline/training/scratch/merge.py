@@ -38,13 +38,7 @@ _LONGEST: Final = 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A model that was made of others.
-
-    Attributes:
-        path: Its folder.
-        sources: The folders whose weights were averaged, in order.
-        manifest: What `merge_manifest.json` says.
-    """
+    """A model whose weights are the mean of those of its sources."""
 
     path: Path
     sources: tuple[Path, ...]
@@ -54,10 +48,7 @@ class Merged:
 def scratch_sources(folders: Sequence[Path], last: int) -> tuple[Path, ...]:
     """Return the models and checkpoints that some folders stand for.
 
-    Args:
-        folders: Models, checkpoints, or runs; a run stands for its newest complete checkpoints, by their numbers, and
-            its final model.
-        last: How many checkpoints of each run.
+    A run stands for its newest complete checkpoints, by their numbers, and its final model.
 
     Raises:
         SourceNotFoundError: A folder is not there.
@@ -68,10 +59,6 @@ def scratch_sources(folders: Sequence[Path], last: int) -> tuple[Path, ...]:
 
 def merge_scratch(sources: Sequence[Path], output: Path) -> Merged:
     """Average the weights of some models into a model of the same shape.
-
-    Args:
-        sources: Folders of models, at least one; what `scratch_sources` gave.
-        output: The folder of the new model; made when it is not there, and must be empty.
 
     Raises:
         RefusedError: The models have different shapes or cannot be read, or the folder is not empty or cannot be

@@ -3,22 +3,14 @@
 from dataclasses import dataclass, replace
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.plan import plan_run
+from mens_pipeline.training.plan import is_validation_group, plan_run
 from mens_pipeline.training.scratch.data import JsonlDataLoader
 from mens_pipeline.training.scratch.recipe import ScratchRecipe
-from mens_pipeline.training.validation import is_validation_group
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The rows of a run by their place in the loader.
-
-    Attributes:
-        train: Rows that train.
-        validation: Rows of other source files, for the loss on what is not trained.
-        batches: Rows of each micro-batch in order.
-        num_steps: Optimizer steps.
-    """
+    """The rows of a run by their place in the loader."""
 
     train: tuple[int, ...]
     validation: tuple[int, ...]
@@ -26,21 +18,12 @@ class Order:
     num_steps: int
 
     def first(self, num_steps: int, accumulated: int) -> "Order":
-        """Return the first steps of the order.
-
-        Args:
-            num_steps: Steps that are kept; not more than there are.
-            accumulated: Micro-batches of a step.
-        """
+        """Return the first steps of the order."""
         return replace(self, batches=self.batches[: num_steps * accumulated], num_steps=num_steps)
 
 
 def lay_down(loader: JsonlDataLoader, recipe: ScratchRecipe) -> Order:
     """Fix the order of a run; the same arguments give the same order on every machine.
-
-    Args:
-        loader: The rows.
-        recipe: Sizes of micro-batches, epochs, seed, share of validation.
 
     Raises:
         RefusedError: No row is left to train on.
@@ -58,12 +41,7 @@ def lay_down(loader: JsonlDataLoader, recipe: ScratchRecipe) -> Order:
 
 
 def account_of(loader: JsonlDataLoader, order: Order) -> dict[str, object]:
-    """Return the counts of what is shown, in JSON types.
-
-    Args:
-        loader: The rows.
-        order: What becomes of them.
-    """
+    """Return the counts of what is shown, in JSON types."""
     return {
         **loader.account(),
         "num_train": len(order.train),

@@ -14,7 +14,7 @@ from mens_pipeline.storage.store import digest_of, key_of
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.job import JOB, result_of
 from mens_pipeline.training.preflight import check_disk
-from mens_pipeline.training.run_dir import lay_out, refuse_another_run, refuse_links
+from mens_pipeline.training.run_dir import claimed, lay_out
 from mens_pipeline.training.scratch.data import JsonlDataLoader
 from mens_pipeline.training.scratch.job import ScratchJob
 from mens_pipeline.training.scratch.order import account_of, lay_down
@@ -35,16 +35,7 @@ _CHECKPOINT_BYTES: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class PreparedScratch:
-    """A run that may begin.
-
-    Attributes:
-        job: What the training process is told.
-        job_path: Where it stands as JSON.
-        preflight: What was looked at.
-        contract: What the run is.
-        backend: What VOX_BACKEND says; None when it says nothing.
-        is_done: Whether the run folder holds its result already.
-    """
+    """A run that may begin, or whose folder holds its result already; its backend is what VOX_BACKEND says."""
 
     job: ScratchJob
     job_path: Path
@@ -67,19 +58,7 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
     is_new: bool = False,
     is_trial: bool = False,
 ) -> PreparedScratch:
-    """Look at everything a run needs, and write its job, its contract and its preflight.
-
-    Args:
-        recipe: The recipe.
-        train_path: The train set.
-        folder: Where everything of the run goes, perhaps by the hash of its contract; made when it is not there.
-        device: What it trains on.
-        cache: Where locks are kept.
-        min_rows: Rows without which training does not begin.
-        backend: What VOX_BACKEND says, for the manifest.
-        strict: Whether a line that is no pair ends the run.
-        is_new: Whether a run that the folder holds gives way, once everything else is as it must be.
-        is_trial: Whether to look only: nothing is written, and nothing gives way.
+    """Prepare a run as `training.prepare.prepare_run` does; `strict` ends it at a line that is no pair.
 
     Raises:
         RefusedError: Something is not as it must be, or the folder holds another run.
@@ -112,10 +91,7 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
         "libraries": {name: version(name) for name in LIBRARIES},
     }
     digest = key_of(contract)
-    run_dir = folder if isinstance(folder, Path) else folder(digest)
-    refuse_links(run_dir)
-    if not is_new:
-        refuse_another_run(run_dir, digest)
+    run_dir = claimed(folder, digest, is_new=is_new)
     num_parameters = recipe.shape.num_parameters
     check_disk(run_dir, num_parameters * _CHECKPOINT_BYTES * (recipe.save_total_limit + 1) / 2**20)
     preflight = {

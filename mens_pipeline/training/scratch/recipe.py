@@ -49,9 +49,6 @@ class ScratchRecipe(BaseModel):
     def from_values(cls, values: Mapping[str, Any]) -> "ScratchRecipe":
         """Build a recipe from what a person wrote.
 
-        Args:
-            values: Fields; the others have their defaults.
-
         Raises:
             ConfigurationError: They do not hold together; all mistakes are named.
         """

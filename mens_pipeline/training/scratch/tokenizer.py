@@ -28,10 +28,6 @@ class VoxTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
     def __init__(self, vocab_file: str | None = None, **options: Any) -> None:
         """Make the one tokenizer there is.
 
-        Args:
-            vocab_file: What `save_pretrained` wrote; it must hold this very table.
-            options: Of the library.
-
         Raises:
             ConfigurationError: The file holds another table.
         """
@@ -64,11 +60,7 @@ class VoxTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
         return {**_IDS, **self.added_tokens_encoder}
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        """Return tokens side by side.
-
-        Args:
-            tokens: What `tokenize` gave.
-        """
+        """Return tokens side by side."""
         return "".join(tokens)
 
     def _tokenize(self, text: str, **_options: Any) -> list[str]:

@@ -12,7 +12,7 @@ from mens_pipeline.language.vox_tokenizer import EOS, PAD, encode
 from mens_pipeline.storage.store import digest_of
 from mens_pipeline.training.chat import IM_END
 from mens_pipeline.training.common_trainer import CommonTrainer
-from mens_pipeline.training.job import CHECKPOINTS, newest_checkpoint, write_result
+from mens_pipeline.training.job import CHECKPOINTS, RESULT, newest_checkpoint, write_document
 from mens_pipeline.training.plan import step_tokens
 from mens_pipeline.training.progress import Progress, StopRequest
 from mens_pipeline.training.schedule import Schedule
@@ -29,10 +29,6 @@ _VALIDATED_AT_ONCE: Final = 8
 
 def train(job: ScratchJob, listen: Callable[[dict[str, Any]], None]) -> bool:
     """Train, from the newest checkpoint on if there is one.
-
-    Args:
-        job: What to train.
-        listen: Takes each line of telemetry.
 
     Returns:
         Whether the run is complete; then `model/` and `result.json` are there. Otherwise it was asked to stop, and its
@@ -80,7 +76,7 @@ def train(job: ScratchJob, listen: Callable[[dict[str, Any]], None]) -> bool:
         **totals_of(job.run_dir / FILE),
         "model_sha256": digest_of(job.run_dir / WEIGHTS),
     }
-    write_result(job.run_dir, result)
+    write_document(job.run_dir / RESULT, result)
     log.write("train_complete", result)
     return True
 
@@ -89,13 +85,6 @@ class ScratchTrainer(CommonTrainer, Trainer):  # type: ignore[misc]
     """A Trainer that follows an order and refuses gradients that teach nothing."""
 
     def __init__(self, *, batches: Sequence[Sequence[int]], loader: JsonlDataLoader, **named: Any) -> None:
-        """Take up an order.
-
-        Args:
-            batches: Rows of each micro-batch in order.
-            loader: The rows.
-            named: Of Trainer.
-        """
         super().__init__(train_dataset=loader, data_collator=collate, **named)
         self._batches = [list(batch) for batch in batches]
         self._loader = loader
@@ -112,14 +101,7 @@ class ScratchTrainer(CommonTrainer, Trainer):  # type: ignore[misc]
         return_outputs: bool = False,  # noqa: FBT001, FBT002 - the library's own
         num_items_in_batch: Any = None,
     ) -> Any:
-        """Compute the mean negative log-likelihood of the labelled positions of a step.
-
-        Args:
-            model: The model.
-            inputs: What `collate` gave.
-            return_outputs: Never asked for here.
-            num_items_in_batch: Labelled positions of the whole step, all micro-batches together.
-        """
+        """Compute the mean negative log-likelihood of the labelled positions of a step, all micro-batches together."""
         if model.training:
             self.num_tokens += int(inputs["attention_mask"].sum())
             self.num_supervised += int((inputs["labels"] != IGNORED).sum())

@@ -42,11 +42,7 @@ class VoxTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
 
 
 def config_of(shape: Shape) -> VoxTransformerConfig:
-    """Return the configuration of a shape.
-
-    Args:
-        shape: What the model is made of.
-    """
+    """Return the configuration of a shape."""
     return VoxTransformerConfig(**shape.as_json())
 
 
@@ -106,9 +102,6 @@ class VoxTransformer(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
 
     def __init__(self, config: VoxTransformerConfig) -> None:
         """Make a model with random weights.
-
-        Args:
-            config: Its shape.
 
         Raises:
             ValueError: The heads do not share the width evenly.
