@@ -68,7 +68,7 @@ class _Request(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.BAD_GATEWAY, str(error))
             return
         if artifact is None or not (artifact.path / PAGE).is_file():
-            self.send_error(HTTPStatus.NOT_FOUND, f"There is no such page. Pages are /{GATE}/KEY/{PAGE}.")
+            self.send_error(HTTPStatus.NOT_FOUND, f"There is no such page. Pages are /{GATE}/KEY/{PAGE}")
             return
         content = (artifact.path / PAGE).read_bytes()
         self.send_response(HTTPStatus.OK)

@@ -56,7 +56,7 @@ class Rate(BaseModel):
         if self.value is None:
             return self.short
         files = f" over {self.num_units} files" if self.num_units < self.denominator else ""
-        return f"{self.short[:-1]}, 95 % interval{files} {100 * self.low:.1f} to {100 * self.high:.1f})"
+        return f"{self.short[:-1]}, 95 % interval{files} {self.interval})"
 
     @property
     def short(self) -> str:
@@ -65,6 +65,11 @@ class Rate(BaseModel):
             return "0/0"
         count = f"{self.numerator:.2f}".rstrip("0").rstrip(".")
         return f"{count}/{self.denominator} ({100 * self.value:.1f} %)"
+
+    @property
+    def interval(self) -> str:
+        """The interval alone, in percent: `77.1 to 98.6`; empty over nothing."""
+        return "" if self.value is None else f"{100 * self.low:.1f} to {100 * self.high:.1f}"
 
     def chance_of_at_least(self, floor: float) -> float:
         """Compute the posterior probability that the true rate is at least a floor, 0 to 1."""

@@ -44,7 +44,7 @@ class MergeConfig(dg.Config):
     gguf: Literal["none", "f32", "f16", "q8_0"] = Field(
         default="none", description="Write it for llama.cpp and Ollama as well."
     )
-    num_prompts: int = Field(default=NUM_PROMPTS, ge=1, description="Held-out requests that are compared.")
+    num_prompts: int = Field(default=NUM_PROMPTS, ge=1, description="Held-out prompts that are compared.")
 
 
 class HandoffConfig(dg.Config):

@@ -58,10 +58,10 @@ def eval_results(
     generator: Generator,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any]:
-    """Answers of base and adapter to held-out requests and the benchmark, each judged by the front end.
+    """Completions of base and adapter to held-out prompts and the benchmark, each judged by the front end.
 
-    The requests are those that were held out of its own training. Where the gates cannot tell yet, more files are
-    asked, as config/gates.yaml says. Answers are kept: the base answers the same requests once, not every night.
+    The prompts are those that were held out of its own training. Where the gates cannot tell yet, more files are
+    asked, as config/gates.yaml says. Completions are kept: the base is asked the same prompts once, not every night.
     In a run that makes a `feedback_adapter` that is judged, in all others `qlora_adapter`.
     """
     settings, candidate = load_settings(), made_in_run(context, "feedback_adapter") or qlora_adapter
@@ -176,7 +176,8 @@ def figures_of(results: EvalResults) -> dict[str, Any]:
 
 def rows_of(base: Scores, adapter: Scores) -> list[dg.TableRecord]:
     """Return the rows of the table of both models."""
+    rates = [(name, getattr(adapter, name), getattr(base, name)) for name in _SHOWN]
     return [
-        dg.TableRecord({"what": name, "adapter": str(getattr(adapter, name)), "base": str(getattr(base, name))})
-        for name in _SHOWN
+        dg.TableRecord({"what": name, "adapter": ours.short, "95 % interval": ours.interval, "base": theirs.short})
+        for name, ours, theirs in rates
     ]
