@@ -136,7 +136,7 @@ class Behaviour:
 
 
 def behaviour_of(
-    source: str, function: str, *, seed: str, arguments: Sequence[tuple[Value, ...]] | None = None
+    source: str, function: str, *, seed: str, arguments: Iterable[tuple[Value, ...]] | None = None
 ) -> Behaviour | NoBehaviour:
     """Observe a function.
 
@@ -159,7 +159,7 @@ def behaviour_of(
 
 
 def behaviour_in(
-    module: Module, function: str, *, seed: str, arguments: Sequence[tuple[Value, ...]] | None = None
+    module: Module, function: str, *, seed: str, arguments: Iterable[tuple[Value, ...]] | None = None
 ) -> Behaviour | NoBehaviour:
     """Observe a function of a parsed program; as `behaviour_of`.
 
@@ -236,12 +236,14 @@ class _Observing:
         self.ends: list[CallResult] = []
         self.seen: set[str] = set()
 
-    def behaviour(self, seed: str, arguments: Sequence[tuple[Value, ...]] | None) -> Behaviour | NoBehaviour:
+    def behaviour(self, seed: str, arguments: Iterable[tuple[Value, ...]] | None) -> Behaviour | NoBehaviour:
         self.probed = probed(self.declaration)
-        drawing = Drawing(self.module)
-        generics = getattr(self.syntax, "generics", ())
-        drawn = drawing.lists(self.syntax.params, generics, f"{seed}:{self.function}")
-        drawn = iter(arguments) if arguments is not None else drawn
+        drawing = None
+        if arguments is None:
+            drawing = Drawing(self.module)
+            generics = getattr(self.syntax, "generics", ())
+            arguments = drawing.lists(self.syntax.params, generics, f"{seed}:{self.function}")
+        drawn = iter(arguments)
         self._observe(islice(drawn, _NUM_DRAWS))
         if self._refusal() not in _LASTING and self._is_scarce():
             self._observe(islice(drawn, _NUM_DRAWS))
@@ -252,7 +254,8 @@ class _Observing:
         survivors = self._survivors(mutants, self.calls)
         if survivors:
             num_calls = len(self.calls)
-            drawing.literal_share = 1.0
+            if drawing is not None:
+                drawing.literal_share = 1.0
             self._observe(islice(drawn, _NUM_DRAWS))
             self._survivors(survivors, self.calls[num_calls:])
         self._set_goals()
@@ -290,7 +293,9 @@ class _Observing:
         return self._same(value, value)
 
     def _same(self, left: Value, right: Value) -> bool:
-        if type(left) is type(right) and type(left) in _COMPARED_BY_PYTHON:
+        if type(left) is not type(right):
+            return False
+        if type(left) in _COMPARED_BY_PYTHON:
             return bool(left == right)
         self.judge.begin()
         return equal(self.judge, left, right)
