@@ -230,8 +230,15 @@ class _Observing:
         self.probed = declaration
         self.program = CallableProgram(module, LIMITS, FEATURES)
         self.judge = Machine(LIMITS)
-        self.reached: set[Goal] = set()
-        self.program.define(Native(PROBE, self._reach, 1, 1))
+        self.reached = reached = set[Goal]()
+
+        def reach(_machine: Machine, number: Value) -> Value:
+            # Not a method: what the program holds must not hold all that was observed, or only a search for cycles
+            # frees it.
+            reached.add(("branch", number))
+            return UNIT
+
+        self.program.define(Native(PROBE, reach, 1, 1))
         self.calls: list[SeenCall] = []
         self.ends: list[CallResult] = []
         self.seen: set[str] = set()
@@ -267,10 +274,6 @@ class _Observing:
         tests = _tests(self.module, observations)
         return Behaviour(_observations(examples), observations, tests, num_mutants, num_killed)
 
-    def _reach(self, _machine: Machine, number: Value) -> Value:
-        self.reached.add(("branch", number))
-        return UNIT
-
     def _observe(self, arguments: Iterable[tuple[Value, ...]]) -> None:
         """Call the function, and keep the calls that return and can be written."""
         self.program.redefine(self.probed)
@@ -280,12 +283,12 @@ class _Observing:
             if call in self.seen or None in texts:
                 continue
             self.seen.add(call)
-            self.reached = set()
+            self.reached.clear()
             result = self.program.call(self.function, values)
             self.ends.append(result)
             text = literal_of(result.value) if result.returned else None
             if text is not None and len(call) + len(text) <= _LONGEST_TEST and self._equals_itself(result.value):
-                self.calls.append(SeenCall(values, result.value, call, text, result.num_steps, self.reached))
+                self.calls.append(SeenCall(values, result.value, call, text, result.num_steps, set(self.reached)))
             if isinstance(result.reason, Refusal):
                 return
 

@@ -307,7 +307,7 @@ def formatted(code: str) -> str:
 
 
 def _observed(drafts: list[_Draft]) -> list[TrainingPair | str | None]:
-    # A search for cycles behind every parse took a quarter of the time.
+    # One search for cycles a batch, not one behind every parse.
     with collector_paused():
         return [_pair(draft) for draft in drafts]
 
