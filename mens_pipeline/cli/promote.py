@@ -28,7 +28,10 @@ def promote(  # noqa: PLR0913 - what may be asked for
     ] = None,
     history: Annotated[bool, typer.Option("--history", help="Print all changes, and change nothing.")] = False,
     sign: Annotated[
-        bool, typer.Option("--sign-history", help="Print all changes, and sign them as they stand with a new key.")
+        bool,
+        typer.Option(
+            "--sign-history", help="Print all changes and all tries, and sign them as they stand with a new key."
+        ),
     ] = False,
 ) -> None:
     """Make the adapter of a run the champion: the one in use.
@@ -37,7 +40,7 @@ def promote(  # noqa: PLR0913 - what may be asked for
     train set, and not be out of date; all of that is checked again. An adapter that was rolled back is not promoted
     again by itself.
 
-    With MENS_SIGNING_KEY evaluation, verdict and history must be signed by that key, and the champion will be.
+    With MENS_SIGNING_KEY evaluation, verdict, history and tries must be signed by that key, and the champion will be.
 
     Exit code 0: done. 1: refused; the message names every reason. 2: the command was misused.
     """
@@ -46,6 +49,7 @@ def promote(  # noqa: PLR0913 - what may be asked for
     from mens_pipeline.orchestration.champion import report_champion  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion import promote as promotion  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.history import history_of, sign_history  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.ledger import sign_ledger  # noqa: PLC0415 - likewise
     from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
     from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
 
@@ -56,8 +60,10 @@ def promote(  # noqa: PLR0913 - what may be asked for
         if not events:
             say("no adapter was promoted yet", err=True)
         for event in events:
-            when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(event.timestamp_unix))
-            say(f"{when}  {event.action:<8}  {event.key[:12]}  {event.reason}")
+            say(f"{_when(event.timestamp_unix)}  {event.action:<8}  {event.key[:12]}  {event.reason}")
+        for tried in sign_ledger(store) if sign else ():
+            about = f"attempt {tried.attempt} on {len(tried.files)} files"
+            say(f"{_when(tried.timestamp_unix)}  try       {tried.adapter_sha256[:12]}  {about}")
         return
     if rollback:
         done = promotion.roll_back(store, now=int(time.time()), reason=reason)
@@ -75,6 +81,10 @@ def promote(  # noqa: PLR0913 - what may be asked for
     if done.changed and (problem := report_champion(done, store, settings.dagster_home)):
         advice = "The champion is in use all the same; docs/operations.md says how a home is repaired."
         tell(f"warning: {settings.dagster_home} does not show the change ({problem[:300]}). {advice}")
+
+
+def _when(timestamp_unix: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(timestamp_unix))
 
 
 def override(

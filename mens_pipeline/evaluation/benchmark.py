@@ -179,9 +179,10 @@ def protected_pairs(folder: Path) -> tuple[TrainingPair, ...]:
     Raises:
         ConfigurationError: One of them does not hold together.
     """
-    load_benchmark(folder)
-    manifests = sorted(folder.rglob(MANIFEST))
-    return tuple(pair for path in manifests for pair in tasks_as_pairs(load_benchmark(path.parent)))
+    own = load_benchmark(folder)
+    folders = [path.parent for path in sorted(folder.rglob(MANIFEST))]
+    benchmarks = (own if below == folder else load_benchmark(below) for below in folders)
+    return tuple(pair for benchmark in benchmarks for pair in tasks_as_pairs(benchmark))
 
 
 def _pair(folder: str, task: BenchmarkTask) -> TrainingPair:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, cast
 from mens_pipeline.language.vocabulary import DECORATORS, KEYWORDS, MAX_INT, SYMBOLS, TRIVIA, TokenKind, TriviaKind
 
 _CLOSED_STRING: Final = re.compile(r'"(?:[^"\\]++|\\[^\n])*+"|' + r"'(?:[^'\\]++|\\[^\n])*+'")
+_DROPPED: Final = frozenset(("DROPPED_CHARACTERS", "DROPPED_DECORATOR", "DROPPED_NUMBER", "DROPPED_STRING"))
 _SENTINELS: Final = 4
 """EOF entries at the end, so that the longest lookahead (four tokens, G6) needs no bounds check."""
 
@@ -175,7 +176,7 @@ def scan(source: str) -> TokenStream:
     dropped = tuple(
         Token(kind, pieces[index], piece_starts[index], piece_starts[index + 1])
         for index, kind in enumerate(piece_kinds)
-        if kind.startswith("DROPPED")
+        if kind in _DROPPED
     )
     return TokenStream(
         source,

@@ -43,13 +43,15 @@ class DeclarationSpan:
         return source[self.start : self.end]
 
 
-def declaration_spans(source: str, module: Module) -> tuple[DeclarationSpan, ...]:
+def declaration_spans(
+    source: str, module: Module, tokens: tuple[Token, ...] | None = None
+) -> tuple[DeclarationSpan, ...]:
     """Return the top-level declarations of an accepted text, in source order.
 
     A doc comment is the run of whole-line comments directly above, without a blank line between; comment frontmatter
     at the head of the file is none. The synthetic `main` of a script spans its first to its last statement.
     """
-    tokens = tokenize(source)
+    tokens = tokenize(source) if tokens is None else tokens
     index_of = {token.start: index for index, token in enumerate(tokens)}
     spans = []
     for declaration in module.declarations:

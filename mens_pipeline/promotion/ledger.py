@@ -1,18 +1,29 @@
-"""Ledger of evaluations by exam: each further attempt needs more confidence."""
+"""Ledger of evaluations by exam: each further attempt needs more confidence.
 
-from collections.abc import Iterable
+With a key every line is signed together with the line before it, and a last line seals the end. So a line that is
+removed, changed, forged or cut off is noticed; an older copy of the whole ledger still fits.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
 from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.promotion.history import history_of, withdrawn
+from mens_pipeline.storage.signing import PRIVATE, Signing
 from mens_pipeline.storage.store import ArtifactStore
 
 FOLDER: Final = "eval_results"
 LEDGER: Final = "ledger.jsonl"
 
+_SIGNED: Final = (
+    "Restore it from a backup: without it nobody knows how often adapters were tried. Where the key is new, `mens "
+    "promote --sign-history` prints the ledger and signs it as it stands."
+)
 _SAME_SHARE: Final = 0.5
 """Share of the files of the smaller of two exams from which on they are one exam: a workspace that grows, or an exam
 of a part of the files, does not begin to count anew."""
@@ -58,6 +69,15 @@ class LedgerEntry(Try):
 
     timestamp_unix: int = Field(ge=0)
     attempt: int = Field(ge=1, description="Tries on this exam since it last promoted an adapter, this one included.")
+    signature: str | None = Field(default=None, description="Of all else and of the line before, where a key is set.")
+
+
+class _Seal(BaseModel):
+    """The last line of a signed ledger."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    signature: str = Field(description="Of the line before it, which is the last one.")
 
 
 def record_try(store: ArtifactStore, tried: Try, *, now: int) -> int:
@@ -73,22 +93,61 @@ def record_try(store: ArtifactStore, tried: Try, *, now: int) -> int:
         first time if the very same was tried before.
 
     Raises:
-        RefusedError: A line of the ledger is none.
+        RefusedError: A line of the ledger is none, or the ledger is not as it was signed.
+        ConfigurationError: The store cannot be written, or there is only a key to check with.
     """
     trusted = {e.adapter_sha256 for e in history_of(store) if e.action == "promote"} - withdrawn(store)
-    place = store.documents.place(FOLDER, LEDGER)
 
     def counted(content: bytes) -> bytes:
-        complete, entries = _entries(content, place)
+        lines, entries = _lines(content, store)
         if any(tried.is_same(entry) for entry in entries):
-            return complete
+            return content
         attempt = _attempt([entry for entry in entries if tried.is_of_same_exam(entry)], trusted)
         entry = LedgerEntry(**tried.model_dump(), timestamp_unix=now, attempt=attempt)
-        return complete + entry.model_dump_json().encode() + b"\n"
+        return _document([*lines, _line(entry, lines, store.signing)], store.signing)
 
+    if store.signing is not None and not store.documents.read(FOLDER, LEDGER) and _was_evaluated(store):
+        message = "it is missing, and evaluations or champions rest on what was tried"
+        raise RefusedError(f"{store.documents.place(FOLDER, LEDGER)}: {message}. {_SIGNED}")
     store.documents.amend(FOLDER, LEDGER, counted)
-    entries = _entries(store.documents.read(FOLDER, LEDGER), place)[1]
+    entries = _lines(store.documents.read(FOLDER, LEDGER), store)[1]
     return next(entry.attempt for entry in entries if tried.is_same(entry))
+
+
+def _was_evaluated(store: ArtifactStore) -> bool:
+    shared = store.remote.listed() if store.remote is not None else []
+    return (
+        bool(history_of(store))
+        or any((store.root / FOLDER).glob("*/manifest.json"))
+        or any(artifact.kind == FOLDER for artifact in shared)
+    )
+
+
+def sign_ledger(store: ArtifactStore) -> tuple[LedgerEntry, ...]:
+    """Sign a ledger as it stands, for a key that is new; whoever calls it vouches for every line.
+
+    Args:
+        store: Where evaluations are kept.
+
+    Returns:
+        What was signed.
+
+    Raises:
+        RefusedError: A line is no entry.
+        ConfigurationError: There is no key to sign with, or the store cannot be written.
+    """
+    signing = store.signing
+    if signing is None:
+        raise ConfigurationError(f"{PRIVATE}: not set. Set the key that evaluations are signed with.")
+
+    def signed(content: bytes) -> bytes:
+        lines: list[bytes] = []
+        for entry in _lines(content, store, is_signed=False)[1]:
+            lines.append(_line(entry, lines, signing))
+        return _document(lines, signing)
+
+    store.documents.amend(FOLDER, LEDGER, signed)
+    return tuple(_lines(store.documents.read(FOLDER, LEDGER), store)[1])
 
 
 def _attempt(entries: Iterable[LedgerEntry], promoted: set[str]) -> int:
@@ -101,11 +160,52 @@ def _attempt(entries: Iterable[LedgerEntry], promoted: set[str]) -> int:
     return attempt
 
 
-def _entries(content: bytes, place: str) -> tuple[bytes, list[LedgerEntry]]:
-    """Read the entries of a ledger, without a last line that was cut off, by a full disk or a lost process."""
-    complete = content[: content.rfind(b"\n") + 1]
+def _line(entry: LedgerEntry, before: Sequence[bytes], signing: Signing | None) -> bytes:
+    """Return the line of an entry, signed together with the one before it."""
+    content = entry.model_dump(mode="json", exclude={"signature"})
+    if signing is not None:
+        content["signature"] = signing.signature_of(LEDGER, entry=content, after=_last(before))
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _document(lines: Sequence[bytes], signing: Signing | None) -> bytes:
+    """Return the ledger of some lines, with its seal."""
+    seals = [] if signing is None else [_Seal(signature=signing.signature_of(LEDGER, end=_last(lines)))]
+    return b"".join(line + b"\n" for line in (*lines, *(seal.model_dump_json().encode() for seal in seals)))
+
+
+def _lines(content: bytes, store: ArtifactStore, *, is_signed: bool = True) -> tuple[list[bytes], list[LedgerEntry]]:
+    """Read a ledger without its seal, and without a last line that was cut off, by a full disk or a lost process."""
+    place = store.documents.place(FOLDER, LEDGER)
+    lines = content[: content.rfind(b"\n") + 1].splitlines()
+    seal = _seal_of(lines)
+    if seal is not None:
+        lines.pop()
     try:
-        return complete, [LedgerEntry.model_validate_json(line) for line in complete.splitlines()]
+        entries = [LedgerEntry.model_validate_json(line) for line in lines]
     except ValidationError as error:
         advice = "Restore the file from a backup: without it nobody knows how often adapters were tried."
         raise RefusedError(f"{place}: a line is no entry ({error.error_count()} mistakes). {advice}") from error
+    if store.signing is not None and is_signed and content:
+        for number in range(len(lines)):
+            written = json.loads(lines[number])
+            signature = written.pop("signature", None)
+            if problem := store.signing.problem_of(signature, LEDGER, entry=written, after=_last(lines[:number])):
+                cause = "it, or the line before it, was changed, removed or put there"
+                raise RefusedError(f"{place}:{number + 1}: {problem}: {cause}. {_SIGNED}")
+        signature = seal.signature if seal is not None else None
+        if problem := store.signing.problem_of(signature, LEDGER, end=_last(lines)):
+            cause = "what stood behind this line was cut off"
+            raise RefusedError(f"{place}:{max(len(lines), 1)}: the end: {problem}: {cause}. {_SIGNED}")
+    return lines, entries
+
+
+def _seal_of(lines: Sequence[bytes]) -> _Seal | None:
+    try:
+        return _Seal.model_validate_json(lines[-1]) if lines else None
+    except ValidationError:
+        return None
+
+
+def _last(lines: Sequence[bytes]) -> str:
+    return hashlib.sha256(lines[-1] if lines else b"").hexdigest()

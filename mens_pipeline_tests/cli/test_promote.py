@@ -17,10 +17,12 @@ from mens_pipeline.configured import open_store
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import FILE, remember
+from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.promotion.benchmark_gate import KIND as GATE
 from mens_pipeline.promotion.benchmark_gate import PAGE
 from mens_pipeline.promotion.history import champion_key, champion_of
+from mens_pipeline.promotion.ledger import Try, record_try
 from mens_pipeline.promotion.promote import objections
 from mens_pipeline.promotion.receipt import RECEIPT
 from mens_pipeline.settings import load_settings
@@ -215,6 +217,10 @@ def test_thresholds_of_the_environment_are_told_wherever_the_verdict_is(run: _Ru
 def test_with_a_key_only_what_it_signed_is_promoted(run: _Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is from before the key is refused; made again it is promoted, and so is the history that was signed."""
     assert _invoke("promote", run).exit_code == 0
+    tried = Try(
+        adapter_sha256="a" * 64, decoding=Decoding(), first_heldout_tasks=100, max_rounds=2, files=("a.vox", "b.vox")
+    )
+    record_try(run.store, tried, now=1_800_000_000)
     monkeypatch.setenv("MENS_SIGNING_KEY", "5b" * 32)
     unsigned = refusal(_invoke("promote", run, "--history"))
     signed = _invoke("promote", run, "--sign-history")
@@ -226,7 +232,8 @@ def test_with_a_key_only_what_it_signed_is_promoted(run: _Run, monkeypatch: pyte
     assert champion is not None
 
     assert "history.jsonl:1: it is not signed. Restore it from a backup" in unsigned
-    assert (signed.exit_code, len(signed.stdout.splitlines())) == (0, 1)
+    assert (signed.exit_code, len(signed.stdout.splitlines())) == (0, 2)
+    assert "2027-01-15 08:00:00 UTC  try       aaaaaaaaaaaa  attempt 1 on 2 files" in signed.stdout
     assert "it is not signed; run the gate again with MENS_SIGNING_KEY" in refused[0]
     assert "it is not signed. Evaluate again with MENS_SIGNING_KEY" in refused[1]
     assert done.exit_code == 0, done.exception

@@ -1,16 +1,19 @@
 """How often adapters were tried on an exam."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import adapter_digest
-from mens_pipeline.promotion.ledger import FOLDER, LEDGER, Try, record_try
+from mens_pipeline.promotion.ledger import FOLDER, LEDGER, Try, record_try, sign_ledger
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.storage.remote import Remote
+from mens_pipeline.storage.signing import Signing
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote, trained
 
@@ -133,3 +136,102 @@ def test_machines_that_share_a_bucket_count_tries_together(tmp_path: Path, store
 
     assert [record_try(store, tried, now=NOW) for store, tried in zip(stores, tries, strict=True)] == [1, 2, 3]
     assert record_try(stores[2], tries[0], now=NOW) == 1
+
+
+_SIGNING = Signing.of("5b" * 32, None)
+_CHECKING = Signing.of(None, _SIGNING.public_key if _SIGNING else None)
+_FOREIGN = Signing.of("6c" * 32, None)
+_OTHER_EXAM = ("other.vox",)
+
+
+def _with(store: ArtifactStore, signing: Signing | None) -> ArtifactStore:
+    return ArtifactStore(store.root, signing=signing)
+
+
+def _with_another_attempt(line: str) -> str:
+    return json.dumps({**json.loads(line), "attempt": 1})
+
+
+def _with_the_files_of(line: str, other: str) -> str:
+    return json.dumps({**json.loads(line), "files": json.loads(other)["files"]})
+
+
+def _signed_by_another(lines: list[str], store: ArtifactStore) -> list[str]:
+    foreign = _with(ArtifactStore(store.root / "foreign"), _FOREIGN)
+    _recorded(foreign, _try("a"), _try("b"), _try("c", _OTHER_EXAM), _try("d"))
+    return [*_lines(foreign)[:3], *lines[3:]]
+
+
+@pytest.mark.threat("M24")
+@pytest.mark.parametrize(
+    ("forge", "message"),
+    [
+        (lambda lines, _: lines[1:], "ledger.jsonl:1: its signature is not of the key"),
+        (lambda lines, _: [lines[0], *lines[2:]], "ledger.jsonl:2: its signature is not of the key"),
+        (lambda lines, _: [*lines[:3], lines[4]], "ledger.jsonl:3: the end: its signature is not of the key"),
+        (lambda lines, _: lines[:3], "ledger.jsonl:3: the end: it is not signed"),
+        (lambda lines, _: lines[4:], "ledger.jsonl:1: the end: its signature is not of the key"),
+        (lambda _lines, _: ["cut off"], "ledger.jsonl:1: the end: its signature|ledger.jsonl: a line is no entry"),
+        (lambda lines, _: [*lines[:3], _with_another_attempt(lines[3]), lines[4]], "ledger.jsonl:4: its signature"),
+        (lambda lines, _: [*lines[:2], lines[0], *lines[3:]], "ledger.jsonl:3: its signature is not of the key"),
+        (lambda lines, _: [*lines[:3], _with_the_files_of(lines[3], lines[2]), lines[4]], "ledger.jsonl:4: its sign"),
+        (lambda lines, _: [lines[0], lines[2], lines[1], *lines[3:]], "ledger.jsonl:2: its signature is not of the"),
+        (_signed_by_another, "ledger.jsonl:1: its signature is not of the key"),
+    ],
+    ids=[
+        *("first removed", "middle removed", "last removed", "last and seal removed", "all but the seal removed"),
+        *("nonsense", "changed", "doubled", "copied from another exam", "in another order", "another key"),
+    ],
+)
+def test_a_ledger_counts_as_it_was_signed(
+    store: ArtifactStore, forge: Callable[[list[str], ArtifactStore], list[str]], message: str
+) -> None:
+    """Nothing is tried for free, whoever may write to the store; the refusal names the line and what helps."""
+    signed = _with(store, _SIGNING)
+    assert _recorded(signed, _try("a"), _try("b"), _try("c", _OTHER_EXAM), _try("d")) == [1, 2, 1, 3]
+    lines = _lines(store)
+    assert len(lines) == 5, "with the seal"
+    (store.root / FOLDER / LEDGER).write_text("".join(f"{line}\n" for line in forge(lines, store)))
+
+    for tried in (_try("e"), _try("d")):
+        with pytest.raises(RefusedError, match=rf"({message}).*Restore (it|the file) from a backup"):
+            record_try(signed, tried, now=NOW)
+
+
+@pytest.mark.threat("M24")
+def test_a_ledger_that_is_gone_is_missed(tmp_path: Path, store: ArtifactStore, store_url: str) -> None:
+    """By an evaluation, here or in the bucket, or by the history of champions; a new store begins to count."""
+    shared = ArtifactStore(tmp_path / "shared", Remote(store_url), _SIGNING)
+    for signed in (_with(store, _SIGNING), shared):
+        assert _recorded(signed, _try("a")) == [1]
+        run = trained(tmp_path / f"run-{signed.root.name}")
+        evaluation = evaluated(run, signed)
+        _removed(signed)
+        with pytest.raises(RefusedError, match=r"ledger\.jsonl: it is missing, and evaluations.*--sign-history"):
+            _recorded(signed, _try("b"))
+        assert evaluation.path.is_dir()
+        assert sign_ledger(signed) == ()
+        assert _recorded(signed, _try("b")) == [1]
+
+
+def _removed(store: ArtifactStore) -> None:
+    store.documents.amend(FOLDER, LEDGER, lambda _content: b"")
+
+
+def test_a_ledger_of_before_the_key_is_signed_as_it_stands(store: ArtifactStore) -> None:
+    """Its tries go on counting, and who only checks can read it but not add to it."""
+    signed, checked = _with(store, _SIGNING), _with(store, _CHECKING)
+    assert _recorded(store, _try("a"), _try("b")) == [1, 2]
+    with pytest.raises(RefusedError, match=r"ledger\.jsonl:1: it is not signed.*--sign-history"):
+        _recorded(signed, _try("c"))
+    for unable in (store, checked):
+        with pytest.raises(ConfigurationError, match=r"MENS_SIGNING_KEY"):
+            sign_ledger(unable)
+
+    assert [entry.attempt for entry in sign_ledger(signed)] == [1, 2]
+    assert _recorded(signed, _try("c"), _try("a")) == [3, 1]
+    assert _recorded(checked, _try("c")) == [3]
+    with pytest.raises(ConfigurationError, match="Set MENS_SIGNING_KEY where"):
+        _recorded(checked, _try("d"))
+    assert _recorded(store, _try("d")) == [4]
+    assert len(_lines(store)) == 4, "without a key there is no seal"

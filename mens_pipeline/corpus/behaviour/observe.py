@@ -131,7 +131,7 @@ class Behaviour:
 
 
 def behaviour_of(
-    source: str, function: str, *, seed: str, arguments: Sequence[tuple[Value, ...]] | None = None
+    source: str, function: str, *, seed: str, arguments: Iterable[tuple[Value, ...]] | None = None
 ) -> Behaviour | NoBehaviour:
     """Observe a function.
 
@@ -151,7 +151,7 @@ def behaviour_of(
 
 
 def behaviour_in(
-    module: Module, function: str, *, seed: str, arguments: Sequence[tuple[Value, ...]] | None = None
+    module: Module, function: str, *, seed: str, arguments: Iterable[tuple[Value, ...]] | None = None
 ) -> Behaviour | NoBehaviour:
     """Observe a function of a parsed program; as `behaviour_of`.
 
@@ -208,18 +208,27 @@ class _Observing:
         self.probed = declaration
         self.program = CallableProgram(module, LIMITS, FEATURES)
         self.judge = Machine(LIMITS)
-        self.reached: set[Goal] = set()
-        self.program.define(Native(PROBE, self._reach, 1, 1))
+        self.reached = reached = set[Goal]()
+
+        def reach(_machine: Machine, number: Value) -> Value:
+            # Not a method: what the program holds must not hold all that was observed, or only a search for cycles
+            # frees it.
+            reached.add(("branch", number))
+            return UNIT
+
+        self.program.define(Native(PROBE, reach, 1, 1))
         self.calls: list[SeenCall] = []
         self.ends: list[CallResult] = []
         self.seen: set[str] = set()
 
-    def behaviour(self, seed: str, arguments: Sequence[tuple[Value, ...]] | None) -> Behaviour | NoBehaviour:
+    def behaviour(self, seed: str, arguments: Iterable[tuple[Value, ...]] | None) -> Behaviour | NoBehaviour:
         self.probed = probed(self.declaration)
-        drawing = Drawing(self.module)
-        generics = getattr(self.syntax, "generics", ())
-        drawn = drawing.lists(self.syntax.params, generics, f"{seed}:{self.function}")
-        drawn = iter(arguments) if arguments is not None else drawn
+        drawing = None
+        if arguments is None:
+            drawing = Drawing(self.module)
+            generics = getattr(self.syntax, "generics", ())
+            arguments = drawing.lists(self.syntax.params, generics, f"{seed}:{self.function}")
+        drawn = iter(arguments)
         self._observe(islice(drawn, _NUM_DRAWS))
         if self._refusal() not in _LASTING and self._is_scarce():
             self._observe(islice(drawn, _NUM_DRAWS))
@@ -230,7 +239,8 @@ class _Observing:
         survivors = self._survivors(mutants, self.calls)
         if survivors:
             num_calls = len(self.calls)
-            drawing.literal_share = 1.0
+            if drawing is not None:
+                drawing.literal_share = 1.0
             self._observe(islice(drawn, _NUM_DRAWS))
             self._survivors(survivors, self.calls[num_calls:])
         self._set_goals()
@@ -242,10 +252,6 @@ class _Observing:
         tests = _tests(self.module, observations)
         return Behaviour(_observations(examples), observations, tests, num_mutants, num_killed)
 
-    def _reach(self, _machine: Machine, number: Value) -> Value:
-        self.reached.add(("branch", number))
-        return UNIT
-
     def _observe(self, arguments: Iterable[tuple[Value, ...]]) -> None:
         """Call the function, and keep the calls that return and can be written."""
         self.program.redefine(self.probed)
@@ -255,12 +261,12 @@ class _Observing:
             if call in self.seen or None in texts:
                 continue
             self.seen.add(call)
-            self.reached = set()
+            self.reached.clear()
             result = self.program.call(self.function, values)
             self.ends.append(result)
             text = literal_of(result.value) if result.returned else None
             if text is not None and len(call) + len(text) <= _LONGEST_TEST and self._equals_itself(result.value):
-                self.calls.append(SeenCall(values, result.value, call, text, result.num_steps, self.reached))
+                self.calls.append(SeenCall(values, result.value, call, text, result.num_steps, set(self.reached)))
             if isinstance(result.reason, Refusal):
                 return
 
@@ -268,7 +274,9 @@ class _Observing:
         return self._same(value, value)
 
     def _same(self, left: Value, right: Value) -> bool:
-        if type(left) is type(right) and type(left) in _COMPARED_BY_PYTHON:
+        if type(left) is not type(right):
+            return False
+        if type(left) in _COMPARED_BY_PYTHON:
             return bool(left == right)
         self.judge.begin()
         return equal(self.judge, left, right)

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -97,10 +97,12 @@ def goals_of(calls: Iterable[SeenCall]) -> set[Goal]:
 
 
 def chosen_examples(calls: Sequence[SeenCall]) -> list[SeenCall]:
-    """Return one to three short calls that reach different branches, with other results; no hidden test needs them."""
-    left = Counter(goal for call in calls for goal in call.goals)
+    """Return one to three short calls that reach different branches, with different results; no hidden test needs them."""
+    left = Counter[Goal]()
+    for call in calls:
+        left.update(call.goals)
     short = [call for call in calls if call.length <= _LONGEST_EXAMPLE] or [min(calls, key=lambda call: call.length)]
-    spare = [call for call in short if all(left[goal] > 1 for goal in call.goals)]
+    spare = _spare(short, left)
     if not spare:
         # Every call is needed as a test: the one that is missed least.
         return [min(short, key=lambda call: (sum(left[goal] == 1 for goal in call.goals), call.oddity))]
@@ -113,8 +115,14 @@ def chosen_examples(calls: Sequence[SeenCall]) -> list[SeenCall]:
         left.subtract(best.goals)
         room = _LONGEST_EXAMPLES - sum(call.length for call in examples)
         spare = [call for call in spare if call.result != best.result and call.length <= room]
-        spare = [call for call in spare if all(left[goal] > 1 for goal in call.goals)]
+        spare = _spare(spare, left)
     return examples
+
+
+def _spare(calls: Sequence[SeenCall], left: Mapping[Goal, int]) -> list[SeenCall]:
+    """Return the calls all of whose goals others reach as well."""
+    rare = {goal for goal, number in left.items() if number <= 1}
+    return [call for call in calls if rare.isdisjoint(call.goals)]
 
 
 def chosen_tests(calls: Iterable[SeenCall]) -> list[SeenCall]:

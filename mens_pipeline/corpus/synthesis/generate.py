@@ -19,8 +19,8 @@ from mens_pipeline.corpus.synthesis.sample import Family, Sample
 from mens_pipeline.corpus.synthesis.tasks.draw import TASK, draw_tasks
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, difficulty, mode_of
-from mens_pipeline.language.ast.declarations import Module
-from mens_pipeline.language.interpreter import Features, ProgramStatus, run_tests
+from mens_pipeline.language.ast.functions import Forall, Test
+from mens_pipeline.language.interpreter import Features, run_tests
 
 Choice = TypeVar("Choice")
 
@@ -87,12 +87,12 @@ def generate(  # noqa: PLR0913 - what a generation depends on
         ConfigurationError: A template does not fit, or the front end rejects what it made; the message says where.
     """
     maker = _Maker(seed, coverage, bases, dropped or (lambda _reason, _template: None))
-    tasks = draw_tasks(seed, workers=workers)
+    tasks = draw_tasks(seed, workers=workers, dropped=lambda name: maker.dropped(SynthesisDrop.SEMANTIC_ERROR, name))
     made: Counter[str] = Counter()
     for number in range(limit):
         kind = max(KINDS, key=lambda name: shares[name] * (number + 1) - made[name])
         made[kind] += 1
-        yield maker.next_task(tasks) if kind == TASK else maker.next_pair(kind, limit)
+        yield next(tasks) if kind == TASK else maker.next_pair(kind, limit)
 
 
 class _Maker:
@@ -142,7 +142,7 @@ class _Maker:
     def _scarcest(self, kind: str) -> Family:
         """Return the next family, in turn, of the construct with the fewest examples."""
         families = self.families[kind]
-        construct = min(families, key=lambda name: (self.counts[name], list(CONSTRUCTS).index(name)))
+        construct = min(families, key=self.counts.__getitem__)
         # A construct whose families are used up must not block the others.
         self.counts[construct] += 1
         return self._turn(f"{kind} {construct}", families[construct])
@@ -175,8 +175,8 @@ class _Maker:
         module = analyze(sample.response, sample.mode).module
         if module is None or not module.declarations:
             raise _rejected(sample)
-        report = run_tests(sample.response, features=_FEATURES, mode=sample.mode)
-        if report.status is not ProgramStatus.NO_TESTS and not report.passed:
+        has_tests = any(isinstance(declaration, Test | Forall) for declaration in module.declarations)
+        if has_tests and not run_tests(sample.response, features=_FEATURES, mode=sample.mode).passed:
             self.dropped(SynthesisDrop.FAILING_TESTS, sample.template)
             return None
         source = _template_source(sample) if origin is None else origin.model_copy(update={"kind": SourceKind.DERIVED})
@@ -190,22 +190,10 @@ class _Maker:
             template=sample.template,
             source=source,
         )
-        return pair if self._resolves(pair, module) else None
-
-    def next_task(self, tasks: Iterator[TrainingPair]) -> TrainingPair:
-        """Take the next task whose names and types hold."""
-        while True:
-            pair = next(tasks)
-            module = analyze(pair.response).module
-            assert module is not None, f"{pair.template}: rejected: {pair.response!r}"  # noqa: S101 - it was run
-            if self._resolves(pair, module):
-                return pair
-
-    def _resolves(self, pair: TrainingPair, module: Module) -> bool:
-        problem = semantic_problem(pair, pair.response, module)
-        if problem is not None:
-            self.dropped(SynthesisDrop.SEMANTIC_ERROR, str(pair.template))
-        return problem is None
+        if semantic_problem(pair, pair.response, module) is not None:
+            self.dropped(SynthesisDrop.SEMANTIC_ERROR, sample.template)
+            return None
+        return pair
 
 
 def _families(kind: str) -> dict[str, tuple[Family, ...]]:

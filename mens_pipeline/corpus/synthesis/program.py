@@ -79,8 +79,9 @@ def read_program(source: str, mode: Mode = Mode.SOURCE, origin: str | None = Non
     analysis = analyze(text, mode)
     if analysis.module is None or not analysis.module.declarations:
         return None
-    spans = declaration_spans(text, analysis.module)
-    return Program(text, mode, origin, analysis.module, spans, tokenize(text), len(analysis.warnings))
+    tokens = tokenize(text)
+    spans = declaration_spans(text, analysis.module, tokens)
+    return Program(text, mode, origin, analysis.module, spans, tokens, len(analysis.warnings))
 
 
 def read_changed(program: Program, changed: str) -> Program | None:

@@ -32,14 +32,16 @@ def field_names(node: Node) -> tuple[str, ...]:
     return names
 
 
-def children(node: Node) -> Iterator[Node]:
-    """Yield the nodes directly below a node, in field order."""
+def children(node: Node) -> list[Node]:
+    """Return the nodes directly below a node, in field order."""
+    below: list[Node] = []
     for name in field_names(node):
         value = getattr(node, name)
         if isinstance(value, Node):
-            yield value
-        elif isinstance(value, tuple):
-            yield from (item for item in value if isinstance(item, Node))
+            below.append(value)
+        elif type(value) is tuple:
+            below.extend([item for item in value if isinstance(item, Node)])
+    return below
 
 
 def walk(root: Node) -> Iterator[Node]:
@@ -51,4 +53,4 @@ def walk(root: Node) -> Iterator[Node]:
     while pending:
         node = pending.pop()
         yield node
-        pending.extend(reversed(tuple(children(node))))
+        pending.extend(reversed(children(node)))

@@ -184,7 +184,9 @@ def error_of(body: Callable[[], object]) -> VoxError | None:
     try:
         body()
     except VoxError as error:
-        return error
+        # Tracebacks hold the frame of whoever asked, and that frame the error: only a search for cycles frees it.
+        error.__context__ = None
+        return error.with_traceback(None)
     except RecursionError:
         return VoxError(LimitKind.DEPTH, "the program is nested or recurses too deeply")
     except MemoryError:

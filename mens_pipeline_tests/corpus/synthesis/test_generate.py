@@ -16,6 +16,8 @@ from mens_pipeline.corpus.synthesis.mutations import MUTATIONS
 from mens_pipeline.corpus.synthesis.repairs import BREAKAGES
 from mens_pipeline.corpus.synthesis.sample import Family, Sample
 from mens_pipeline.corpus.synthesis.synthetic_corpus import SynthesisAccount, write_synthetic
+from mens_pipeline.corpus.synthesis.tasks import draw
+from mens_pipeline.corpus.synthesis.tasks.templates import Atom
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, analyze, mode_of
 from mens_pipeline.language.interpreter import Features, run_tests
@@ -92,14 +94,20 @@ def test_programs_with_errors_in_names_or_types_are_dropped(tmp_path: Path) -> N
 
 
 def test_tasks_with_errors_in_names_or_types_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take the next one."""
-    good, other = list(generate(2, 0, {**dict.fromkeys(KINDS, 0.0), "task": 1.0}, {}))
-    wrong = good.model_copy(update={"response": "fn f() { missing() }\n", "template": "task/wrong"})
-    monkeypatch.setattr(module, "draw_tasks", lambda _seed, workers: iter((wrong, other)))  # noqa: ARG005 - by its name
+    """Others take their place, and they are counted by their template."""
+    atoms = tuple(
+        Atom(
+            name=name, level=0, holes={"number": "2..99"}, fn=[name], takes="n: int", gives=gives,
+            says=["multiplies `n` by $number", "returns $number times `n`"], code=["return n * $number"],
+        )
+        for name, gives in (("scaled", "int"), ("told", "str"))
+    )  # fmt: skip
+    monkeypatch.setattr(draw, "load_tasks", lambda: (atoms, {}))
     account = SynthesisAccount()
+    pairs = list(generate(4, 0, {**dict.fromkeys(KINDS, 0.0), "task": 1.0}, {}, dropped=account.drop))
 
-    assert list(generate(1, 0, {**dict.fromkeys(KINDS, 0.0), "task": 1.0}, {}, dropped=account.drop)) == [other]
-    assert account.dropped_for(SynthesisDrop.SEMANTIC_ERROR) == {"task/wrong": 1}
+    assert [pair.template for pair in pairs] == ["task/scaled"] * 4
+    assert set(account.dropped_for(SynthesisDrop.SEMANTIC_ERROR)) == {"task/told"}
 
 
 @pytest.mark.seed_row(1)

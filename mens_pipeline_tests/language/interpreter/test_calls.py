@@ -1,5 +1,6 @@
 """Single functions called with values."""
 
+import gc
 import time
 from collections.abc import Sequence
 
@@ -8,6 +9,7 @@ import pytest
 from mens_pipeline.language import analyze
 from mens_pipeline.language.interpreter import ErrorKind, Features, LimitKind, Limits, Outcome, Refusal
 from mens_pipeline.language.interpreter.calls import CallableProgram, CallResult
+from mens_pipeline.language.interpreter.faults import VoxError
 from mens_pipeline.language.interpreter.values import Native, Value, ok
 
 _PROGRAM = """let scale = 3
@@ -136,3 +138,20 @@ def test_time_ends_what_steps_cannot() -> None:
     assert [(result.outcome, result.reason) for result in results] == [(Outcome.LIMIT, LimitKind.TIME)] * 2
     assert "more than 0.2 s" in results[1].message
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("function", ["positive", "lost"])
+def test_an_error_is_gone_when_its_call_was_told(function: str) -> None:
+    """No cycle keeps it, with all frames around the call: thousands of calls a second leave nothing to search for."""
+    source = f"{_PROGRAM}fn lost(n: int) to int {{ return nowhere }}\n"
+    gc.collect()
+    gc.disable()
+    try:
+        program = _program(source)
+        with program.running(5.0):
+            assert program.call(function, (0,)).outcome is Outcome.ERROR
+        kept = [one for one in gc.get_objects() if isinstance(one, VoxError)]
+    finally:
+        gc.enable()
+
+    assert kept == []

@@ -25,8 +25,8 @@ _WORDS: Final = (
 
 def arguments_for(
     module: Module, function: Function, inputs: Mapping[str, str], seed: str
-) -> tuple[tuple[Value, ...], ...]:
-    """Return argument lists for a function.
+) -> Iterator[tuple[Value, ...]]:
+    """Yield argument lists for a function; a caller who needs few draws few.
 
     `inputs` maps a parameter or field to what it takes: a range of ints (`0..40`), texts to choose from (`tea|Oslo`), a
     key of `KINDS`; and `len(PARAMETER)` to the fewest elements. What is not named takes any value of its type.
@@ -40,10 +40,8 @@ def arguments_for(
     }
     fit = _Fit(inputs, fields, Random(seed))  # noqa: S311 - a reproducible draw, no secret
     names = [param.name for param in function.params]
-    return tuple(
-        tuple(fit.value(value, name) for value, name in zip(values, names, strict=True))
-        for values in islice(drawn, _NUM_CALLS)
-    )
+    for values in islice(drawn, _NUM_CALLS):
+        yield tuple([fit.value(value, name) for value, name in zip(values, names, strict=True)])
 
 
 class _Fit:

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count, islice
@@ -11,6 +11,7 @@ from random import Random
 from typing import Final
 
 from mens_pipeline.corpus.behaviour.observe import Behaviour, Observation, behaviour_in
+from mens_pipeline.corpus.curate.resolution import semantic_problem
 from mens_pipeline.corpus.extract.batches import in_batches
 from mens_pipeline.corpus.schema.records import Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
@@ -24,6 +25,7 @@ from mens_pipeline.language.ast.declarations import Module
 from mens_pipeline.language.ast.expressions import DecimalLit, FloatLit, IntLit, StringLit
 from mens_pipeline.language.ast.functions import Function
 from mens_pipeline.language.ast.patterns import LiteralPattern
+from mens_pipeline.language.front_end import collector_paused
 from mens_pipeline.language.structure import structure_of
 
 TASK: Final = "task"
@@ -104,21 +106,24 @@ class ObservedFunction:
     calls: tuple[Observation, ...]
 
 
-def draw_tasks(seed: int, side: Side = Side.TRAIN, *, workers: int = 1) -> Iterator[TrainingPair]:
+def draw_tasks(
+    seed: int, side: Side = Side.TRAIN, *, workers: int = 1, dropped: Callable[[str], None] = lambda _template: None
+) -> Iterator[TrainingPair]:
     """Yield executable tasks without end, no two with the same completion; the same for any number of workers.
 
-    Every answer is accepted by the front end and was run: the examples of the prompt are what it returned, and its
-    hidden tests (`tests`) refuse every changed body that any observed call tells from it.
-
-    Another seed gives others.
+    Every answer is accepted by the front end, its names and types hold, and it was run: the examples of the prompt are
+    what it returned, and its hidden tests (`tests`) refuse every changed body that any observed call tells from it.
+    Another seed gives others. `dropped` takes the template of each task whose names or types do not hold.
 
     Raises:
         RefusedError: There are no more different ones.
     """
     jobs = ((draft, None, 1) for draft in _Drawing(seed, side).drafts())
-    for pair in in_batches(jobs, _observed, workers, _BATCH):
-        if pair is not None:
-            yield pair
+    for made in in_batches(jobs, _observed, workers, _BATCH):
+        if isinstance(made, TrainingPair):
+            yield made
+        elif made is not None:
+            dropped(made)
 
 
 def heldout_tasks(seed: int, num_tasks: int) -> dict[Side, tuple[TrainingPair, ...]]:
@@ -273,19 +278,24 @@ def formatted(code: str) -> str:
     return "\n".join(lines)
 
 
-def _observed(drafts: list[_Draft]) -> list[TrainingPair | None]:
-    return [_pair(draft) for draft in drafts]
+def _observed(drafts: list[_Draft]) -> list[TrainingPair | str | None]:
+    # One search for cycles a batch, not one behind every parse.
+    with collector_paused():
+        return [_pair(draft) for draft in drafts]
 
 
-def _pair(draft: _Draft) -> TrainingPair | None:
-    """Build the task with examples and hidden tests; None when they would not tell it from something else."""
+def _pair(draft: _Draft) -> TrainingPair | str | None:
+    """Build the task with examples and hidden tests; None when they would not tell it from something else.
+
+    Where its names or types do not hold, its template alone.
+    """
     module = analyze(draft.program).module
     assert module is not None  # noqa: S101 - it was accepted when it was drawn
     behaviour = _behaviour(draft, module)
     if behaviour is None:
         return None
     random = Random(draft.seed)  # noqa: S311 - a reproducible draw, no secret
-    return TrainingPair(
+    pair = TrainingPair(
         prompt=prompt_of(random, draft.request, behaviour.examples),
         response=draft.program,
         category="function",
@@ -296,6 +306,7 @@ def _pair(draft: _Draft) -> TrainingPair | None:
         source=Source.of_text(f"synthetic/{draft.template}.vox", draft.program, SourceKind.SYNTHETIC),
         tests=behaviour.tests,
     )
+    return pair if semantic_problem(pair, pair.response, module) is None else draft.template
 
 
 def _behaviour(draft: _Draft, module: Module) -> Behaviour | None:
