@@ -97,7 +97,7 @@ def goals_of(calls: Iterable[SeenCall]) -> set[Goal]:
 
 
 def chosen_examples(calls: Sequence[SeenCall]) -> list[SeenCall]:
-    """Return one to three short calls that reach different branches, with different results; no hidden test needs them."""
+    """Return one to three short calls that reach different branches, with other results; no hidden test needs them."""
     left = Counter[Goal]()
     for call in calls:
         left.update(call.goals)
