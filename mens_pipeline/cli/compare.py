@@ -40,7 +40,7 @@ def compare(
     """Lay what recipes or models came to side by side: scores, paired differences, and every answer on a page.
 
     Of a recipe, the newest run that evaluated an adapter counts, of `mens run` or of the UI. Differences of two are
-    those of B less those of A over the requests that both were asked, with the exact paired test of the gate's report.
+    those of B less those of A over the prompts that both were asked, with the exact paired test of the gate's report.
 
     More than two, and models that were tried by `mens eval-local --trial` or --endpoint, make a leaderboard: over the
     tasks of a benchmark that all were asked, by pass@1. A path stands for the judged answers of a trial or of the
@@ -72,7 +72,7 @@ def _sides(names: "Sequence[str]") -> "list[Side]":
 
 
 def _compare_two(names: "Sequence[str]", output: Path, *, as_json: bool) -> None:
-    """Compare all requests of two exams."""
+    """Compare all prompts of two exams."""
     from mens_pipeline.promotion.report.compare import (  # noqa: PLC0415 - likewise
         compare_page,
         compared_rows,

@@ -160,9 +160,9 @@ def pairs(
         typer.Option(metavar="DIR", help="A folder of pages to extract as well; a page counts once."),
     ] = None,
 ) -> None:
-    """Make training pairs: a request for each record, and the record as its answer.
+    """Make training pairs: a prompt for each record, and the record as its answer.
 
-    A function that can be run is observed: its request gives examples of what it does, and its pair has hidden tests.
+    A function that can be run is observed: its prompt gives examples of what it does, and its pair has hidden tests.
 
     Exit code 0: the pairs are written. 1: IN holds a row that is no record. 2: the command was misused.
     """

@@ -107,9 +107,9 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     bench: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A benchmark [default: VOX_BENCHMARK_DIR, else ours].")
     ] = None,
-    no_bench: Annotated[bool, typer.Option("--no-bench", help="Held-out requests alone.")] = False,
+    no_bench: Annotated[bool, typer.Option("--no-bench", help="Held-out prompts alone.")] = False,
     device: Annotated[DeviceChoice, typer.Option(help="Never another one in its place.")] = DeviceChoice.BEST,
-    samples: Annotated[int | None, typer.Option(help="Answers to each request; k of pass@k, n of best-of-n.")] = None,
+    samples: Annotated[int | None, typer.Option(help="Answers to each prompt; k of pass@k, n of best-of-n.")] = None,
     temperature: Annotated[float | None, typer.Option(help="0: always the most likely token.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Tokens of an answer at most.")] = None,
     seed_base: Annotated[int | None, typer.Option(help="Start of sampling.")] = None,
@@ -138,7 +138,7 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print eval_results.json.")] = False,
 ) -> None:
-    """Let base and adapter answer held-out requests and a benchmark, and judge every answer.
+    """Let base and adapter answer held-out prompts and a benchmark, and judge every answer.
 
     An answer is Vox when the front end accepts it; it passes when it is complete, and declares what was asked for under
     the name that was asked for. Writes eval_results.json, eval_local_report.json, benchmark_passatk.json,
@@ -214,7 +214,7 @@ def _examine(  # noqa: PLR0913 - what an evaluation is made from
         few_shot=few_shot_of(first, config.few_shot_tasks, FEW_SHOT, manifest),
     )
     more = f", {sum(map(len, later))} more where that cannot tell" if later else ""
-    tell(f"{len(first)} requests to base and adapter{more}")
+    tell(f"{len(first)} prompts to base and adapter{more}")
     _tell_dropped(exam, conditions)
     with _interruptible():
         evaluation, reused = evaluate_in_rounds(
@@ -295,7 +295,7 @@ def _print(document: str | None, summary: str) -> None:
 def _tell_dropped(exam: "Examination", conditions: "Conditions") -> None:
     _tell_too_long(exam.num_too_long, conditions)
     if exam.num_tests_dropped:
-        tell(f"{exam.num_tests_dropped} requests lost their hidden tests: their own reference fails them")
+        tell(f"{exam.num_tests_dropped} prompts lost their hidden tests: their own reference fails them")
 
 
 def _tell_too_long(number: int, conditions: "Conditions") -> None:

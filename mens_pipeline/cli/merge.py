@@ -46,7 +46,7 @@ def merge(  # noqa: PLR0913 - one parameter an option
     ] = None,
     gguf: Annotated[Gguf | None, typer.Option(help="Write it for llama.cpp and Ollama as well.")] = None,
     prompts: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Held-out requests that are compared [default: 12].")
+        int | None, typer.Option(min=1, metavar="N", help="Held-out prompts that are compared [default: 12].")
     ] = None,
     heldout: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Held-out pairs [default: those that it was judged by].")
@@ -57,7 +57,7 @@ def merge(  # noqa: PLR0913 - one parameter an option
     """Merge an adapter into its base, and prove that what comes out is the model that was judged.
 
     The adapter is added to the four-bit weights restored, on which it was trained and judged. The folder is loaded anew
-    as any program would, and must write the same tokens to held-out requests (99.9 %) with the same share of Vox (0.2
+    as any program would, and must write the same tokens to held-out prompts (99.9 %) with the same share of Vox (0.2
     points); otherwise nothing is handed on. Writes a folder of Hugging Face with card, merge_report.json and
     external_serving_handoff_v1.json; with --gguf a GGUF file and a Modelfile for Ollama. What was merged before is not
     merged again.
@@ -134,7 +134,7 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
     tell(f"device {chosen.kind}: {chosen.name}")
     decoding = load_model(EVALUATION, EvaluationConfig).decoding
     asked = prompts_of(source, heldout, store, answer_fits(source.manifest, decoding), num_prompts or NUM_PROMPTS)
-    tell(f"adapter {source.adapter_sha256[:12]} of {source.run}, {len(asked.tasks)} requests to compare by")
+    tell(f"adapter {source.adapter_sha256[:12]} of {source.run}, {len(asked.tasks)} prompts to compare by")
     conditions = Conditions(decoding, chosen, settings.cache_root / f"{chosen.kind}.lock")
     work = store.root / KIND / f".work-{time.time_ns()}"
     return prepare_merge(source, asked, conditions, dtype.value if dtype is not None else None, work)

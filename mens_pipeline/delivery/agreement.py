@@ -89,7 +89,7 @@ def reasons_against(found: Agreement, demand: Demand) -> tuple[str, ...]:
         reasons.append("Nothing was compared.")
     if found.num_same_prompts < found.num_prompts:
         count = f"{found.num_prompts - found.num_same_prompts}/{found.num_prompts}"
-        reasons.append(f"{count} requests became other tokens by the template of the folder.")
+        reasons.append(f"{count} prompts became other tokens by the template of the folder.")
     if found.token_agreement < demand.min_token_agreement:
         count = f"{found.num_same_tokens}/{found.num_tokens} ({100 * found.token_agreement:.2f} %)"
         reasons.append(f"{count} of the tokens are the same, required {100 * demand.min_token_agreement:.1f} %.")

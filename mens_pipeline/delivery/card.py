@@ -14,7 +14,7 @@ from mens_pipeline.training.model_card import Form, Score, Standing, model_card
 if TYPE_CHECKING:
     from mens_pipeline.evaluation.statistics import Rate
 
-_SUITES: Final = {Suite.HELDOUT: "held-out requests of the workspace", Suite.BENCHMARK: "benchmark"}
+_SUITES: Final = {Suite.HELDOUT: "held-out prompts of the workspace", Suite.BENCHMARK: "benchmark"}
 _METRICS: Final = (("parse_rate", "parse rate"), ("pass_at_1", "pass@1"))
 
 

@@ -25,7 +25,7 @@ class Prompts:
 def prompts_of(
     source: MergeSource, named: Path | None, store: ArtifactStore, fits: Callable[[str], bool], number: int
 ) -> Prompts:
-    """Return held-out requests of a run whose answer fits, evenly spread; of a named file, or of that of the run.
+    """Return held-out prompts of a run whose answer fits, evenly spread; of a named file, or of that of the run.
 
     Raises:
         RefusedError: The held-out pairs are not to be found, or hold nothing to ask.

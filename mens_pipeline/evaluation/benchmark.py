@@ -168,7 +168,7 @@ def tasks_as_pairs(benchmark: Benchmark) -> tuple[TrainingPair, ...]:
     """Return the tasks as the training pairs they would be, to keep what is too near to them out of training.
 
     A solution stands for a whole file (`vox_file`), whose path tells how it is read. That of a script is not told by
-    its path, so scripts are compared by their words and requests, not by their structure.
+    its path, so scripts are compared by their words and prompts, not by their structure.
     """
     return tuple(_pair(benchmark.folder.name, task) for task in benchmark.tasks)
 

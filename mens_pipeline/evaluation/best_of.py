@@ -13,12 +13,12 @@ from mens_pipeline.inference.generation import Answer
 
 
 def best_of(tasks: Sequence[Task], answers: Sequence[Answer], judged: Sequence[Judgement]) -> BestOf | None:
-    """Choose an answer to each request, and score what was chosen.
+    """Choose an answer to each prompt, and score what was chosen.
 
     `answers` are those that are served; `judged` has the same order.
 
     Returns:
-        The figures; None with one answer to each request.
+        The figures; None with one answer to each prompt.
     """
     samples: defaultdict[str, list[tuple[Answer, Judgement]]] = defaultdict(list)
     for answer, judgement in zip(answers, judged, strict=True):

@@ -59,7 +59,7 @@ class Examination:
     """Tasks of an exam, with what was left out of it.
 
     Attributes:
-        tasks: Held-out requests first, then the benchmark.
+        tasks: Held-out prompts first, then the benchmark.
         heldout_sha256: Of the held-out pairs, hexadecimal.
         benchmark: The benchmark; None when it is left out.
         num_too_long: Tasks that are left out because not even their reference fits into an answer.

@@ -58,8 +58,8 @@ class TaskSpec(_Strict):
 
     id: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Its name, unique in the manifest.")
     category: str = Field(min_length=1, description="What results are counted by; in ours the construct it is about.")
-    description: str = Field(min_length=1, max_length=MAX_TEXT, description="The request that the model is given.")
-    file: FilePath | None = Field(default=None, description="A file that the request is about.")
+    description: str = Field(min_length=1, max_length=MAX_TEXT, description="The prompt that the model is given.")
+    file: FilePath | None = Field(default=None, description="A file that the prompt is about.")
     context_files: tuple[FilePath, ...] = Field(default=(), description="Files that stand beside it.")
     semantic_expected_contains: tuple[str, ...] = Field(default=(), description="Substrings of a right answer.")
     difficulty: Difficulty = Field(default=Difficulty.MEDIUM, description="How hard it is meant to be.")

@@ -1,7 +1,7 @@
 """Whether the names and types of an answer hold, beside what its task has already.
 
 An answer is the part of a program that was asked for. The rest is there: some of it as code, which is put in front;
-some the request shows or names; some of it only the reference relies on. Of the last two the names are known, and they
+some the prompt shows or names; some of it only the reference relies on. Of the last two the names are known, and they
 may mean anything.
 """
 
@@ -27,9 +27,9 @@ def first_semantic_error(task: Task, program: str) -> Diagnostic | None:
 
 @lru_cache(maxsize=1024)
 def _assumed(prompt: str, reference: str, given: str, mode: Mode, asked: frozenset[str]) -> frozenset[str]:
-    """Return the names that are there: the request mentions them, or the reference relies on them undeclared.
+    """Return the names that are there: the prompt mentions them, or the reference relies on them undeclared.
 
-    What the answer is asked to declare is not there yet, though the request has its name.
+    What the answer is asked to declare is not there yet, though the prompt has its name.
     """
     mentioned = frozenset(mentioned_names(prompt)) - asked
     left = errors_beside(given, reference, mode, mentioned)

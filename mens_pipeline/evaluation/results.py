@@ -56,7 +56,7 @@ class Progress(_Document):
     )
     round: int = Field(ge=1, description="Times that an adapter was asked and a verdict was looked for.")
     num_rounds: int = Field(ge=1, description="Times that were planned at most; all but one need undecided gates.")
-    num_reserve: int = Field(ge=0, description="Held-out requests that were not asked; files that come later.")
+    num_reserve: int = Field(ge=0, description="Held-out prompts that were not asked; files that come later.")
 
     @model_validator(mode="after")
     def _is_within_plan(self) -> Self:
@@ -66,12 +66,12 @@ class Progress(_Document):
 
 
 class Comparison(_Document):
-    """Another model beside the adapter that is judged, over the same requests; differences are of first samples."""
+    """Another model beside the adapter that is judged, over the same prompts; differences are of first samples."""
 
     scores: ModelScores
     parse_difference: Paired = Field(description="The other model first, the adapter second.")
     pass_difference: Paired
-    test_difference: Paired = Field(description="Over the requests that have hidden tests.")
+    test_difference: Paired = Field(description="Over the prompts that have hidden tests.")
 
 
 class ChampionComparison(Comparison):
@@ -82,9 +82,9 @@ class ChampionComparison(Comparison):
 
 
 class FewShotComparison(Comparison):
-    """The base with a description of the language and solved requests in its prompt, on a sample of the exam."""
+    """The base with a description of the language and solved examples in its prompt, on a sample of the exam."""
 
-    prompt: str = Field(description="What it was told before each request.")
+    prompt: str = Field(description="What it was told before each prompt.")
 
 
 class FallbackComparison(_Document):
@@ -95,11 +95,11 @@ class FallbackComparison(_Document):
     num_forced: int = Field(ge=0, description="Of these, ended by the shortest way to a program.")
     parse_difference: Paired = Field(description="Free first, with the fallback second; first samples.")
     pass_difference: Paired
-    test_difference: Paired = Field(description="Over the requests that have hidden tests.")
+    test_difference: Paired = Field(description="Over the prompts that have hidden tests.")
 
 
 class BestOfScores(_Document):
-    """Figures over answers that were chosen, one to each request."""
+    """Figures over answers that were chosen, one to each prompt."""
 
     num_tasks: int = Field(ge=0)
     parse_rate: Rate
@@ -109,20 +109,20 @@ class BestOfScores(_Document):
 
 
 class BestOf(_Document):
-    """Of several answers to each request the one chosen by parser, names, stated examples, outputs and likelihood.
+    """Of several answers to each prompt the one chosen by parser, names, stated examples, outputs and likelihood.
 
     The answers are those that are served; hidden tests have no part in the choice.
     """
 
-    n: int = Field(ge=2, description="Answers to each request.")
+    n: int = Field(ge=2, description="Answers to each prompt.")
     overall: BestOfScores
     suites: dict[str, BestOfScores]
     steps: dict[str, int] = Field(
-        description="`parser`, `names`, `examples`, `outputs`, `likelihood` -> requests whose answer was chosen by it."
+        description="`parser`, `names`, `examples`, `outputs`, `likelihood` -> prompts whose answer was chosen by it."
     )
-    chosen: dict[str, int] = Field(description="Request -> the sample that was chosen.")
+    chosen: dict[str, int] = Field(description="Prompt -> the sample that was chosen.")
     pass_difference: Paired = Field(description="The first sample first, the chosen one second.")
-    test_difference: Paired = Field(description="Over the requests that have hidden tests.")
+    test_difference: Paired = Field(description="Over the prompts that have hidden tests.")
 
 
 class EvalResults(_Document):
@@ -134,7 +134,7 @@ class EvalResults(_Document):
     total_samples: int = Field(ge=0)
     format_validity: float = Field(ge=0, le=1, description="Answers of the adapter that are not empty.")
     safety_rejection_rate: float = Field(ge=0, le=1, description="Answers that are refusals.")
-    vox_parse_rate: float = Field(ge=0, le=1, description="Of the adapter on held-out requests of the workspace.")
+    vox_parse_rate: float = Field(ge=0, le=1, description="Of the adapter on held-out prompts of the workspace.")
     construct_coverage: int = Field(ge=0)
     construct_total: int = Field(ge=1)
     construct_coverage_pct: float = Field(ge=0, le=100)
@@ -147,14 +147,14 @@ class EvalResults(_Document):
     )
     num_tests_dropped: int = Field(
         ge=0,
-        description="Requests whose hidden tests their own reference fails: held-out ones are judged without these, "
+        description="Prompts whose hidden tests their own reference fails: held-out ones are judged without these, "
         "synthetic ones are not asked.",
     )
     base: ModelScores
     adapter: ModelScores
     parse_difference: Paired = Field(description="Base first, adapter second; first samples.")
     pass_difference: Paired
-    test_difference: Paired = Field(description="Over the requests that have hidden tests.")
+    test_difference: Paired = Field(description="Over the prompts that have hidden tests.")
     champion: ChampionComparison | None = Field(description="Null when there was none.")
     few_shot: FewShotComparison | None = Field(description="Null when it was not asked.")
     fallback: FallbackComparison | None = Field(description="Null when it was not asked.")

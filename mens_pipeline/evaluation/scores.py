@@ -48,7 +48,7 @@ class Scores(BaseModel):
     empty_rate: Rate
     refusal_rate: Rate
     stub_rate: Rate = Field(description="A placeholder stands where code should.")
-    duplicate_rate: Rate = Field(description="The program was also the answer to another request.")
+    duplicate_rate: Rate = Field(description="The program was also the answer to another prompt.")
     mean_tokens: float = Field(ge=0, description="Tokens of an answer.")
     coverage: Coverage
     errors: dict[str, int] = Field(description="Code of the first error -> answers.")

@@ -1,7 +1,7 @@
-"""One of several answers to a request, chosen by what the request itself says; hidden tests have no part in it.
+"""One of several answers to a prompt, chosen by what the prompt itself says; hidden tests have no part in it.
 
 Each step keeps the best of those that are left: answers that the front end accepts; those without an error in names
-and types; those that pass most of the examples that the request states; those whose function returns what most others
+and types; those that pass most of the examples that the prompt states; those whose function returns what most others
 return for drawn arguments; the one that the model holds likeliest.
 
 Source: CodeT (Chen et al. 2022) for the examples; MBR-EXEC (Shi et al. 2022) for the vote of the outputs.
@@ -160,7 +160,7 @@ class Selector:
 
 
 def _functions_asked(prompt: str, programs: Sequence[str]) -> list[str]:
-    """Return the declared functions that a request names: in its examples, else in backticks; the first few."""
+    """Return the declared functions that a prompt names: in its examples, else in backticks; the first few."""
     examples = (example.call.partition("(")[0] for example in stated_examples(prompt))
     named = dict.fromkeys([*examples, *(match[1] for match in _NAMED.finditer(prompt))])
     modules = (analyze(program).module for program in programs)

@@ -21,7 +21,7 @@ _FEWEST: Final = 10
 """Shares beside 0, and beside 1, that say how far shares spread; fewer spread too little by chance."""
 
 _USUAL_LIKENESS: Final = 0.13
-"""The correlation of two cases of one file that is assumed where files are few: of 112 held-out requests from 21 files
+"""The correlation of two cases of one file that is assumed where files are few: of 112 held-out prompts from 21 files
 it makes the design effect 1.9 that was measured."""
 
 _USUAL_WEIGHT: Final = 10

@@ -44,7 +44,7 @@ FAMILIES: Final = (Suite.NEW_CONSTANTS, Suite.UNKNOWN_TASK)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One request and what is looked for in its answers.
+    """One prompt and what is looked for in its answers.
 
     Attributes:
         id: Its name, unique in an evaluation: `benchmark/fn_add`.
@@ -52,7 +52,7 @@ class Task:
         file: The source file that it is from, over which chance is counted; any but a held-out task stands for itself.
         prompt: What the model is asked.
         construct: What is asked for, a name of CONSTRUCTS; or the category that a benchmark of one's own counts by.
-        name: The name that the request asks for; None where it leaves that open.
+        name: The name that the prompt asks for; None where it leaves that open.
         difficulty: `easy`, `medium` or `hard`.
         mode: How an answer is read.
         reference: An answer that is good.
@@ -78,7 +78,7 @@ class Task:
 def heldout_tasks(pairs: Iterable[TrainingPair]) -> tuple[Task, ...]:
     """Turn held-out pairs of code into tasks; prose is not judged.
 
-    What the tests of a pair declare beside tests is there already for an answer as well: the request shows it, or
+    What the tests of a pair declare beside tests is there already for an answer as well: the prompt shows it, or
     names it.
 
     Each prompt stands there once.
@@ -220,7 +220,7 @@ def _asked_name(pair: TrainingPair, source: str, mode: Mode) -> str | None:
 
 
 def _says(prompt: str, name: str) -> bool:
-    """Return whether a request says a name as a whole word; that of an index holds a dot."""
+    """Return whether a prompt says a name as a whole word; that of an index holds a dot."""
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", prompt) is not None
 
 

@@ -29,7 +29,7 @@ TRIAL: Final = "trial_answers.jsonl"
 class Trial:
     """Scores and answers of a trial.
 
-    `best_of` is None with one answer to each request; `num_too_long` counts tasks that were not asked because not even
+    `best_of` is None with one answer to each prompt; `num_too_long` counts tasks that were not asked because not even
     their reference fits into an answer.
     """
 

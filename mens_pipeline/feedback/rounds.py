@@ -35,7 +35,7 @@ class Arm(Strict):
     figures: dict[str, str] = Field(description="Figure -> as people read it, on what never trained.")
     parse_difference: Paired = Field(description="The adapter that answered first, this one second; first samples.")
     pass_difference: Paired
-    test_difference: Paired = Field(description="Over the requests that have hidden tests.")
+    test_difference: Paired = Field(description="Over the prompts that have hidden tests.")
 
     def worse(self, p_value: float) -> str | None:
         """Say by what it is worse than the adapter that answered; None where no such thing is known."""
@@ -80,9 +80,9 @@ def arm_of(  # noqa: PLR0913 - what is told of it
     verdict: str,
     files: Mapping[str, str],
 ) -> Arm:
-    """Compare what a method made with the adapter that answered, on the requests that both were asked.
+    """Compare what a method made with the adapter that answered, on the prompts that both were asked.
 
-    A request that stands in no file of `files` stands for itself.
+    A prompt that stands in no file of `files` stands for itself.
 
     Raises:
         RefusedError: The two were not asked the same exam.

@@ -50,7 +50,7 @@ def best_judged(names: Sequence[str], instance: dg.DagsterInstance, store: Artif
     """Return the best of recipes, or of runs by their ids, whose newest verdict lets them be promoted, here and now.
 
     Raises:
-        RefusedError: None may be promoted, with every reason, or they were asked no request in common.
+        RefusedError: None may be promoted, with every reason, or they were asked no prompt in common.
     """
     able: dict[str, Candidate] = {}
     passed_over: dict[str, str] = {}

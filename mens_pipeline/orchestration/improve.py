@@ -58,7 +58,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """Adapter that answers and its evaluation, with the source file of each held-out request."""
+    """Adapter that answers and its evaluation, with the source file of each held-out prompt."""
 
     adapter: str
     evaluation: Path

@@ -1,4 +1,4 @@
-"""The best of several adapters that passed: by pass@1 over the requests of the exam that all of them were asked."""
+"""The best of several adapters that passed: by pass@1 over the prompts of the exam that all of them were asked."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ def ranked(candidates: Sequence[Candidate], in_use: str | None) -> tuple[Place, 
     passed on its own, and was compared with the champion.
 
     Raises:
-        RefusedError: They were asked no request in common.
+        RefusedError: They were asked no prompt in common.
     """
     board = leaderboard([Contestant(one.name, tuple(filter(_is_of_exam, one.answers))) for one in candidates])
     rates = {standing.contestant.name: standing.rates[SHOWN.index(RANKED_BY)] for standing in board.standings}

@@ -160,7 +160,7 @@ def _on_heldout(name: GateName, inputs: GateInputs, thresholds: Thresholds) -> _
         raise _UnreadableError("there is no held-out task")
     rate: Rate = getattr(scores, name)
     required, surely = thresholds.on_heldout(name)
-    what = f"{name.replace('_', ' ')} on held-out requests"
+    what = f"{name.replace('_', ' ')} on held-out prompts"
     status, _, _, message = _at_least(what, rate, surely, inputs, thresholds)
     assert rate.value is not None, "measured, or the line above would have raised"  # noqa: S101 - our own impossibility
     if rate.value >= required:
@@ -190,7 +190,7 @@ def _exam_size(inputs: GateInputs, thresholds: Thresholds) -> _Measured:
     num_tasks, num_files = (scores.num_tasks, scores.parse_rate.num_units) if scores is not None else (0, 0)
     least = (thresholds.min_heldout_tasks, thresholds.min_heldout_files)
     is_enough = num_tasks >= least[0] and num_files >= least[1]
-    message = f"{num_tasks} held-out requests from {num_files} files, required {least[0]} from {least[1]}"
+    message = f"{num_tasks} held-out prompts from {num_files} files, required {least[0]} from {least[1]}"
     if not is_enough:
         message += "; raise split.min_heldout_tasks or split.max_heldout_share in config/pipeline.yaml, or add programs"
     return is_enough, num_tasks, least[0], message

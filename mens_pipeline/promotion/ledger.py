@@ -36,9 +36,9 @@ class Try(BaseModel):
 
     adapter_sha256: str = Field(min_length=64, max_length=64)
     decoding: Decoding
-    first_heldout_tasks: int = Field(ge=1, description="Held-out requests of the first round.")
+    first_heldout_tasks: int = Field(ge=1, description="Held-out prompts of the first round.")
     max_rounds: int = Field(ge=1)
-    files: tuple[str, ...] = Field(description="The source files of all held-out requests, in order.")
+    files: tuple[str, ...] = Field(description="The source files of all held-out prompts, in order.")
 
     def is_of_same_exam(self, other: Self) -> bool:
         """Return whether two tries are of exams that share half of the files of the smaller one.

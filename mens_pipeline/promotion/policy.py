@@ -42,18 +42,18 @@ class Thresholds(Strict):
         description="Probability with which a true rate must be beyond its threshold, over all tries on an exam.",
     )
     max_rounds: int = Field(
-        ge=1, le=10, description="Times that held-out requests are asked at most, more files each time, to decide."
+        ge=1, le=10, description="Times that held-out prompts are asked at most, more files each time, to decide."
     )
-    first_heldout_tasks: int = Field(ge=1, description="Held-out requests of the first round, by whole source files.")
-    min_heldout_tasks: int = Field(ge=1, description="Held-out requests that must be asked.")
+    first_heldout_tasks: int = Field(ge=1, description="Held-out prompts of the first round, by whole source files.")
+    min_heldout_tasks: int = Field(ge=1, description="Held-out prompts that must be asked.")
     min_heldout_files: int = Field(ge=2, description="Source files that those must come from.")
     min_parse_rate: float = Field(
-        ge=0, le=1, description="Share of its answers to held-out requests that the front end must accept."
+        ge=0, le=1, description="Share of its answers to held-out prompts that the front end must accept."
     )
     min_fallback_parse_rate: float = Field(
         ge=0,
         le=1,
-        description="The same share of what is served, over all requests: constrained where no program came; 0: none.",
+        description="The same share of what is served, over all prompts: constrained where no program came; 0: none.",
     )
     parse_rate_floor: float = Field(
         ge=0, le=1, description="Below this the true rate must not be, with `confidence`; `min_parse_rate` at most."

@@ -27,7 +27,7 @@ from mens_pipeline.promotion.receipt import results_in
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 _LEAST_SHARE: Final = 0.2
-"""Of the first round; with fewer requests left over, everything is asked at once: they would decide nothing, and a
+"""Of the first round; with fewer prompts left over, everything is asked at once: they would decide nothing, and a
 further round costs confidence."""
 
 _GROW: Final = (GateName.EXAM_SIZE, GateName.COVERAGE)
@@ -103,7 +103,7 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
         files = len({task.file for task in rounds[number]})
         names = ", ".join(gates)
         tell(
-            f"{names} cannot tell yet: round {number + 1} of {len(rounds)} asks {len(rounds[number])} more requests "
+            f"{names} cannot tell yet: round {number + 1} of {len(rounds)} asks {len(rounds[number])} more prompts "
             f"from {files} files"
         )
 

@@ -108,7 +108,7 @@ def render_prompt(system: str, request: str, control: tuple[str, ...] = (), open
     """Render a prompt: the text up to where the completion begins.
 
     Args:
-        system: What the model is told before every request.
+        system: What the model is told before every prompt.
         request: What is asked; control tokens in it are broken.
         control: What the tokenizer takes for control tokens beside those of ChatML.
         opening: The text that an answer begins behind.

@@ -75,7 +75,7 @@ class TrainingJob(Strict):
     device: str = Field(description="cuda, mps or cpu.")
     compute_dtype: str = Field(description="float32 or bfloat16: what is computed in.")
     run_dir: Path = Field(description="Where everything of the run goes.")
-    system_prompt: str = Field(description="What the model is told before every request.")
+    system_prompt: str = Field(description="What the model is told before every prompt.")
     contract_digest: str = Field(description="What the run is, as a hash.")
     continues: Continued | None = Field(default=None, description="The run that this one goes on from, if any.")
     lock_path: Path = Field(description="Held while the device is in use.")

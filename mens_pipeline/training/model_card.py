@@ -46,7 +46,7 @@ class Score:
     """One figure, of the base and of the model that the card is about.
 
     Attributes:
-        suite: What was asked: `held-out requests`.
+        suite: What was asked: `held-out prompts`.
         metric: What was measured: `parse rate`.
         base: As people read it, with its interval.
         model: The same of the model.

@@ -40,7 +40,7 @@ from mens_pipeline.training.team import ON_RAY, Team, own_team, refuse_sharding
 from mens_pipeline.training.telemetry_log import FILE, SilentLog, TelemetryLog, seconds_trained, totals_of
 
 SYSTEM_PROMPT: Final = "system_prompt.json"
-"""In the adapter's folder: what the model was told before every request."""
+"""In the adapter's folder: what the model was told before every prompt."""
 
 _VALIDATED_AT_ONCE: Final = 4
 

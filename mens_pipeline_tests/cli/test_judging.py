@@ -91,7 +91,7 @@ def test_a_run_is_judged_refused_overridden_and_rolled_back(
     (evaluation,) = (store.root / "eval_results").glob("*/manifest.json")
     assert json.loads(evaluation.read_text())["name"] == "eval-gate-0123abcd"
     assert gate.exit_code == 1
-    assert "FAILED     parse_rate: parse rate on held-out requests 0/4 (0.0 %" in gate.stdout
+    assert "FAILED     parse_rate: parse rate on held-out prompts 0/4 (0.0 %" in gate.stdout
     assert (judged / "eval_gate_failed.json").is_file()
     assert "<html" in (judged / "report.html").read_text()
     assert "The gate failed: parse_rate" in refusal(refused)

@@ -84,7 +84,7 @@ def test_a_request_that_became_other_tokens_is_told() -> None:
     """The template of the folder is part of the model."""
     (reason,) = _reasons(_same(0, same_prompt=False))
 
-    assert reason == "1/10 requests became other tokens by the template of the folder."
+    assert reason == "1/10 prompts became other tokens by the template of the folder."
 
 
 def test_nothing_compared_is_nothing_proven() -> None:

@@ -234,7 +234,7 @@ def test_the_card_shows_figures_and_verdict(delivered: tuple[Path, ArtifactStore
     data = ModelCard(card).data
     verdict = merge_source(None, delivered[1]).verdict_sha256
 
-    assert "| held-out requests of the workspace | parse rate | 0/40 (0.0 %, 95 % interval 0.0 to 6.0) | 40/40" in card
+    assert "| held-out prompts of the workspace | parse rate | 0/40 (0.0 %, 95 % interval 0.0 to 6.0) | 40/40" in card
     assert verdict is not None
     assert verdict in card
     assert (data.library_name, len(data.eval_results or [])) == ("transformers", 2)

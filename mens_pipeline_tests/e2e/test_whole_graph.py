@@ -19,7 +19,7 @@ def test_random_weights_are_trained_judged_and_refused(tmp_path: Path) -> None:
     assert first.returncode == second.returncode == 1, first.stderr[-3000:]
     assert "warning  benchmark_gate/gate_passed" in first.stdout
     assert "verdict     refused, policy ci" in first.stdout
-    assert "parse_rate: parse rate on held-out requests 0/" in first.stdout
+    assert "parse_rate: parse rate on held-out prompts 0/" in first.stdout
     assert next((tmp_path / "store" / "benchmark_gate").glob("*/eval_gate_failed.json")).is_file()
     assert not (tmp_path / "store" / "promoted_adapter" / "champion").exists()
     assert second.stdout.count(", nothing had changed") == 3

@@ -71,7 +71,7 @@ _NUM_TASKS = 40
 
 
 def tasks() -> tuple[Task, ...]:
-    """Held-out requests: functions and types in turn."""
+    """Held-out prompts: functions and types in turn."""
     return tuple(
         Task(
             id=f"heldout/{number:04}",
@@ -147,8 +147,8 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
     Args:
         run: Its folder.
         store: Where it is kept.
-        num_good: Requests that the adapter answers well.
-        num_good_of_champion: Requests that the champion answers well, if there is one.
+        num_good: Prompts that the adapter answers well.
+        num_good_of_champion: Prompts that the champion answers well, if there is one.
         heldout_sha256: Of the held-out pairs.
         decoding: How all of them answered.
     """

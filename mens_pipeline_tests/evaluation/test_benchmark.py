@@ -180,7 +180,7 @@ def test_scripts_are_read_as_scripts(tmp_path: Path) -> None:
 
 
 def test_tasks_are_pairs_that_keep_their_copies_out_of_training(tmp_path: Path) -> None:
-    """The request, the solution, and where it stands."""
+    """The prompt, the solution, and where it stands."""
     folder = write_bench(tmp_path / "bench", task())
     (pair,) = tasks_as_pairs(load_benchmark(folder))
 

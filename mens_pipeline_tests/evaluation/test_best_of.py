@@ -18,7 +18,7 @@ _STATED = "Write a function `add` in Vox. For example, `add(1, 1)` is 2."
 
 
 def test_the_chosen_answer_is_scored_and_compared_with_the_first() -> None:
-    """Of three samples one passes; by the examples of one request it is found, by the votes of the other it is not."""
+    """Of three samples one passes; by the examples of one prompt it is found, by the votes of the other it is not."""
     stated = task(0, prompt=_STATED, tests=_TESTS)
     voted = task(1, Suite.BENCHMARK, tests=_TESTS)
     answers = [answer(text, to, n) for to in (stated, voted) for n, text in enumerate((BROKEN, _WRONG, GOOD, _WRONG))]
@@ -69,7 +69,7 @@ def test_one_answer_is_no_choice() -> None:
 
 @pytest.mark.slow
 def test_the_examples_of_humaneval_vox_are_read_as_they_are_meant() -> None:
-    """The references pass them; one request speaks of a call with names for any values."""
+    """The references pass them; one prompt speaks of a call with names for any values."""
     tasks = load_benchmark(PROJECT_ROOT / "data" / "heldout_bench" / "humaneval_vox").tasks
     stated = {one.id: (one.solution, examples) for one in tasks if (examples := stated_examples(one.spec.description))}
     failed = {

@@ -22,7 +22,7 @@ from mens_pipeline_tests.evaluation.judged import (
 
 @pytest.mark.seed_row(39)
 def test_upstreams_figures_are_those_of_the_adapter() -> None:
-    """The parse rate is that on held-out requests, the others are over everything."""
+    """The parse rate is that on held-out prompts, the others are over everything."""
     results = evaluation(
         base=(BROKEN, BROKEN, BROKEN, BROKEN), adapter=(GOOD, "", "I'm sorry.", OTHER), num_benchmark=1
     ).results

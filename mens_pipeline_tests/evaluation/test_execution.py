@@ -122,7 +122,7 @@ _AREA = "fn area(shape: Shape) to int { match shape { Circle(r) => twice(r), Squ
     ids=["relies on what is given", "repeats it", "relies on what is not", "has one of its own"],
 )
 def test_an_answer_may_rely_on_what_is_given(program: str, *, passes: bool) -> None:
-    """It need not say again what the request shows; where it does, its own declaration counts."""
+    """It need not say again what the prompt shows; where it does, its own declaration counts."""
     pair = TrainingPair(prompt="Write `area`.", response=_AREA, category="function", tests=f"{_GIVEN}\n\n{_AREA_TESTS}")
     asked = heldout_tasks([pair])
     (judged,) = judge_all(asked, [_answer(asked[0].id, program)])

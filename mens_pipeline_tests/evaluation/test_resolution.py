@@ -65,7 +65,7 @@ def test_what_the_request_mentions_is_there(prompt: str, *, resolves: bool) -> N
 
 
 def test_what_is_asked_for_is_not_there_yet() -> None:
-    """Neither the name of the request nor what a benchmark requires: a call of it needs its declaration."""
+    """Neither the name of the prompt nor what a benchmark requires: a call of it needs its declaration."""
     prompt = "Write `add` and `minus`; `plus` is there."
     changes = {"prompt": prompt, "requires": (needs("function", name="minus"), needs("function"))}
 
@@ -75,7 +75,7 @@ def test_what_is_asked_for_is_not_there_yet() -> None:
 
 
 def test_what_the_reference_relies_on_is_there() -> None:
-    """A request need not say what the file has from which it was cut."""
+    """A prompt need not say what the file has from which it was cut."""
     reference = "fn add(p: Pair) to int { match p { Both(a, b) => a + b, Neither => nothing } }"
     program = "fn add(p: Pair) to int { match p { Both(a, b) => a, Neither => nothing } }"
 

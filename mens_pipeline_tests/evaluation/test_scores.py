@@ -38,7 +38,7 @@ def test_the_resolve_rate_is_over_all_answers() -> None:
 
 
 def test_the_interval_of_the_resolve_rate_is_over_files() -> None:
-    """As that of the parse rate: answers to requests of one file are alike."""
+    """As that of the parse rate: answers to prompts of one file are alike."""
     tasks = [task(n, file=f"{n % 3}.vox") for n in range(12)]
     scores = scores_of_model(tasks, _judged(tasks, *(GOOD if n % 3 else BROKEN for n in range(12)))).overall
 
@@ -98,14 +98,14 @@ def test_an_answer_to_two_requests_is_a_duplicate() -> None:
 
 
 def test_the_same_sample_twice_is_no_duplicate() -> None:
-    """It answers the same request."""
+    """It answers the same prompt."""
     judged = [judge(task(), answer(GOOD, sample=n)) for n in range(2)]
 
     assert scores_of_model([task()], judged).overall.duplicate_rate.numerator == 0
 
 
 def test_a_duplicate_counts_in_every_part() -> None:
-    """Also where its twin answers a request of another suite."""
+    """Also where its twin answers a prompt of another suite."""
     tasks = [task(0), task(1, Suite.BENCHMARK)]
     suites = scores_of_model(tasks, _judged(tasks, GOOD, GOOD)).suites
 

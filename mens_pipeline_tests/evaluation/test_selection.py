@@ -43,7 +43,7 @@ def test_what_is_no_program_is_not_chosen(selector: Selector) -> None:
 
 
 def test_names_and_types_decide_before_examples(selector: Selector) -> None:
-    """An error in them is a mistake, whatever the examples reach; what the request shows or mentions is known."""
+    """An error in them is a mistake, whatever the examples reach; what the prompt shows or mentions is known."""
     unknown = "fn add(a: int, b: int) to int { if a > 100 { return total } return a + b }"
     type_ = "type Sum {\n    of: Missing\n}\n"
 
@@ -120,7 +120,7 @@ def test_several_threads_may_choose(selector: Selector) -> None:
 
 
 def test_examples_that_are_harmful_are_only_run_where_nothing_can_come_to_harm(selector: Selector) -> None:
-    """A request may call what it likes: it is a stranger's text."""
+    """A prompt may call what it likes: it is a stranger's text."""
     prompt = '`add(std.fs.read("/etc/passwd"), 2)` is 3. `add(1, 2)` is 3.'
 
     assert _chosen(selector, prompt, _LESS, _ADD) == Choice(1, Step.EXAMPLES)

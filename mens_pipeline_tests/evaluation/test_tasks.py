@@ -150,7 +150,7 @@ def test_the_source_tells_how_an_answer_is_read() -> None:
 
 
 def test_a_benchmark_task_carries_what_its_manifest_says(tmp_path: Path) -> None:
-    """The description is the request."""
+    """The description is the prompt."""
     bench = write_bench(tmp_path, spec(tests="tests.vox", difficulty="hard"))
     (bench / "tests.vox").write_text('@test("one") fn check() { assert(one() is 1) }\n')
     (task,) = benchmark_tasks(load_benchmark(bench))
@@ -175,7 +175,7 @@ def test_a_benchmark_task_may_leave_the_name_open(tmp_path: Path, changes: dict[
 
 
 def test_every_reference_answer_passes_its_own_task() -> None:
-    """A request made from a program is fulfilled by that program."""
+    """A prompt made from a program is fulfilled by that program."""
     records = [record for name, program in golden_programs().items() for record in records_of(program, name)]
     with BehaviourWorkers() as workers:
         tasks = heldout_tasks(make_pairs(records, workers))

@@ -40,7 +40,7 @@ def rows_that_may_train(folder: Path) -> list[TrainingPair]:
 
 
 def near_to(benchmark: Benchmark, rows: Iterable[TrainingPair], max_overlap: float) -> set[tuple[str, str, str]]:
-    """The rows that repeat a task, each as the task, how, and the beginning of its request.
+    """The rows that repeat a task, each as the task, how, and the beginning of its prompt.
 
     Args:
         benchmark: The tasks.

@@ -61,7 +61,7 @@ def test_a_lost_row_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("prompt", "passed"), [("Say hello", True), ("Sum prices", False)])
 def test_a_leak_into_training_is_refused(tmp_path: Path, prompt: str, *, passed: bool) -> None:
-    """Such as a request that is held out as well."""
+    """Such as a prompt that is held out as well."""
 
     def write(folder: Path) -> None:
         write_jsonl(folder / "pairs.jsonl", [_pair(prompt, "fn hello() { }\n", "a.vox")])

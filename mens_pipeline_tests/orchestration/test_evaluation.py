@@ -74,7 +74,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
 
 
 def test_an_adapter_is_asked_what_was_held_out_of_its_own_training(store: ArtifactStore) -> None:
-    """Whatever was split since; nothing stands in the way but that no request is held out here."""
+    """Whatever was split since; nothing stands in the way but that no prompt is held out here."""
     split = _split(store, 0.06)
     adapter = _adapter(store, split)
     _split(store, 0.2)
@@ -114,7 +114,7 @@ def test_hidden_tests_are_shown_where_there_are_any() -> None:
 
 
 def test_examples_and_families_are_shown_where_they_were_asked() -> None:
-    """The base with examples beside the adapter on the same requests; synthetic tasks by their hidden tests."""
+    """The base with examples beside the adapter on the same prompts; synthetic tasks by their hidden tests."""
     tasks, known = [task(), task(1)], task(2, Suite.NEW_CONSTANTS, tests=_TESTS)
     answers = Answers(
         answers_to(tasks, [BROKEN] * 2),
@@ -129,7 +129,7 @@ def test_examples_and_families_are_shown_where_they_were_asked() -> None:
     figures = figures_of(results)
 
     assert str(figures["few_shot: parse rate"]).startswith("0/1 (0.0 %")
-    assert "adapter +100.0 points (p = 1.000) on the same requests" in figures["few_shot: parse rate"]
+    assert "adapter +100.0 points (p = 1.000) on the same prompts" in figures["few_shot: parse rate"]
     assert figures["eval/new_constants/test_rate"] == 1.0
     assert str(figures["new_constants: hidden tests"]).startswith("1/1 (100.0 %")
     assert results.adapter.overall.num_tasks == 2

@@ -31,7 +31,7 @@ from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
 from mens_pipeline_tests.orchestration.stores import artifact_in
 
 _GOOD = {"default": 20, "short": 10, "wide": 40}
-"""Recipe -> requests of forty that its adapter answers well."""
+"""Recipe -> prompts of forty that its adapter answers well."""
 
 _ALL = {**_GOOD, "code_base": 34}
 """The same, with one that passes and is not the best."""
@@ -68,7 +68,7 @@ def eval_results(
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Dagster home beside a store; forty requests, no benchmark."""
+    """A Dagster home beside a store; forty prompts, no benchmark."""
     for name, value in {
         "VOX_BENCHMARK": "0",
         "VOX_EVAL_POLICY": "bootstrap",
@@ -294,7 +294,7 @@ def test_a_run_of_two_recipes_is_refused(home: Path, instance: dg.DagsterInstanc
 
 
 def test_two_recipes_are_laid_side_by_side(home: Path, instance: dg.DagsterInstance, tmp_path: Path) -> None:
-    """Scores and paired differences in the terminal, as JSON, and on a page with both answers to every request."""
+    """Scores and paired differences in the terminal, as JSON, and on a page with both answers to every prompt."""
     for name in ("default", "wide"):
         _run(home, instance, qlora_adapter={"recipe": name})
     page = tmp_path / "page.html"

@@ -30,7 +30,7 @@ from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, lat
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
-    """An adapter that answers one request of forty."""
+    """An adapter that answers one prompt of forty."""
     for name in ("VOX_EVAL_STRICT", "VOX_BENCHMARK_MIN_PASS_RATE", "VOX_EVAL_POLICY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("VOX_BENCHMARK", "0")

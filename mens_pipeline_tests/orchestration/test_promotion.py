@@ -31,7 +31,7 @@ from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, lat
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No benchmark, an exam of forty requests without hidden tests, and a coverage that two constructs can meet."""
+    """No benchmark, an exam of forty prompts without hidden tests, and a coverage that two constructs can meet."""
     monkeypatch.setenv("VOX_BENCHMARK", "0")
     monkeypatch.setenv("VOX_EVAL_POLICY", "bootstrap")
     monkeypatch.setenv("VOX_EVAL_MIN_PARSE_RATE", "0.7")

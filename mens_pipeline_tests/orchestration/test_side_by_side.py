@@ -24,7 +24,7 @@ from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
 from mens_pipeline_tests.orchestration.stores import latest_in
 
 _GOOD = {"first": 40, "second": 20, "third": 39}
-"""Recipe -> requests of forty that its adapter answers well."""
+"""Recipe -> prompts of forty that its adapter answers well."""
 
 _SEEDS = range(20)
 

@@ -26,13 +26,13 @@ _TASKS = tuple(task(100 * n + place, file=f"{n}.vox") for n in range(40) for pla
 
 
 class _Models:
-    """Launches generations: the base writes no Vox, an adapter does so at a share of the requests of every file."""
+    """Launches generations: the base writes no Vox, an adapter does so at a share of the prompts of every file."""
 
     def __init__(self, num_good: int) -> None:
         """Know the adapter.
 
         Args:
-            num_good: Of the five requests of each file that it answers well; of two files in three, one more.
+            num_good: Of the five prompts of each file that it answers well; of two files in three, one more.
         """
         self.num_good = num_good
         self.asked: list[tuple[str, int]] = []
@@ -86,7 +86,7 @@ def _evaluated(folder: Path, store: ArtifactStore, models: _Models, tell: Callab
 def test_later_files_are_asked_only_where_the_first_cannot_tell(
     tmp_path: Path, run: Callable[[str], Path], num_good: int, rounds: int
 ) -> None:
-    """Each request is asked once, of every model, and both rounds are judged together."""
+    """Each prompt is asked once, of every model, and both rounds are judged together."""
     models, told = _Models(num_good), list[str]()
     results = _evaluated(run("one"), ArtifactStore(tmp_path / "store"), models, told.append)
     rate = results.adapter.suites[Suite.HELDOUT].parse_rate
@@ -97,7 +97,7 @@ def test_later_files_are_asked_only_where_the_first_cannot_tell(
     assert sorted(models.asked) == [("adapter", 100)] * rounds + [("base", 100)] * rounds
     assert results.parse_difference.num_tasks == rate.denominator
     assert len(told) == rounds - 1
-    assert all(line == "parse_rate cannot tell yet: round 2 of 2 asks 100 more requests from 20 files" for line in told)
+    assert all(line == "parse_rate cannot tell yet: round 2 of 2 asks 100 more prompts from 20 files" for line in told)
 
 
 def test_what_was_asked_is_not_asked_again(tmp_path: Path, run: Callable[[str], Path]) -> None:

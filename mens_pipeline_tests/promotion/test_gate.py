@@ -143,7 +143,7 @@ def test_a_parse_rate_is_measured_at_one_rate_and_sure_of_a_lower_one(hits: int,
 @pytest.mark.parametrize(
     ("hits", "status", "said"),
     [
-        (60, GateStatus.PASSED, "resolve rate on held-out requests 60/100 (60.0 %, "),
+        (60, GateStatus.PASSED, "resolve rate on held-out prompts 60/100 (60.0 %, "),
         (47, GateStatus.UNDECIDED, "50.0 % must be measured"),
         (30, GateStatus.FAILED, "floor 40.0 %: fails"),
     ],

@@ -83,7 +83,7 @@ def test_an_undecided_rate_says_so_in_words() -> None:
     )
 
     assert outcome.message == (
-        "parse rate on held-out requests 87/112 (77.7 %, 95 % interval over 21 files 69.0 to 84.9), floor 70.0 %: "
+        "parse rate on held-out prompts 87/112 (77.7 %, 95 % interval over 21 files 69.0 to 84.9), floor 70.0 %: "
         "cannot tell yet (probability 0.959 of 0.970 required)"
     )
 
@@ -136,7 +136,7 @@ def test_too_small_an_exam_fails_with_advice(num_tasks: int, num_files: int, *, 
     outcome = outcome_of(GateName.EXAM_SIZE, inputs(results))
 
     assert (outcome.passed, outcome.measured, outcome.required) == (passed, num_tasks, 100)
-    assert outcome.message.startswith(f"{num_tasks} held-out requests from {num_files} files, required 100 from 20")
+    assert outcome.message.startswith(f"{num_tasks} held-out prompts from {num_files} files, required 100 from 20")
     assert outcome.message.endswith("or add programs") is not passed
 
 

@@ -50,7 +50,7 @@ from mens_pipeline_tests.evaluation.runs import (
 def test_another_way_of_answering_is_another_exam(
     run: Path, store: ArtifactStore, decoding: Decoding, message: str
 ) -> None:
-    """A low limit leaves hard requests out, and every seed is a new chance; what it costs in memory is no matter."""
+    """A low limit leaves hard prompts out, and every seed is a new chance; what it costs in memory is no matter."""
     gate = judged(run, store, evaluated(run, store, decoding=decoding))
 
     with pytest.raises(RefusedError, match=f"in another way than config/evaluation.yaml says: {message}"):

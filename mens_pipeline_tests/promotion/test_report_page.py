@@ -155,10 +155,10 @@ def test_the_base_with_examples_has_a_column_and_a_sentence() -> None:
     page = _page(evaluate_answers(tasks, answers, SUBJECT, Decoding(), PROGRESS, few_shot=few_shot))
     row = next(row for row in page.split("<tr>") if "Benchmark pass@1<" in row)
 
-    assert '<th scope="col">Base</th><th scope="col">Base with examples, 1 requests</th><th scope="col">Adapter' in page
+    assert '<th scope="col">Base</th><th scope="col">Base with examples, 1 prompts</th><th scope="col">Adapter' in page
     assert '<td><span class="figure">\u2013</span></td>' in row
     assert "what a user has without training: parse rate +100.0 points (p = 1.000)" in page
-    assert "over 1 requests; hidden tests +100.0 points (p = 1.000), over 1." in page
+    assert "over 1 prompts; hidden tests +100.0 points (p = 1.000), over 1." in page
     assert "&lt;b&gt;Told&lt;/b&gt;" in page
     assert page.count("<summary>Base with examples fails</summary>") == 1
     assert "Base with examples" not in _page()
@@ -186,7 +186,7 @@ def test_synthetic_tasks_stand_apart() -> None:
     assert "New constants of a task that it was trained on10/1 (0.0 %)0/1 (0.0 %)" in words
     assert "A task of a family that never trained" not in words
     assert "new_constants/0001" in page
-    assert "Hidden tests, held-out requests" not in page
+    assert "Hidden tests, held-out prompts" not in page
     assert "Synthetic tasks" not in _page()
 
 
@@ -196,7 +196,7 @@ def test_requests_that_lost_their_tests_are_counted() -> None:
     answers = Answers(answers_to(tasks, (BROKEN,)), answers_to(tasks, (GOOD,)))
     page = _page(evaluate_answers(tasks, answers, SUBJECT, Decoding(), PROGRESS, num_tests_dropped=3))
 
-    assert "<dt>Without hidden tests</dt><dd>3 requests: their own reference fails them</dd>" in page
+    assert "<dt>Without hidden tests</dt><dd>3 prompts: their own reference fails them</dd>" in page
     assert "Without hidden tests" not in _page()
 
 
@@ -258,7 +258,7 @@ def test_a_name_that_nobody_asked_for_has_no_rate() -> None:
 
 
 def test_failures_show_what_is_wrong_and_where() -> None:
-    """Request, answer with its place marked, reason, base and reference."""
+    """Prompt, answer with its place marked, reason, base and reference."""
     page = _page(evaluation(base=(GOOD, GOOD), adapter=(BROKEN, GOOD)))
     failures = page.partition('<section id="failures">')[2].partition('<section id="passes">')[0]
 
@@ -277,7 +277,7 @@ def test_passes_are_folded() -> None:
 
     assert passes.count('<details class="task">') == 3
     assert "<article" not in page
-    assert "3 of 3 requests" in passes
+    assert "3 of 3 prompts" in passes
 
 
 def test_where_nothing_passes_and_all_was_rejected_it_is_said() -> None:
@@ -289,7 +289,7 @@ def test_where_nothing_passes_and_all_was_rejected_it_is_said() -> None:
 
 
 def _run_page(base: tuple[str, ...], adapter: tuple[str, ...]) -> str:
-    """The words of the page over requests with hidden tests."""
+    """The words of the page over prompts with hidden tests."""
     tasks = [make_task(number, tests=_TESTS) for number in range(len(base))]
     answers = Answers(answers_to(tasks, base), answers_to(tasks, adapter), None)
     return " ".join(_Balance(_page(evaluate_answers(tasks, answers, SUBJECT, Decoding(), PROGRESS))).text.split())
@@ -300,7 +300,7 @@ def test_what_happened_when_answers_were_run_is_counted() -> None:
     divides, subtracts = GOOD.replace("a + b", "a / 0"), GOOD.replace("a + b", "a - b")
     words = _run_page((divides, BROKEN), (subtracts, subtracts))
 
-    assert "over the 2 requests with hidden tests" in words
+    assert "over the 2 prompts with hidden tests" in words
     assert "ClassBaseAdapter wrong_answer02 parse10 runtime10 Failures" in words
     assert "Hidden tests function21/2 (50.0 %)2/2 (100.0 %)0/2 (0.0 %)0/2 (0.0 %)" in words, words[
         words.find("Hidden tests") :

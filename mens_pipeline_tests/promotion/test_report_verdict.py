@@ -54,7 +54,7 @@ def _page(receipt: Receipt | None) -> str:
                 subject=_OTHER,
             ),
             "Not judged yet",
-            "The receipt at hand is of other models, requests or adapter ffffffffffff; it says nothing of these.",
+            "The receipt at hand is of other models, prompts or adapter ffffffffffff; it says nothing of these.",
         ),
         (
             receipt_of(

@@ -134,7 +134,7 @@ def test_gates_that_only_warn_ask_for_nothing() -> None:
 
 
 def test_a_small_exam_grows() -> None:
-    """Too few requests, or too few constructs among the answers, are mended by more."""
+    """Too few prompts, or too few constructs among the answers, are mended by more."""
     small = _results(40, 40)
     uncovered = _results(95, coverage=small.adapter.overall.coverage.model_copy(update={"share": 0.4}))
 
@@ -160,7 +160,7 @@ def test_hidden_tests_ask_for_more_where_there_are_more() -> None:
     ],
 )
 def test_other_rates_ask_for_more_as_well(changes: dict[str, object], overall: dict[str, Any], name: GateName) -> None:
-    """Whatever is counted over held-out requests."""
+    """Whatever is counted over held-out prompts."""
     tested = tuple(task(number, file=f"{number}.vox", tests="@test fn t() { assert(true) }") for number in range(40))
 
     assert _asks(_results(95, **overall), tested, **changes) == (name,)

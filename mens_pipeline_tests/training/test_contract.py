@@ -91,7 +91,7 @@ def test_what_does_not_change_the_adapter_is_the_same_run(field: str) -> None:
 @pytest.mark.seed_row(62)
 @pytest.mark.parametrize("change", [{"train": "u"}, {"base": "c"}, {"device": "cuda"}, {"system": "You write."}])
 def test_other_inputs_are_another_run(change: dict[str, Any]) -> None:
-    """Train set, base, device, and what the model is told before every request."""
+    """Train set, base, device, and what the model is told before every prompt."""
     assert key_of(_contract(**change)) != _USUAL
 
 

@@ -16,7 +16,7 @@ from mens_pipeline_tests.training.test_manifest import RESULT
 
 _STANDING = Standing(
     scores=(
-        Score("held-out requests of the workspace", "parse rate", "4/112 (3.6 %)", "82/112 (73.2 %)", 0.73214),
+        Score("held-out prompts of the workspace", "parse rate", "4/112 (3.6 %)", "82/112 (73.2 %)", 0.73214),
         Score("benchmark", "pass@1", "0/86 (0.0 %)", "18/86 (20.9 %)", 0.2093),
         Score("benchmark", "parse rate", "0/0", "0/0", None),
     ),
@@ -58,7 +58,7 @@ def test_the_head_is_what_the_hub_reads(run: PreparedRun) -> None:
     assert (data.library_name, data.pipeline_tag, data.tags) == ("peft", "text-generation", ["vox", "code", "qlora"])
     assert (heldout.metric_type, heldout.metric_value) == ("parse_rate", 0.7321)
     assert (benchmark.metric_type, benchmark.metric_value) == ("pass@1", 0.2093)
-    assert (heldout.dataset_name, benchmark.dataset_name) == ("held-out requests of the workspace", "benchmark")
+    assert (heldout.dataset_name, benchmark.dataset_name) == ("held-out prompts of the workspace", "benchmark")
 
 
 def test_a_merged_model_is_no_adapter(run: PreparedRun) -> None:
@@ -91,7 +91,7 @@ def test_what_was_measured_stands_beside_the_base(run: PreparedRun) -> None:
     """Figures with their intervals, what is missing, the verdict and its hash."""
     card = model_card(_of_hub(run), standing=_STANDING)
 
-    assert "| held-out requests of the workspace | parse rate | 4/112 (3.6 %) | 82/112 (73.2 %) |" in card
+    assert "| held-out prompts of the workspace | parse rate | 4/112 (3.6 %) | 82/112 (73.2 %) |" in card
     assert "No accepted answer showed: routes, form." in card
     assert "(policy `ci`) is **passed**" in card
     assert "e" * 64 in card

@@ -74,7 +74,7 @@ def merged_model(
 ) -> dg.MaterializeResult[Any]:
     """Merge the adapter in use into the four-bit weights it was judged on, restored; write it as GGUF if asked for.
 
-    The folder is loaded as any program would, and compared with what was judged on held-out requests.
+    The folder is loaded as any program would, and compared with what was judged on held-out prompts.
     """
     settings, opened = load_settings(), store.open()
     source = merge_source(None, opened)

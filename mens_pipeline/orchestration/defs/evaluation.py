@@ -161,7 +161,7 @@ def figures_of(results: EvalResults) -> dict[str, Any]:
     if results.few_shot is not None:
         rate, gain = results.few_shot.scores.overall.parse_rate, results.few_shot.parse_difference
         found = f"{100 * gain.difference:+.1f} points ({p_text(gain.p_value)})"
-        figures["few_shot: parse rate"] = f"{rate} by the base with examples, adapter {found} on the same requests"
+        figures["few_shot: parse rate"] = f"{rate} by the base with examples, adapter {found} on the same prompts"
     if results.fallback is not None:
         again, passes = results.fallback, results.fallback.pass_difference
         found = f"pass@1 {100 * passes.difference:+.1f} points ({p_text(passes.p_value)})"

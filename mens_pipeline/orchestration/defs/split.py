@@ -61,7 +61,7 @@ def heldout_split(validated_pairs: ArtifactRef, store: ArtifactStoreResource) ->
 def no_overlap(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """No training row is near a held-out task or one of the benchmark, nor passes its hidden tests.
 
-    Near is the same source or request, half of its eight-word runs, or the same structure.
+    Near is the same source or prompt, half of its eight-word runs, or the same structure.
 
     The files are read again and compared anew, once for each split.
     """

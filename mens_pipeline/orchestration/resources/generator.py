@@ -36,7 +36,7 @@ class _Launcher(dg.ConfigurableResource[None]):
 
 
 class Generator(_Launcher):
-    """Answers requests in a process of its own on this machine, through Dagster Pipes."""
+    """Answers prompts in a process of its own on this machine, through Dagster Pipes."""
 
     def run(self, context: dg.AssetExecutionContext, prepared: PreparedGeneration) -> int:
         """Generate, and return the exit code of the process."""

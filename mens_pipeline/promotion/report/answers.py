@@ -1,4 +1,4 @@
-"""Each request with what was answered: what failed and why, and what passed."""
+"""Each prompt with what was answered: what failed and why, and what passed."""
 
 import re
 from collections import defaultdict
@@ -72,12 +72,12 @@ def _around(text: str, line: str, start: int, column: int) -> Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class AnswerView:
-    """The first answer of a model to a request.
+    """The first answer of a model to a prompt.
 
     Attributes:
         program: What was judged.
         faults: Why it does not pass, a sentence each.
-        num_passed: Of all answers to the request.
+        num_passed: Of all answers to the prompt.
         num_samples: Likewise.
     """
 
@@ -102,7 +102,7 @@ class AnswerView:
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """A request, and what was answered.
+    """A prompt, and what was answered.
 
     Attributes:
         base: Of the base; None when it was not asked.

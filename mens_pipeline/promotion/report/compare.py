@@ -1,4 +1,4 @@
-"""Two adapters side by side: scores, what their differences are worth, and every request with both answers."""
+"""Two adapters side by side: scores, what their differences are worth, and every prompt with both answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,9 +47,9 @@ class ComparedRow:
     """One figure of both.
 
     Attributes:
-        difference: Second less first, over the requests that both were asked.
+        difference: Second less first, over the prompts that both were asked.
         p_value: Of the difference; empty where there is no test for it.
-        num_tasks: Requests that were compared.
+        num_tasks: Prompts that were compared.
         tone: Good where the second is better and chance hardly explains it.
     """
 
@@ -64,10 +64,10 @@ class ComparedRow:
 
 @dataclass(frozen=True, slots=True)
 class ComparedTasks:
-    """Requests of which the same is to be said.
+    """Prompts of which the same is to be said.
 
     Attributes:
-        pairs: The request as the first and as the second adapter answered it.
+        pairs: The prompt as the first and as the second adapter answered it.
         is_open: Whether the answers are shown at once.
     """
 
@@ -77,7 +77,7 @@ class ComparedTasks:
 
 
 def shared_answers(first: Side, second: Side) -> tuple[list[JudgedAnswer], list[JudgedAnswer]]:
-    """Return the answers of both to the requests that both were asked, in the same words."""
+    """Return the answers of both to the prompts that both were asked, in the same words."""
     prompts = [{a.judgement.task: a.prompt for a in side.answers if a.model == "adapter"} for side in (first, second)]
     shared = {task for task, prompt in prompts[0].items() if prompts[1].get(task) == prompt}
     kept = [[a for a in side.answers if a.judgement.task in shared] for side in (first, second)]
@@ -85,7 +85,7 @@ def shared_answers(first: Side, second: Side) -> tuple[list[JudgedAnswer], list[
 
 
 def compared_rows(first: Side, second: Side) -> tuple[ComparedRow, ...]:
-    """Return the rows of the table: each figure that both have, with the exact paired test over shared requests."""
+    """Return the rows of the table: each figure that both have, with the exact paired test over shared prompts."""
     answers = shared_answers(first, second)
     models = [side.results.adapter for side in (first, second)]
     measured = (figure for figure in figures_of(models) if all(is_measured(figure, model) for model in models))
@@ -110,7 +110,7 @@ def _rate(figure: Figure, side: Side) -> Rate:
 
 
 def compared_tasks(first: Side, second: Side) -> tuple[ComparedTasks, ...]:
-    """Return the requests that both were asked, by which of them passes; those where they differ come first."""
+    """Return the prompts that both were asked, by which of them passes; those where they differ come first."""
     one, other = ({view.id: view for view in task_views(some)} for some in shared_answers(first, second))
     found: dict[tuple[bool, bool], list[tuple[TaskView, TaskView]]] = {key: [] for key in _GROUPS}
     for task, view in one.items():
@@ -130,7 +130,7 @@ def notes_on(first: Side, second: Side) -> tuple[str, ...]:
     asked = [results.adapter.overall.num_tasks for results in (one, other)]
     if asked != [shared, shared]:
         notes.append(
-            f"They were asked {asked[0]} and {asked[1]} requests; differences are over the {shared} that both were."
+            f"They were asked {asked[0]} and {asked[1]} prompts; differences are over the {shared} that both were."
         )
     if one.decoding != other.decoding:
         notes.append("They answered under different settings of config/evaluation.yaml.")

@@ -13,11 +13,11 @@ _DIFFICULTIES: Final = ("easy", "medium", "hard")
 
 @dataclass(frozen=True, slots=True)
 class PartRow:
-    """One part of the requests.
+    """One part of the prompts.
 
     Attributes:
         rates: Parse rate of the base, parse rate of the adapter, pass@1 of the adapter, and the share of the adapter's
-            answers that pass all hidden tests, over the requests that have any.
+            answers that pass all hidden tests, over the prompts that have any.
     """
 
     name: str
@@ -36,7 +36,7 @@ class ErrorRow:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A construct that no accepted answer of the adapter shows, with the number of requests that ask for it."""
+    """A construct that no accepted answer of the adapter shows, with the number of prompts that ask for it."""
 
     construct: str
     num_asked: int

@@ -58,9 +58,9 @@ class Figure:
 
     Attributes:
         holds: What is compared answer by answer; None of it where the task does not ask. No comparison without.
-        suite: Which requests it is over; None for all.
+        suite: Which prompts it is over; None for all.
         better: 1 where more is better, -1 where less is.
-        only_tested: Whether it is over requests with hidden tests alone.
+        only_tested: Whether it is over prompts with hidden tests alone.
     """
 
     label: str
@@ -86,7 +86,7 @@ def _tests(label: str, meaning: str, suite: Suite | None = None) -> Figure:
 FIGURES: Final = (
     Figure("Parse rate", "The front end accepts the answer.", lambda s: s.parse_rate, lambda j: j.parses),
     Figure(
-        "Parse rate, held-out requests",
+        "Parse rate, held-out prompts",
         "On what the workspace itself contains; its gate looks at this one.",
         lambda s: s.parse_rate,
         lambda j: j.parses,
@@ -99,7 +99,7 @@ FIGURES: Final = (
         lambda j: j.resolves,
     ),
     Figure(
-        "Resolve rate, held-out requests",
+        "Resolve rate, held-out prompts",
         "The same, on what the workspace itself contains; a gate of its own looks at this one.",
         lambda s: s.resolve_rate,
         lambda j: j.resolves,
@@ -113,19 +113,19 @@ FIGURES: Final = (
     ),
     Figure(
         _BEFORE_AT_K,
-        "The same, on the requests written to judge by.",
+        "The same, on the prompts written to judge by.",
         lambda s: s.pass_at_1,
         lambda j: j.passed,
         Suite.BENCHMARK,
     ),
-    _tests("Hidden tests", "The program was run, and all tests pass; over all requests that have tests."),
-    _tests("Hidden tests, held-out requests", "On functions of the workspace itself.", Suite.HELDOUT),
-    _tests("Hidden tests, benchmark", "On the requests written to judge by.", Suite.BENCHMARK),
+    _tests("Hidden tests", "The program was run, and all tests pass; over all prompts that have tests."),
+    _tests("Hidden tests, held-out prompts", "On functions of the workspace itself.", Suite.HELDOUT),
+    _tests("Hidden tests, benchmark", "On the prompts written to judge by.", Suite.BENCHMARK),
     Figure("Ends by itself", "The answer ended before the limit.", lambda s: s.stop_rate, lambda j: j.stopped),
     Figure("Right construct", "It declares what was asked for.", lambda s: s.construct_rate, lambda j: j.has_construct),
     Figure("Right name", "Under the name asked for, where one was.", lambda s: s.name_rate, lambda j: j.has_name),
     Figure("Stubs", "A placeholder stands where code should.", lambda s: s.stub_rate, lambda j: j.stub, better=-1),
-    Figure("Duplicates", "The same program answers another request.", lambda s: s.duplicate_rate, None, better=-1),
+    Figure("Duplicates", "The same program answers another prompt.", lambda s: s.duplicate_rate, None, better=-1),
 )
 
 
@@ -134,12 +134,12 @@ def models_of(results: EvalResults) -> dict[str, ModelScores]:
 
     Returns:
         What a column is called -> its figures: base, base with examples, adapter, adapter with the fallback, champion;
-        the second is of a sample of the requests.
+        the second is of a sample of the prompts.
     """
     models = {"Base": results.base}
     if results.few_shot is not None:
         asked = results.few_shot.scores.overall.num_tasks
-        models[f"Base with examples, {asked} requests"] = results.few_shot.scores
+        models[f"Base with examples, {asked} prompts"] = results.few_shot.scores
     models["Adapter"] = results.adapter
     if results.fallback is not None:
         models["Adapter with fallback"] = results.fallback.scores
@@ -247,7 +247,7 @@ def _test(figure: Figure, answers: Sequence[JudgedAnswer]) -> Paired | None:
 
 
 def outcomes_of(figure: Figure, answers: Iterable[JudgedAnswer], model: AnsweringModel) -> dict[str, bool]:
-    """Return whether the first answer of a model does what a figure counts, by request."""
+    """Return whether the first answer of a model does what a figure counts, by prompt."""
     outcomes = {}
     for answer in answers:
         is_meant = answer.model == model and answer.judgement.sample == 0 and figure.suite in {None, answer.suite}
@@ -258,7 +258,7 @@ def outcomes_of(figure: Figure, answers: Iterable[JudgedAnswer], model: Answerin
 
 
 def paired_over(first: Mapping[str, bool], second: Mapping[str, bool]) -> Paired | None:
-    """Compare what two models do of the requests that both were asked; None where there are none."""
+    """Compare what two models do of the prompts that both were asked; None where there are none."""
     both = [task for task in second if task in first]
     return paired([first[task] for task in both], [second[task] for task in both]) if both else None
 
@@ -273,7 +273,7 @@ def _best_of_row(results: EvalResults, best_of: BestOf, suite: Suite | None) -> 
     cells = tuple(cell if model is served else Cell("\u2013") for model in models_of(results).values())
     label = f"{'Benchmark b' if suite is not None else 'B'}est-of-{best_of.n}"
     meaning = (
-        f"Of {best_of.n} answers the one chosen by parser, names, the examples of the request, outputs, likelihood."
+        f"Of {best_of.n} answers the one chosen by parser, names, the examples of the prompt, outputs, likelihood."
     )
     yield ScoreRow(label, meaning, cells, "", "", Tone.OPEN)
 

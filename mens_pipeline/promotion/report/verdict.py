@@ -77,7 +77,7 @@ def headline(results: EvalResults, receipt: Receipt | None) -> Headline:
         return Headline("Not judged yet", Tone.OPEN, "No gate has looked at these figures; nothing may be promoted.")
     if receipt.subject is not None and receipt.subject != results.subject:
         other = receipt.subject.adapter_sha256[:12]
-        sentence = f"The receipt at hand is of other models, requests or adapter {other}; it says nothing of these."
+        sentence = f"The receipt at hand is of other models, prompts or adapter {other}; it says nothing of these."
         return Headline("Not judged yet", Tone.OPEN, sentence)
     gates = tuple(sorted(map(_row, receipt.gates), key=lambda row: _ORDER[row.tone]))
     num_refusing = sum(row.tone is Tone.BAD for row in gates)

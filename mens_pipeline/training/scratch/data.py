@@ -87,7 +87,7 @@ class JsonlDataLoader:
         Args:
             path: Pairs, one a line.
             max_length: Tokens of a row; longer rows are skipped.
-            system_prompt: What the model is told before every request.
+            system_prompt: What the model is told before every prompt.
             min_rating: Rows with a lower rating are skipped; 0 takes all.
             strict: Stop at a line that is no pair, where it would be skipped.
 

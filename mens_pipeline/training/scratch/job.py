@@ -23,7 +23,7 @@ class ScratchJob(Strict):
     device: str = Field(description="cuda, mps or cpu.")
     compute_dtype: str = Field(description="float32 or bfloat16: what is computed in; weights are float32.")
     run_dir: Path = Field(description="Where everything of the run goes.")
-    system_prompt: str = Field(description="What the model is told before every request.")
+    system_prompt: str = Field(description="What the model is told before every prompt.")
     strict: bool = Field(default=False, description="Whether a line that is no pair ends the run.")
     contract_digest: str = Field(description="What the run is, as a hash.")
     lock_path: Path = Field(description="Held while the device is in use.")
