@@ -48,7 +48,7 @@ def compare(
 
     Exit code 0: compared. 1: nothing is there to compare. 2: the command was misused.
     """
-    from mens_pipeline.promotion.report.leaderboard import answers_at  # noqa: PLC0415 - `--help` need not wait
+    from mens_pipeline.promotion.report.leaderboard import answers_at
 
     if len(names) < _FEWEST:
         raise typer.BadParameter("one alone cannot be compared. Name at least two.")
@@ -61,10 +61,10 @@ def compare(
 
 def _sides(names: "Sequence[str]") -> "list[Side]":
     """Return what recipes and runs came to."""
-    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
-    from mens_pipeline.orchestration.evaluations import side_called  # noqa: PLC0415 - likewise
-    from mens_pipeline.orchestration.instance import open_instance  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import open_store
+    from mens_pipeline.orchestration.evaluations import side_called
+    from mens_pipeline.orchestration.instance import open_instance
+    from mens_pipeline.settings import load_settings
 
     settings = load_settings()
     with open_instance(settings.dagster_home) as instance:
@@ -73,7 +73,7 @@ def _sides(names: "Sequence[str]") -> "list[Side]":
 
 def _compare_two(names: "Sequence[str]", output: Path, *, as_json: bool) -> None:
     """Compare all prompts of two exams."""
-    from mens_pipeline.promotion.report.compare import (  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.report.compare import (
         compare_page,
         compared_rows,
         notes_on,
@@ -93,7 +93,7 @@ def _compare_two(names: "Sequence[str]", output: Path, *, as_json: bool) -> None
 
 def _rank(named: "Sequence[tuple[str, Path | None]]", output: Path, *, as_json: bool) -> None:
     """Rank any number of models over the tasks of a benchmark."""
-    from mens_pipeline.promotion.report.leaderboard import (  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.report.leaderboard import (
         RANKED_BY,
         SHOWN,
         contestant,
@@ -155,8 +155,8 @@ def _cell(rate: "Rate") -> str:
 
 
 def _differences(duels: "Iterable[Duel]") -> list[list[str]]:
-    from mens_pipeline.evaluation.statistics import p_text  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion.report.score_table import points  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.statistics import p_text
+    from mens_pipeline.promotion.report.score_table import points
 
     return [
         [duel.figure, f"{_short(duel.second)} less {_short(duel.first)}", points(duel.difference), p_text(duel.p_value)]

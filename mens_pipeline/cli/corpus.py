@@ -42,12 +42,12 @@ def extract(
 
     Exit code 0: the records are written. 1: the file holds a row that is no record. 2: the command was misused.
     """
-    from mens_pipeline.corpus.extract.carried_records import CarriedRecords, carried_records  # noqa: PLC0415 - Markdown and YAML can wait
-    from mens_pipeline.corpus.extract.checkout import commit_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.extract.source_roots import find_source_roots  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.extract.workspace import extract_workspace  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.jsonl import write_digest, write_lines, write_text  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.extract.carried_records import CarriedRecords, carried_records
+    from mens_pipeline.corpus.extract.checkout import commit_of
+    from mens_pipeline.corpus.extract.source_roots import find_source_roots
+    from mens_pipeline.corpus.extract.workspace import extract_workspace
+    from mens_pipeline.settings import load_settings
+    from mens_pipeline.storage.jsonl import write_digest, write_lines, write_text
 
     tally = Tally()
     drops: list[Drop] = []
@@ -112,11 +112,11 @@ def validate(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: the good rows are written. 1: strict, and a row is not kept. 2: the command was misused.
     """
-    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.curate.repetition import Repetition  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.curate.validate import Quarantined, ValidationReport, validate_rows  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import PIPELINE_CONFIG, load_settings  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.jsonl import open_rows, write_digest, write_jsonl, write_text  # noqa: PLC0415 - pydantic can wait
+    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+    from mens_pipeline.corpus.curate.repetition import Repetition
+    from mens_pipeline.corpus.curate.validate import Quarantined, ValidationReport, validate_rows
+    from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
+    from mens_pipeline.storage.jsonl import open_rows, write_digest, write_jsonl, write_text
 
     repetition = Repetition(load_pipeline_config(PIPELINE_CONFIG).validate_)
     is_strict = load_settings().strict_jsonl
@@ -166,11 +166,11 @@ def pairs(
 
     Exit code 0: the pairs are written. 1: IN holds a row that is no record. 2: the command was misused.
     """
-    from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers  # noqa: PLC0415 - pydantic can wait
-    from mens_pipeline.corpus.curate.pairs import BehaviourCounts, make_pairs  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.extract.workspace import page_records  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.schema.reading import read_records  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.jsonl import open_rows, write_jsonl  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
+    from mens_pipeline.corpus.curate.pairs import BehaviourCounts, make_pairs
+    from mens_pipeline.corpus.extract.workspace import page_records
+    from mens_pipeline.corpus.schema.reading import read_records
+    from mens_pipeline.storage.jsonl import open_rows, write_jsonl
 
     with open_rows(records) as lines:
         extracted = list(read_records(lines, records))
@@ -201,8 +201,8 @@ def evaluate(
 
     Exit code 0: the figures are written. 2: the command was misused.
     """
-    from mens_pipeline.corpus.curate.data_evaluation import evaluate_data  # noqa: PLC0415 - pydantic can wait
-    from mens_pipeline.storage.jsonl import open_rows, write_text  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.curate.data_evaluation import evaluate_data
+    from mens_pipeline.storage.jsonl import open_rows, write_text
 
     with open_rows(rows) as lines:
         figures = evaluate_data(lines).document()

@@ -90,18 +90,18 @@ def evol(  # noqa: PLR0913 - one parameter an option
     Exit code 0: the new pairs are written. 1: the gate is closed, or the model does not answer. 2: the command was
     misused. 130: interrupted; run the same command to go on.
     """
-    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.evolution.evolve import Budget, Desk, Judges, Plan, evolve  # noqa: PLC0415 - pydantic and datasketch can wait
-    from mens_pipeline.corpus.evolution.ledger import Ledger  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.evolution.neighbours import Neighbours  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.evolution.seeds import sort_seeds  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.schema.reading import read_pairs  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.benchmark import protected_pairs  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.execution import FEATURES  # noqa: PLC0415 - likewise
-    from mens_pipeline.inference.answer_code import read_reply  # noqa: PLC0415 - likewise
-    from mens_pipeline.language.interpreter import Sandbox  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import PIPELINE_CONFIG, load_settings  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.jsonl import write_jsonl  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+    from mens_pipeline.corpus.evolution.evolve import Budget, Desk, Judges, Plan, evolve
+    from mens_pipeline.corpus.evolution.ledger import Ledger
+    from mens_pipeline.corpus.evolution.neighbours import Neighbours
+    from mens_pipeline.corpus.evolution.seeds import sort_seeds
+    from mens_pipeline.corpus.schema.reading import read_pairs
+    from mens_pipeline.evaluation.benchmark import protected_pairs
+    from mens_pipeline.evaluation.execution import FEATURES
+    from mens_pipeline.inference.answer_code import read_reply
+    from mens_pipeline.language.interpreter import Sandbox
+    from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
+    from mens_pipeline.storage.jsonl import write_jsonl
 
     settings = load_settings()
     if not settings.evol_gate:
@@ -147,7 +147,7 @@ def _generator(
     settings: "Settings", endpoint: str | None, name: str | None, run: Path | None, how: _How
 ) -> "Generator":
     if run is None and endpoint is not None and name is not None:
-        from mens_pipeline.inference.endpoint import Endpoint  # noqa: PLC0415 - only this kind needs it
+        from mens_pipeline.inference.endpoint import Endpoint
 
         return Endpoint(
             endpoint, name, settings.evol_api_key, how.max_new_tokens, how.temperature, concurrency=how.concurrency
@@ -158,11 +158,11 @@ def _generator(
 
 
 def _local_generator(settings: "Settings", run: Path, how: _How) -> "Generator":
-    from mens_pipeline.configured import engine_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.inference.generation import Decoding  # noqa: PLC0415 - only this kind needs these
-    from mens_pipeline.inference.local_generator import LocalGenerator  # noqa: PLC0415 - likewise
-    from mens_pipeline.inference.prepare import KIND, Conditions  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import engine_of
+    from mens_pipeline.inference.generation import Decoding
+    from mens_pipeline.inference.local_generator import LocalGenerator
+    from mens_pipeline.inference.prepare import KIND, Conditions
+    from mens_pipeline.training.devices import resolve_device
 
     device = resolve_device(how.device, force_cpu=settings.backend == "cpu")
     decoding = Decoding(max_new_tokens=how.max_new_tokens, temperature=how.temperature, seed=how.seed)
@@ -172,9 +172,9 @@ def _local_generator(settings: "Settings", run: Path, how: _How) -> "Generator":
 
 
 def _launch(prepared: "PreparedGeneration", poll: Callable[[], None]) -> int:
-    from mens_pipeline.inference.generation import MODULE  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.training.environment import training_environment  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.generation import MODULE
+    from mens_pipeline.training.environment import training_environment
+    from mens_pipeline.training.launch import run_child
 
     log = prepared.job.run_dir / "child.log"
     return run_child(MODULE, prepared.job_path, training_environment(), poll, _GRACE_SECONDS, log)

@@ -29,17 +29,17 @@ def mix(
 
     Exit code 0: the train set is written. 1: a source that is not optional gives nothing. 2: the command was misused.
     """
-    from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers  # noqa: PLC0415 - pydantic and datasketch can wait
-    from mens_pipeline.corpus.curate.heldout_split import ASIDE, FAMILIES, HELDOUT, family_pairs  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.curate.mix import mix_sources  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.curate.mix_config import load_mix_config  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.curate.mix_files import read_sources, write_mix  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.curate.repetition import Repetition  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.curate.split import split_pairs  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.benchmark import protected_pairs  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG, load_settings  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.jsonl import write_jsonl  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
+    from mens_pipeline.corpus.curate.heldout_split import ASIDE, FAMILIES, HELDOUT, family_pairs
+    from mens_pipeline.corpus.curate.mix import mix_sources
+    from mens_pipeline.corpus.curate.mix_config import load_mix_config
+    from mens_pipeline.corpus.curate.mix_files import read_sources, write_mix
+    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+    from mens_pipeline.corpus.curate.repetition import Repetition
+    from mens_pipeline.corpus.curate.split import split_pairs
+    from mens_pipeline.evaluation.benchmark import protected_pairs
+    from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG, load_settings
+    from mens_pipeline.storage.jsonl import write_jsonl
 
     config_path = config or MIX_CONFIG
     wanted = load_mix_config(config_path)
@@ -93,8 +93,8 @@ def stats(
 
     Exit code 0: the figures are printed. 2: the command was misused.
     """
-    from mens_pipeline.corpus.curate.statistics import statistics_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.jsonl import open_rows  # noqa: PLC0415 - pydantic can wait
+    from mens_pipeline.corpus.curate.statistics import statistics_of
+    from mens_pipeline.storage.jsonl import open_rows
 
     with open_rows(rows) as lines:
         figures = statistics_of(lines).as_json()

@@ -152,11 +152,11 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: judged. 1: a model could not answer. 2: the command was misused. 130: interrupted.
     """
-    from mens_pipeline.configured import engine_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.benchmark import load_benchmark  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.inference.prepare import Conditions  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import engine_of
+    from mens_pipeline.evaluation.benchmark import load_benchmark
+    from mens_pipeline.inference.prepare import Conditions
+    from mens_pipeline.settings import load_settings
+    from mens_pipeline.training.devices import resolve_device
 
     settings = load_settings()
     config = _config(
@@ -192,15 +192,15 @@ def _examine(  # noqa: PLR0913 - what an evaluation is made from
     as_json: bool,
 ) -> None:
     """Let base and adapter take the exam, and write what came of it into the folder of the run."""
-    from mens_pipeline.configured import open_store, thresholds_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.eval_results import examination  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.evaluation.few_shot import few_shot_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.heldout_beside import heldout_beside  # noqa: PLC0415 - likewise
-    from mens_pipeline.inference.prepare import answer_fits, manifest_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion.benchmark_gate import PAGE, write_page  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion.receipt import results_in  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import FEW_SHOT, load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import open_store, thresholds_of
+    from mens_pipeline.evaluation.eval_results import examination
+    from mens_pipeline.evaluation.few_shot import few_shot_of
+    from mens_pipeline.evaluation.heldout_beside import heldout_beside
+    from mens_pipeline.inference.prepare import answer_fits, manifest_of
+    from mens_pipeline.promotion.benchmark_gate import PAGE, write_page
+    from mens_pipeline.promotion.receipt import results_in
+    from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of
+    from mens_pipeline.settings import FEW_SHOT, load_settings
 
     settings, manifest = load_settings(), manifest_of(run_dir)
     store, fits = open_store(settings), answer_fits(manifest, config.decoding)
@@ -239,10 +239,10 @@ def _examine(  # noqa: PLR0913 - what an evaluation is made from
 
 def _try(run_dir: Path, benchmark: "Benchmark", conditions: "Conditions", *, as_json: bool) -> None:
     """Ask the adapter alone, and show what came of it; no document of an exam is written."""
-    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.trial import TRIAL, try_adapter  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.inference.prepare import answer_fits, manifest_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import open_store
+    from mens_pipeline.evaluation.trial import TRIAL, try_adapter
+    from mens_pipeline.inference.prepare import answer_fits, manifest_of
+    from mens_pipeline.settings import load_settings
 
     store = open_store(load_settings())
     fits = answer_fits(manifest_of(run_dir), conditions.decoding)
@@ -256,12 +256,12 @@ def _try_endpoint(  # noqa: PLR0913 - what a trial is made from
     url: str, name: str, benchmark: "Benchmark", config: "EvaluationConfig", *, describe: bool, as_json: bool
 ) -> None:
     """Ask a model over HTTP, and show what came of it."""
-    from mens_pipeline.corpus.evolution.ledger import Ledger  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.evaluation.few_shot import described  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.trial import TRIAL, try_generator  # noqa: PLC0415 - likewise
-    from mens_pipeline.inference.endpoint import Endpoint  # noqa: PLC0415 - likewise
-    from mens_pipeline.language.requests import SYSTEM_PROMPT  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import FEW_SHOT, load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.evolution.ledger import Ledger
+    from mens_pipeline.evaluation.few_shot import described
+    from mens_pipeline.evaluation.trial import TRIAL, try_generator
+    from mens_pipeline.inference.endpoint import Endpoint
+    from mens_pipeline.language.requests import SYSTEM_PROMPT
+    from mens_pipeline.settings import FEW_SHOT, load_settings
 
     key = load_settings().evol_api_key
     generator = Endpoint(url, name, key, max_new_tokens=config.max_new_tokens, temperature=config.temperature)
@@ -275,7 +275,7 @@ def _try_endpoint(  # noqa: PLR0913 - what a trial is made from
 
 
 def _show(tried: "Trial", answers: Path, *, as_json: bool) -> None:
-    from mens_pipeline.storage.jsonl import write_jsonl  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.storage.jsonl import write_jsonl
 
     write_jsonl(answers, tried.answers)
     summary = trial_summary_of(tried.scores, tried.best_of, answers)
@@ -316,9 +316,9 @@ def _interruptible() -> Iterator[None]:
 
 def _put_into(run_dir: Path, evaluation: "Artifact") -> None:
     """Put the documents of an evaluation in place of earlier ones, and remove the verdict on those."""
-    from mens_pipeline.evaluation.run_folder import forget, remember  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion.benchmark_gate import KIND as GATE  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.promotion.receipt import FAILED, RECEIPT  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.run_folder import forget, remember
+    from mens_pipeline.promotion.benchmark_gate import KIND as GATE
+    from mens_pipeline.promotion.receipt import FAILED, RECEIPT
 
     for name in (RECEIPT, FAILED):
         (run_dir / name).unlink(missing_ok=True)
@@ -329,12 +329,12 @@ def _put_into(run_dir: Path, evaluation: "Artifact") -> None:
 
 
 def _config(**changes: float | Syntax | None) -> "EvaluationConfig":
-    from pydantic import ValidationError  # noqa: PLC0415 - only a real run needs these
+    from pydantic import ValidationError
 
-    from mens_pipeline.inference.generation import EvaluationConfig  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import EVALUATION  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.validation import errors_in  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.yaml_file import load_model  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.generation import EvaluationConfig
+    from mens_pipeline.settings import EVALUATION
+    from mens_pipeline.storage.validation import errors_in
+    from mens_pipeline.storage.yaml_file import load_model
 
     given = {name: value for name, value in changes.items() if value is not None}
     try:
@@ -345,6 +345,6 @@ def _config(**changes: float | Syntax | None) -> "EvaluationConfig":
 
 
 def _launch(prepared: "PreparedGeneration") -> int:
-    from mens_pipeline.inference.generation import MODULE, PROGRESS  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.inference.generation import MODULE, PROGRESS
 
     return run_and_show(MODULE, prepared.job_path, PROGRESS, show_answers(prepared.label))

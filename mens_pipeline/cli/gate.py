@@ -34,16 +34,16 @@ def gate(
 
     Exit code 0: passed. 1: failed, or undecided. 2: the command was misused.
     """
-    from mens_pipeline.configured import open_store, policy_label, thresholds_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation import eval_results  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.run_folder import remember, remembered  # noqa: PLC0415 - likewise
-    from mens_pipeline.inference.prepare import adapter_digest  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion.benchmark_gate import PAGE, build_benchmark_gate, receipt_in  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion.history import rival_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion.receipt import FAILED, RECEIPT  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import open_store, policy_label, thresholds_of
+    from mens_pipeline.evaluation import eval_results
+    from mens_pipeline.evaluation.results import RESULTS
+    from mens_pipeline.evaluation.run_folder import remember, remembered
+    from mens_pipeline.inference.prepare import adapter_digest
+    from mens_pipeline.promotion.benchmark_gate import PAGE, build_benchmark_gate, receipt_in
+    from mens_pipeline.promotion.history import rival_of
+    from mens_pipeline.promotion.receipt import FAILED, RECEIPT
+    from mens_pipeline.settings import load_settings
+    from mens_pipeline.training.run_dir import refuse_links
 
     settings = load_settings()
     settings = settings.model_copy(update={"eval_policy": policy or settings.eval_policy})

@@ -34,11 +34,11 @@ def generate_data(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: exactly N pairs are written. 1: there are not as many different ones. 2: the command was misused.
     """
-    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config  # noqa: PLC0415 - likewise
-    from mens_pipeline.corpus.schema.reading import read_records  # noqa: PLC0415 - pydantic can wait
-    from mens_pipeline.corpus.synthesis.synthetic_corpus import write_synthetic  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import PIPELINE_CONFIG, load_settings  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.jsonl import open_rows, write_text  # noqa: PLC0415 - pydantic can wait
+    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+    from mens_pipeline.corpus.schema.reading import read_records
+    from mens_pipeline.corpus.synthesis.synthetic_corpus import write_synthetic
+    from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
+    from mens_pipeline.storage.jsonl import open_rows, write_text
 
     records = []
     if corpus is not None:

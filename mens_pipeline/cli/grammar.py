@@ -30,7 +30,7 @@ def grammar(
     if output is None:
         typer.echo(text, nl=False)
         return
-    from mens_pipeline.storage.jsonl import write_text  # noqa: PLC0415 - pydantic can wait
+    from mens_pipeline.storage.jsonl import write_text
 
     write_text(output, text)
     tell(f"{output}: {notation} grammar of {'.vox.ui' if is_ui else '.vox'} files, {text.count(chr(10))} lines")

@@ -42,12 +42,12 @@ def improve(  # noqa: PLR0913 - one parameter an option
     Exit code 0: what the last round made is taken. 1: it is not, or something was refused. 2: the command was misused.
     130: interrupted; run the same command to go on.
     """
-    from mens_pipeline.definitions import defs  # noqa: PLC0415 - Dagster takes a second that `--help` need not wait
-    from mens_pipeline.feedback.rounds import lines_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.orchestration.improve import InterruptedRoundError, Plan  # noqa: PLC0415 - likewise
-    from mens_pipeline.orchestration.improve import improve as run_rounds  # noqa: PLC0415 - likewise
-    from mens_pipeline.orchestration.progress import PROGRESS_LOGGER  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.definitions import defs
+    from mens_pipeline.feedback.rounds import lines_of
+    from mens_pipeline.orchestration.improve import InterruptedRoundError, Plan
+    from mens_pipeline.orchestration.improve import improve as run_rounds
+    from mens_pipeline.orchestration.progress import PROGRESS_LOGGER
+    from mens_pipeline.settings import load_settings
 
     if control and method is Method.CONTROL:
         raise typer.BadParameter("--control: the method is the control already. Leave one of the two out.")

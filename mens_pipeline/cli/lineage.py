@@ -23,9 +23,9 @@ def lineage(
 
     Exit code 0: printed. 1: there is no such adapter. 2: the command was misused.
     """
-    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
-    from mens_pipeline.delivery.lineage import lineage_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import open_store
+    from mens_pipeline.delivery.lineage import lineage_of
+    from mens_pipeline.settings import load_settings
 
     found = lineage_of(open_store(load_settings()), adapter)
     if as_json:

@@ -83,7 +83,7 @@ app.add_typer(telemetry.app)
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer's form of an option callback
     if asked:
-        from importlib.metadata import version  # noqa: PLC0415 - only this option needs it
+        from importlib.metadata import version
 
         typer.echo(version("mens-pipeline"))
         raise typer.Exit
@@ -116,7 +116,7 @@ def main() -> None:
         extra = next((extra for extra, names in _EXTRAS.items() if error.name in names), None)
         if extra is None:
             raise
-        from mens_pipeline.settings import PROJECT_ROOT  # noqa: PLC0415 - takes a second that `--help` need not wait
+        from mens_pipeline.settings import PROJECT_ROOT
 
         is_checkout = (PROJECT_ROOT / "constraints.txt").exists()
         what = f'-c constraints.txt -e ".[{extra}]"' if is_checkout else f'"mens-pipeline[{extra}]"'

@@ -64,19 +64,19 @@ def merge(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: merged. 1: refused, or another model came out. 2: the command was misused. 130: interrupted.
     """
-    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
-    from mens_pipeline.delivery.gguf_model import build_gguf_model  # noqa: PLC0415 - likewise
-    from mens_pipeline.delivery.gguf_support import refuse_unsupported  # noqa: PLC0415 - likewise
-    from mens_pipeline.delivery.handoff import HANDOFF  # noqa: PLC0415 - likewise
-    from mens_pipeline.delivery.merge_source import merge_source  # noqa: PLC0415 - likewise
-    from mens_pipeline.delivery.merged_model import build_merged_model, refuse_difference  # noqa: PLC0415 - likewise
-    from mens_pipeline.delivery.serving_handoff import (  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import open_store
+    from mens_pipeline.delivery.gguf_model import build_gguf_model
+    from mens_pipeline.delivery.gguf_support import refuse_unsupported
+    from mens_pipeline.delivery.handoff import HANDOFF
+    from mens_pipeline.delivery.merge_source import merge_source
+    from mens_pipeline.delivery.merged_model import build_merged_model, refuse_difference
+    from mens_pipeline.delivery.serving_handoff import (
         Delivery,
         build_serving_handoff,
         refuse_foreign,
         write_folder,
     )
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings
 
     settings = load_settings()
     store = open_store(settings)
@@ -121,14 +121,14 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
     heldout: Path | None,
     num_prompts: int | None,
 ) -> "PreparedMerge":
-    from mens_pipeline.delivery.agreement import NUM_PROMPTS  # noqa: PLC0415 - likewise
-    from mens_pipeline.delivery.merge_prompts import prompts_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.delivery.merged_model import KIND, prepare_merge  # noqa: PLC0415 - likewise
-    from mens_pipeline.inference.generation import EvaluationConfig  # noqa: PLC0415 - likewise
-    from mens_pipeline.inference.prepare import Conditions, answer_fits  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import EVALUATION  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.yaml_file import load_model  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
+    from mens_pipeline.delivery.agreement import NUM_PROMPTS
+    from mens_pipeline.delivery.merge_prompts import prompts_of
+    from mens_pipeline.delivery.merged_model import KIND, prepare_merge
+    from mens_pipeline.inference.generation import EvaluationConfig
+    from mens_pipeline.inference.prepare import Conditions, answer_fits
+    from mens_pipeline.settings import EVALUATION
+    from mens_pipeline.storage.yaml_file import load_model
+    from mens_pipeline.training.devices import resolve_device
 
     chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
     tell(f"device {chosen.kind}: {chosen.name}")
@@ -141,7 +141,7 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
 
 
 def _launch(job_path: Path) -> int:
-    from mens_pipeline.delivery.merge_job import MODULE, PROGRESS  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.delivery.merge_job import MODULE, PROGRESS
 
     return run_and_show(MODULE, job_path, PROGRESS, show_answers())
 

@@ -16,9 +16,9 @@ def run_and_show(
     module: str, job_path: Path, log: str, show: Callable[[dict[str, Any]], None], grace_seconds: float = 20.0
 ) -> int:
     """Run a job in a process of its own, pass on each event of its log beside the job, and return its exit code."""
-    from mens_pipeline.training.environment import training_environment  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.telemetry_log import Follower  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.environment import training_environment
+    from mens_pipeline.training.launch import run_child
+    from mens_pipeline.training.telemetry_log import Follower
 
     poll, output = Follower(job_path.with_name(log), show).poll, job_path.with_name("child.log")
     return run_child(module, job_path, training_environment(), poll, grace_seconds, output)
@@ -47,7 +47,7 @@ def show_steps() -> Callable[[dict[str, Any]], None]:
 
 def show_answers(model: str | None = None) -> Callable[[dict[str, Any]], None]:
     """Return a callback that prints how many answers are done, every few seconds and at the end of each model."""
-    from mens_pipeline.inference.generation import progress_of  # noqa: PLC0415 - only a real run needs it
+    from mens_pipeline.inference.generation import progress_of
 
     shown = 0.0
 

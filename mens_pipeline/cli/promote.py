@@ -44,14 +44,14 @@ def promote(  # noqa: PLR0913 - what may be asked for
 
     Exit code 0: done. 1: refused; the message names every reason. 2: the command was misused.
     """
-    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
-    from mens_pipeline.delivery.trackers import track_champion  # noqa: PLC0415 - likewise
-    from mens_pipeline.orchestration.champion import report_champion  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion import promote as promotion  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion.history import history_of, sign_history  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion.ledger import sign_ledger  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import open_store
+    from mens_pipeline.delivery.trackers import track_champion
+    from mens_pipeline.orchestration.champion import report_champion
+    from mens_pipeline.promotion import promote as promotion
+    from mens_pipeline.promotion.history import history_of, sign_history
+    from mens_pipeline.promotion.ledger import sign_ledger
+    from mens_pipeline.settings import load_settings
+    from mens_pipeline.training.run_dir import refuse_links
 
     settings = load_settings()
     store = open_store(settings)
@@ -100,16 +100,16 @@ def override(
 
     Exit code 0: gate_override.json is written. 1: there is no verdict. 2: the command was misused.
     """
-    from pydantic import ValidationError  # noqa: PLC0415 - only a real run needs these
+    from pydantic import ValidationError
 
-    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
-    from mens_pipeline.inference.prepare import adapter_digest  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion.override import OVERRIDE, Override, signed  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion.receipt import RECEIPT  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.store import digest_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.validation import errors_in  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.run_dir import refuse_links  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import open_store
+    from mens_pipeline.inference.prepare import adapter_digest
+    from mens_pipeline.promotion.override import OVERRIDE, Override, signed
+    from mens_pipeline.promotion.receipt import RECEIPT
+    from mens_pipeline.settings import load_settings
+    from mens_pipeline.storage.store import digest_of
+    from mens_pipeline.storage.validation import errors_in
+    from mens_pipeline.training.run_dir import refuse_links
 
     settings = load_settings()
     refuse_links(run_dir)
@@ -130,20 +130,20 @@ def override(
 
 
 def _gate_of(run_dir: Path, store: "ArtifactStore") -> "Artifact":
-    from mens_pipeline.evaluation.run_folder import remembered  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion.benchmark_gate import KIND  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.promotion.receipt import RECEIPT  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.run_folder import remembered
+    from mens_pipeline.promotion.benchmark_gate import KIND
+    from mens_pipeline.promotion.receipt import RECEIPT
 
     return remembered(run_dir, KIND, RECEIPT, store, f"Run `mens gate --run-dir {run_dir}` first.")
 
 
 def _present(run_dir: Path, store: "ArtifactStore", settings: "Settings") -> "Present":
     """Return the current state: the newest evaluation of the run, and what was held out of its training."""
-    from mens_pipeline.configured import present_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.eval_results import KIND  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.evaluation.heldout_beside import heldout_of_training  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
-    from mens_pipeline.evaluation.run_folder import remembered  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import present_of
+    from mens_pipeline.evaluation.eval_results import KIND
+    from mens_pipeline.evaluation.heldout_beside import heldout_of_training
+    from mens_pipeline.evaluation.results import RESULTS
+    from mens_pipeline.evaluation.run_folder import remembered
 
     evaluation = remembered(run_dir, KIND, RESULTS, store, f"Run `mens eval-local --run-dir {run_dir}` first.")
     heldout, problem = None, ""
@@ -155,7 +155,7 @@ def _present(run_dir: Path, store: "ArtifactStore", settings: "Settings") -> "Pr
 
 
 def _read(path: Path, settings: "Settings") -> "Override":
-    from mens_pipeline.promotion.override import read_override  # noqa: PLC0415 - only a real run needs it
+    from mens_pipeline.promotion.override import read_override
 
     return read_override(path, _key(settings))
 

@@ -46,8 +46,8 @@ def push(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: sent, or shown. 1: not promoted, or the Hub does not take it. 2: the command was misused.
     """
-    from mens_pipeline.delivery import hub  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.delivery import hub
+    from mens_pipeline.settings import load_settings
 
     settings = load_settings()
     if into is not None and into.exists():
@@ -64,9 +64,9 @@ def push(  # noqa: PLR0913 - one parameter an option
 
 
 def _planned(what: What, run_dir: Path | None, target: "Target", settings: "Settings", staging: Path) -> "PushPlan":
-    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
-    from mens_pipeline.delivery import hub, hub_datasets  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.delivery.merge_source import merge_source  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import open_store
+    from mens_pipeline.delivery import hub, hub_datasets
+    from mens_pipeline.delivery.merge_source import merge_source
 
     if what is What.BENCHMARK:
         return hub_datasets.plan_benchmark(settings.benchmark_dir, target, settings.data_licence, staging)

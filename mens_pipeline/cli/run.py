@@ -106,7 +106,7 @@ def _updates(adapter: Mapping[str, Any]) -> str:
 
 def _helping(gate: Mapping[str, Any], adapter: Mapping[str, Any], command: str, options: str) -> str:
     """Return the one command that helps against a refusal, with what it does."""
-    from mens_pipeline.promotion.cause import Remedy  # noqa: PLC0415 - only a refusal needs it
+    from mens_pipeline.promotion.cause import Remedy
 
     if gate["remedy"] == Remedy.MORE:
         minutes = max(_LEAST_MORE, round(adapter.get("train/seconds", 0.0) / 60))
@@ -184,11 +184,11 @@ def run(  # noqa: PLR0913 - one parameter an option
     check passed. 1: a gate or a check refused, or a step failed. 2: the command was misused. 130: interrupted; run the
     same command to go on.
     """
-    from mens_pipeline.definitions import defs  # noqa: PLC0415 - Dagster takes a second that `--help` need not wait
-    from mens_pipeline.orchestration.choices import resolve_choices  # noqa: PLC0415 - likewise
-    from mens_pipeline.orchestration.headless import run_graph  # noqa: PLC0415 - likewise
-    from mens_pipeline.orchestration.progress import PROGRESS_LOGGER  # noqa: PLC0415 - likewise
-    from mens_pipeline.orchestration.resources.compute import Compute  # noqa: PLC0415 - likewise
+    from mens_pipeline.definitions import defs
+    from mens_pipeline.orchestration.choices import resolve_choices
+    from mens_pipeline.orchestration.headless import run_graph
+    from mens_pipeline.orchestration.progress import PROGRESS_LOGGER
+    from mens_pipeline.orchestration.resources.compute import Compute
 
     settings = _settings(source_root)
     named = {"preset": preset, "domain": domain}
@@ -221,7 +221,7 @@ def run(  # noqa: PLR0913 - one parameter an option
 
 def _settings(source_root: Path | None) -> "Settings":
     """Return the environment, with the workspace of this run."""
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.settings import load_settings
 
     settings = load_settings()
     if source_root is not None:

@@ -36,9 +36,9 @@ def score(
 
     Exit code 0: judged, whatever came of it. 1: a line is no answer to a task. 2: the command was misused.
     """
-    from mens_pipeline.evaluation.benchmark import load_benchmark  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.evaluation.written import judge_written, read_written  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.benchmark import load_benchmark
+    from mens_pipeline.evaluation.written import judge_written, read_written
+    from mens_pipeline.settings import load_settings
 
     written = read_written(answers)
     benchmark = load_benchmark(bench or load_settings().benchmark_dir)
@@ -50,7 +50,7 @@ def score(
 
 
 def _record(judgement: "Judgement", task: str, asked: str) -> dict[str, Any]:
-    from mens_pipeline.promotion.report.answers import faults_of  # noqa: PLC0415 - only a real run needs it
+    from mens_pipeline.promotion.report.answers import faults_of
 
     return {
         "task": task,
@@ -76,9 +76,9 @@ def export_tasks(
 
     Exit code 0: written. 2: the command was misused, or the folder is there already.
     """
-    from mens_pipeline.delivery.environment import write_environment  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.evaluation.benchmark import load_benchmark  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.delivery.environment import write_environment
+    from mens_pipeline.evaluation.benchmark import load_benchmark
+    from mens_pipeline.settings import load_settings
 
     benchmark = load_benchmark(bench or load_settings().benchmark_dir)
     write_environment(benchmark, str(to), folder)

@@ -95,11 +95,11 @@ def _group() -> None:
 def _prepare(  # noqa: PLR0913 - what the command was told
     values: dict[str, Any], data_dir: Path, output_dir: Path, choice: DeviceChoice, *, is_new: bool, is_trial: bool
 ) -> "PreparedScratch":
-    from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.settings import GATE_POLICY, load_settings  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.scratch.prepare import prepare_scratch  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.scratch.recipe import ScratchRecipe  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.policy import load_gate_policy
+    from mens_pipeline.settings import GATE_POLICY, load_settings
+    from mens_pipeline.training.devices import resolve_device
+    from mens_pipeline.training.scratch.prepare import prepare_scratch
+    from mens_pipeline.training.scratch.recipe import ScratchRecipe
 
     recipe = ScratchRecipe.from_values(values)
     settings = load_settings()
@@ -128,12 +128,12 @@ def _prepare(  # noqa: PLR0913 - what the command was told
 
 
 def _train(run: "PreparedScratch") -> dict[str, Any]:
-    from mens_pipeline.configured import artifact_commit  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.training.job import ExitCode  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.scratch.finish import finish_scratch  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.scratch.job import MODULE  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.telemetry_log import FILE  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import artifact_commit
+    from mens_pipeline.settings import load_settings
+    from mens_pipeline.training.job import ExitCode
+    from mens_pipeline.training.scratch.finish import finish_scratch
+    from mens_pipeline.training.scratch.job import MODULE
+    from mens_pipeline.training.telemetry_log import FILE
 
     vcs_sha = artifact_commit(load_settings())
     if run.is_done:
@@ -173,7 +173,7 @@ def merge_weights(
 
     Exit code 0: done. 1: refused, with the reason. 2: the command was misused.
     """
-    from mens_pipeline.training.scratch.merge import merge_scratch, scratch_sources  # noqa: PLC0415 - loads the stack
+    from mens_pipeline.training.scratch.merge import merge_scratch, scratch_sources
 
     merged = merge_scratch(scratch_sources(sources, last), output_dir)
     for source in merged.sources:

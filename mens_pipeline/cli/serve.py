@@ -86,13 +86,13 @@ def serve(  # noqa: PLR0913 - one parameter an option
         message = f"--best-of {best_of}: more than the {max_concurrent} answers that are written at once."
         raise ConfigurationError(f"{message} Raise --max-concurrent, or choose of fewer.")
 
-    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
-    from mens_pipeline.delivery.serving import server  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.delivery.serving.asking import Defaults  # noqa: PLC0415 - likewise
-    from mens_pipeline.delivery.serving.engine import Limits  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import load_settings, secret_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.environment import go_offline  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import open_store
+    from mens_pipeline.delivery.serving import server
+    from mens_pipeline.delivery.serving.asking import Defaults
+    from mens_pipeline.delivery.serving.engine import Limits
+    from mens_pipeline.settings import load_settings, secret_of
+    from mens_pipeline.training.devices import resolve_device
+    from mens_pipeline.training.environment import go_offline
 
     settings = load_settings()
     address = server.address_of(host, port)
@@ -111,7 +111,7 @@ def serve(  # noqa: PLR0913 - one parameter an option
 
 def _holding(device: "Device", cache: Path, port: int) -> AbstractContextManager[None]:
     """Hold a GPU, so that no run fills it while its model is served; CPUs are shared."""
-    from mens_pipeline.training.guards import exclusive  # noqa: PLC0415 - only a real run needs it
+    from mens_pipeline.training.guards import exclusive
 
     if device.kind == "cpu":
         return nullcontext()
@@ -126,7 +126,7 @@ def _served(
     *,
     is_candidate: bool,
 ) -> "ServedModel":
-    from mens_pipeline.delivery.serving.served_model import (  # noqa: PLC0415 - only a real run needs these
+    from mens_pipeline.delivery.serving.served_model import (
         candidate_model,
         champion_model,
         merged_model,

@@ -29,10 +29,10 @@ def prune(
 
     Exit code 0: done. 2: the command was misused.
     """
-    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
-    from mens_pipeline.delivery import prune as pruning  # noqa: PLC0415 - likewise
-    from mens_pipeline.delivery.retention import load_retention  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import RETENTION, load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import open_store
+    from mens_pipeline.delivery import prune as pruning
+    from mens_pipeline.delivery.retention import load_retention
+    from mens_pipeline.settings import RETENTION, load_settings
 
     def show(plan: "Plan") -> None:
         say(_json(plan, applied=apply) if as_json else _text(plan, applied=apply))
@@ -56,9 +56,9 @@ def pages(
 
     Exit code 0: ended. 2: the command was misused. Else that of the command.
     """
-    from mens_pipeline.configured import open_store  # noqa: PLC0415 - likewise
-    from mens_pipeline.delivery.pages import ADDRESS, PageServer, listening  # noqa: PLC0415 - likewise
-    from mens_pipeline.settings import link_pages_at, load_settings  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import open_store
+    from mens_pipeline.delivery.pages import ADDRESS, PageServer, listening
+    from mens_pipeline.settings import link_pages_at, load_settings
 
     at, settings, parent = listening(port), load_settings(), os.getpid()
     address = f"http://{ADDRESS}:{at.getsockname()[1]}"

@@ -51,12 +51,12 @@ def import_rows(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: the pairs are written. 1: no row trains, and nothing is written. 2: the command was misused.
     """
-    from mens_pipeline.corpus.telemetry.table import (  # noqa: PLC0415 - SQLAlchemy takes its time
+    from mens_pipeline.corpus.telemetry.table import (
         TelemetryTally,
         read_telemetry,
         telemetry_pairs,
     )
-    from mens_pipeline.storage.jsonl import write_jsonl, write_text  # noqa: PLC0415 - pydantic can wait
+    from mens_pipeline.storage.jsonl import write_jsonl, write_text
 
     query = _query(
         url,
@@ -83,11 +83,11 @@ def import_rows(  # noqa: PLR0913 - one parameter an option
 
 
 def _query(url: str | None, **parts: Any) -> "TelemetryQuery":
-    from pydantic import ValidationError  # noqa: PLC0415 - pydantic can wait
+    from pydantic import ValidationError
 
-    from mens_pipeline.corpus.telemetry.table import TelemetryQuery  # noqa: PLC0415 - SQLAlchemy takes its time
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - pydantic can wait
-    from mens_pipeline.storage.validation import errors_in  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.telemetry.table import TelemetryQuery
+    from mens_pipeline.settings import load_settings
+    from mens_pipeline.storage.validation import errors_in
 
     source = url or load_settings().telemetry_url
     if not source:

@@ -186,19 +186,19 @@ def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
     is_new: bool,
     is_trial: bool,
 ) -> "tuple[PreparedRun, ResolvedRecipe]":
-    from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.settings import (  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.policy import load_gate_policy
+    from mens_pipeline.settings import (
         DOMAINS,
         GATE_POLICY,
         PRESETS,
         load_settings,
         recipe_variables,
     )
-    from mens_pipeline.training.devices import resolve_device  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.prepare import prepare_run  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.presets import load_named, resolve_recipe  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.run_dir import by_id, point_latest  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.told import told_kinds, told_too_long  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.devices import resolve_device
+    from mens_pipeline.training.prepare import prepare_run
+    from mens_pipeline.training.presets import load_named, resolve_recipe
+    from mens_pipeline.training.run_dir import by_id, point_latest
+    from mens_pipeline.training.told import told_kinds, told_too_long
 
     settings = load_settings()
     presets, domains = load_named(PRESETS), load_named(DOMAINS)
@@ -259,14 +259,14 @@ def _table(preflight: dict[str, Any]) -> Iterator[str]:
 
 
 def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
-    from mens_pipeline.configured import artifact_commit  # noqa: PLC0415 - likewise
-    from mens_pipeline.delivery.trackers import Trackers  # noqa: PLC0415 - only a real run needs these
-    from mens_pipeline.settings import load_settings  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.environment import ray_environment, training_environment  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.job import MODULE, RAY_DRIVER, ExitCode  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.launch import run_child  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.manifest import finish_run  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.telemetry_log import FILE, Follower  # noqa: PLC0415 - likewise
+    from mens_pipeline.configured import artifact_commit
+    from mens_pipeline.delivery.trackers import Trackers
+    from mens_pipeline.settings import load_settings
+    from mens_pipeline.training.environment import ray_environment, training_environment
+    from mens_pipeline.training.job import MODULE, RAY_DRIVER, ExitCode
+    from mens_pipeline.training.launch import run_child
+    from mens_pipeline.training.manifest import finish_run
+    from mens_pipeline.training.telemetry_log import FILE, Follower
 
     settings = load_settings()
     if settings.launcher == "kuberay":
@@ -306,7 +306,7 @@ def _both(first: _Listener, second: _Listener) -> _Listener:
 
 
 def _summary(manifest: dict[str, Any], run_dir: Path) -> str:
-    from mens_pipeline.training.told import told_kinds  # noqa: PLC0415 - only a real run needs it
+    from mens_pipeline.training.told import told_kinds
 
     result = manifest["result"]
     tokens = f"{result['trained_tokens']} tokens in {result['seconds'] / 60:.1f} min"
