@@ -1,7 +1,10 @@
 """Batches: results in order, wherever they are worked out."""
 
 import os
+import threading
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -85,3 +88,23 @@ def test_a_failure_of_the_work_is_a_failure_of_the_whole(workers: int) -> None:
 def test_no_items_give_no_results() -> None:
     """Nothing is started for them."""
     assert list(in_batches(iter(()), _worked, 2, _SMALL)) == []
+
+
+def test_what_is_not_read_to_its_end_is_ended_by_any_thread() -> None:
+    """An error leaves the results to the garbage collector, which may run in the thread of the pool itself."""
+    results: Any = in_batches([(n, None, 10) for n in range(12)], _worked, 2, _SMALL)
+    next(results)
+    wrong: list[BaseException] = []
+    is_closed = threading.Event()
+
+    def close(_: object) -> None:
+        try:
+            results.close()
+        except RuntimeError as error:
+            wrong.append(error)
+        is_closed.set()
+
+    results.gi_frame.f_locals["pool"].submit(time.sleep, 1).add_done_callback(close)
+
+    assert is_closed.wait(30)
+    assert wrong == []

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
 from typing import Final, Generic, TypeVar
 
@@ -49,7 +50,8 @@ def in_batches(
             busy = [waited for waited in waiting if waited.jobs and waited.future is None]
             if pool is None and workers > 1 and len(busy) > 1:
                 # A forked copy of a process with threads may hang.
-                pool = stack.enter_context(ProcessPoolExecutor(workers, mp_context=get_context("spawn")))
+                pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+                stack.push(partial(_ended, pool))
             if pool is not None:
                 for waited in busy:
                     waited.future = pool.submit(work, waited.jobs)
@@ -57,6 +59,11 @@ def in_batches(
                 yield from waiting.popleft().results(work)
         while waiting:
             yield from waiting.popleft().results(work)
+
+
+def _ended(pool: ProcessPoolExecutor, kind: type[BaseException] | None, *_: object) -> None:
+    """End a pool; without waiting where not all was done, as then the pool's own thread may be what cleans up."""
+    pool.shutdown(wait=kind is None, cancel_futures=True)
 
 
 def _batches(items: Iterable[tuple[Job | None, Result | None, int]], batch_bytes: int) -> Iterator[_Batch[Job, Result]]:
