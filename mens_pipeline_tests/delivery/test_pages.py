@@ -85,7 +85,7 @@ def _ended(port: int) -> bool:
     for _ in range(100):
         try:
             _get(port, "/")
-        except OSError:
+        except (OSError, http.client.HTTPException):  # what ends may be in the middle of an answer
             return True
         time.sleep(0.1)
     return False
