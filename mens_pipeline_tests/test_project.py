@@ -46,6 +46,15 @@ def test_the_top_level_holds_what_was_agreed() -> None:
         assert {name.split("/")[0] for name in listing.stdout.splitlines()} == _TOP_LEVEL
 
 
+@pytest.mark.skipif(not which("git") or not (PROJECT_ROOT / ".git").exists(), reason="no checkout")
+def test_nothing_is_left_of_a_merge() -> None:
+    """In files that no tool of ours reads as well, such as the exported grammar."""
+    command = ["git", "grep", "--line-number", "--extended-regexp", "^(<{7}|>{7})( |$)"]
+    found = subprocess.run(command, cwd=PROJECT_ROOT, capture_output=True, text=True, check=False)
+
+    assert (found.stdout, found.stderr) == ("", "")
+
+
 def test_one_module_reads_the_environment() -> None:
     """`os.environ` and `os.getenv` occur in the settings, and where the environment of a child is copied."""
     readers = [path.name for path in _PYTHON if re.search(r"os\.(environ|getenv)", path.read_text(encoding="utf-8"))]

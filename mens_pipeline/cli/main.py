@@ -25,6 +25,7 @@ from mens_pipeline.cli.test import run_files
 from mens_pipeline.cli.train import train
 from mens_pipeline.cli.upstream import AdvisingGroup, TrainCommand
 from mens_pipeline.errors import MensError, RefusedError
+from mens_pipeline.training.environment import keep_current_folder_out
 
 REFUSED = 1
 MISUSE = 2
@@ -104,6 +105,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    keep_current_folder_out()
     try:
         app()
     except RefusedError as error:

@@ -80,6 +80,14 @@ def _of_several(num_processes: int) -> dict[str, str]:
     return {name: os.environ.get(name, value) for name, value in usual.items()}
 
 
+def keep_current_folder_out() -> None:
+    """Have no Python process that this one starts import from the current folder, which may be a stranger's workspace.
+
+    The standard library starts the processes of a pool with `-c`, which looks there before anywhere else.
+    """
+    os.environ["PYTHONSAFEPATH"] = "1"
+
+
 def go_offline() -> None:
     """Give this process the environment of a training process; before the deep learning stack is loaded.
 

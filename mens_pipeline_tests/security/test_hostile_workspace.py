@@ -25,8 +25,6 @@ from mens_pipeline.corpus.schema.drops import Drop, DropReason
 from mens_pipeline.corpus.schema.records import MAX_FILE_RECORDS
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline.training.environment import training_environment
-from mens_pipeline.training.launch import run_child
 
 pytestmark = pytest.mark.measured  # they show the edges of the corpus
 
@@ -367,27 +365,3 @@ def test_files_are_listed_as_before(workspace: Path, name: str) -> None:
     found = [path.relative_to(workspace).as_posix() for path in files_below(workspace, (name[-3:],))]
 
     assert [path for path in found if path != "ok.vox"] == [f"a/{name}", f"a/c/{name}", f"b/{name}"]
-
-
-@pytest.mark.threat("W10")
-@pytest.mark.parametrize(
-    "module",
-    [
-        *("training.child", "training.scratch.child", "training.preference.child", "feedback.grpo.child"),
-        *("inference.child", "delivery.merge_child"),
-    ],
-)
-def test_no_child_runs_the_python_files_of_a_workspace(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
-) -> None:
-    """A command that is started in the folder of a stranger imports our packages, not theirs."""
-    executed = tmp_path / "executed"
-    for name in ("pydantic", "dagster_pipes", "torch", "json", "mens_pipeline"):
-        (tmp_path / f"{name}.py").write_text(f"open({str(executed)!r}, 'w')\nraise ImportError('of the workspace')")
-    monkeypatch.chdir(tmp_path)
-    job = tmp_path / "job.json"
-    job.write_text("{}")
-
-    run_child(f"mens_pipeline.{module}", job, training_environment(), lambda: None, 5, tmp_path / "child.log")
-    assert not executed.exists()
-    assert "ValidationError" in (tmp_path / "child.log").read_text()

@@ -1,0 +1,60 @@
+"""A command that is started in the folder of somebody who means harm: whose modules its processes import."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.training.environment import training_environment
+from mens_pipeline.training.launch import run_child
+
+
+@pytest.mark.threat("W10")
+@pytest.mark.parametrize(
+    "module",
+    [
+        *("training.child", "training.scratch.child", "training.preference.child", "feedback.grpo.child"),
+        *("inference.child", "delivery.merge_child"),
+    ],
+)
+def test_no_child_runs_the_python_files_of_a_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    """A command that is started in the folder of a stranger imports our packages, not theirs."""
+    executed = tmp_path / "executed"
+    for name in ("pydantic", "dagster_pipes", "torch", "json", "mens_pipeline"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(executed)!r}, 'w')\nraise ImportError('of the workspace')")
+    monkeypatch.chdir(tmp_path)
+    job = tmp_path / "job.json"
+    job.write_text("{}")
+
+    run_child(f"mens_pipeline.{module}", job, training_environment(), lambda: None, 5, tmp_path / "child.log")
+    assert not executed.exists()
+    assert "ValidationError" in (tmp_path / "child.log").read_text()
+
+
+@pytest.mark.threat("W10")
+def test_no_pool_runs_the_python_files_of_a_workspace(tmp_path: Path) -> None:
+    """The workers that a large corpus is shared out to; its folder holds modules of the standard library."""
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    for number in range(2):
+        (workspace / f"large_{number}.vox").write_text(
+            "fn a() to int { return 1 }\n" + "// filler of a line\n" * 30_000
+        )
+    for name in ("multiprocessing", "pickle", "threading", "socket", "runpy"):
+        (workspace / f"{name}.py").write_text("open('EXECUTED', 'w')\nraise ImportError('of the workspace')")
+    # As the command that pip installs: the folder of a script is looked at first, not the current one.
+    start = tmp_path / "bin" / "mens"
+    start.parent.mkdir()
+    start.write_text("from mens_pipeline.cli.main import main\nif __name__ == '__main__':\n    main()\n")
+    command = [sys.executable, str(start), "corpus", "extract", ".", "-o", str(tmp_path / "rows.jsonl")]
+    environment = {**os.environ, "MENS_NUM_WORKERS": "2", "PYTHONPATH": str(PROJECT_ROOT)}
+    environment.pop("PYTHONSAFEPATH", None)
+    done = subprocess.run(command, cwd=workspace, env=environment, capture_output=True, text=True, check=False)
+
+    assert not (workspace / "EXECUTED").exists()
+    assert done.returncode == 0, done.stderr
