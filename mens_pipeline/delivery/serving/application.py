@@ -143,7 +143,7 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
         return Answering(engine, limits, asked, selector)
 
     _add_state(app, engine, served, metrics)
-    _add_playground(app, limits)
+    _add_playground(app, served, limits)
     _add_openai(app, served, asker, limits, answering)
     _add_ollama(app, served, asker, limits, answering)
     return app
@@ -181,8 +181,8 @@ def _add_state(app: FastAPI, engine: Engine, served: ServedModel, metrics: Metri
         return metrics.response()
 
 
-def _add_playground(app: FastAPI, limits: Limits) -> None:
-    own = Playground()
+def _add_playground(app: FastAPI, served: ServedModel, limits: Limits) -> None:
+    own = Playground(served.candidate)
 
     @app.get(playground.PATH)
     async def page() -> Response:

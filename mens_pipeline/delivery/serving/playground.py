@@ -1,6 +1,7 @@
 """A page on which a person asks the model, and sees what the front end and the tests say of its program."""
 
 import asyncio
+from html import escape
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ CHECK: Final = "/check"
 
 _MOST_CHARACTERS: Final = 100_000
 _PAGE: Final = (Path(__file__).parent / "playground.html").read_text(encoding="utf-8")
+_HEADING: Final = "<h1>Ask the Vox model</h1>\n"
 # What a model wrote is only ever set as text; should that fail, nothing else can be loaded or sent elsewhere.
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
@@ -33,14 +35,19 @@ class CheckRequest(BaseModel):
 
 
 class Playground:
-    """The page, and the checker behind it; programs run one after another."""
+    """The page, and the checker behind it; programs run one after another.
 
-    def __init__(self) -> None:
+    Of a model that is served although it was not promoted, the page says what its gate said.
+    """
+
+    def __init__(self, candidate: str | None) -> None:
         self._turn = asyncio.Lock()
+        notice = "" if candidate is None else f'<p class="bad" role="note">A candidate: {escape(candidate)}.</p>\n'
+        self._page = _PAGE.replace(_HEADING, _HEADING + notice)
 
     def page(self) -> HTMLResponse:
         """Return the page."""
-        return HTMLResponse(_PAGE, headers={"Content-Security-Policy": _POLICY})
+        return HTMLResponse(self._page, headers={"Content-Security-Policy": _POLICY})
 
     async def check(self, source: str) -> dict[str, Any]:
         """Check a program and run its tests in a sandbox.

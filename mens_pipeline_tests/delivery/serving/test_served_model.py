@@ -272,7 +272,7 @@ def _judged(store: ArtifactStore, run: Path, **changes: Any) -> Artifact:
 
 
 def test_a_refused_candidate_says_so_on_every_answer(run: Path, tmp_path: Path) -> None:
-    """Whole, streamed, of either shape, refused, and of those who look after it; in the console as well."""
+    """Whole, streamed, of either shape, refused, and of those who look after it; on the page and in the console as well."""
     store = ArtifactStore(tmp_path)
     _judged(store, run)
     served = candidate_model(store, CPU)
@@ -289,8 +289,10 @@ def test_a_refused_candidate_says_so_on_every_answer(run: Path, tmp_path: Path) 
             client.post("/api/chat", json=ask),
             client.post("/api/chat", json={}),
         ]
+        page = client.get("/")
         lines = list(server.lines)
 
+    assert f'<p class="bad" role="note">A candidate: {verdict}.</p>' in page.text
     assert [answer.headers["X-Mens-Candidate"] for answer in answers] == [verdict] * len(answers)
     assert [answer.json()["candidate"] for answer in answers[:2]] == [verdict] * 2
     assert answers[4].status_code == 200
