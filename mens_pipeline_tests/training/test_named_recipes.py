@@ -54,7 +54,7 @@ def test_an_unknown_name_gets_a_suggestion() -> None:
 
     with pytest.raises(ConfigurationError, match=r"recipe wid: not in config/recipes.yaml. Did you mean `wide`\?"):
         recipe_called("wid", recipes)
-    with pytest.raises(ConfigurationError, match="There are code_base, default, short, wide"):
+    with pytest.raises(ConfigurationError, match="There are code_base, default, long, short, wide"):
         recipe_called("xyzxyz", recipes)
 
 
