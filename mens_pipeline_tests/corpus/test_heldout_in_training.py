@@ -27,10 +27,10 @@ def test_sets_that_share_nothing_pass(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({}, "1 requests and 1 answers"),
-        ({"prompt": "Something else."}, "0 requests and 1 answers"),
-        ({"response": "fn other() to int { return 7 }"}, "1 requests and 0 answers"),
-        ({"prompt": "Another.", "response": "\n\nfn f1() to int {\n\treturn 1\n}"}, "0 requests and 1 answers"),
+        ({}, "1 prompts and 1 answers"),
+        ({"prompt": "Something else."}, "0 prompts and 1 answers"),
+        ({"response": "fn other() to int { return 7 }"}, "1 prompts and 0 answers"),
+        ({"prompt": "Another.", "response": "\n\nfn f1() to int {\n\treturn 1\n}"}, "0 prompts and 1 answers"),
     ],
     ids=["pair", "answer", "request", "other white space"],
 )

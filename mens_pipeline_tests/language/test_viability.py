@@ -323,3 +323,14 @@ def test_a_program_without_anything_dropped_is_completed_to(text: str) -> None:
 def test_deep_texts_are_looked_at_as_well() -> None:
     """Deeper than the recursion limit of Python is at first."""
     assert viable("let a = " + "(" * 1_500) is Viability.OPEN
+
+
+def test_texts_at_the_same_place_of_the_parser_end_the_same_way() -> None:
+    """However they began; where a text may end the parser waits for nothing."""
+    one, other = ViableText(), ViableText()
+    one.append("fn f() { return g(")
+    other.append("fn longer(a: int) { return h(")
+
+    assert one.place_behind("1") == other.place_behind("22") != one.place_behind("")
+    assert complete("fn f() { return g(1") == complete("fn longer(a: int) { return h(22")
+    assert one.place_behind("1) }") == ()
