@@ -2,6 +2,8 @@
 
 import json
 import logging
+import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +35,9 @@ _DEFAULT: Final = "default"
 
 _LEAST_MORE: Final = 10
 """Minutes for which a refused run goes on at least, where more training helps."""
+
+_OF_PRESET: Final = re.compile(r" --(?:preset|more) \S+")
+"""Options that do not go with another preset."""
 
 _MINUTES: Final = {"s": 1 / 60, "m": 1.0, "h": 60.0}
 _FIGURES: Final = ("parse rate", "resolve rate", "hidden tests")
@@ -112,7 +117,7 @@ def _helping(gate: Mapping[str, Any], adapter: Mapping[str, Any], command: str, 
         minutes = max(_LEAST_MORE, round(adapter.get("train/seconds", 0.0) / 60))
         return f"the same run goes on for {minutes} min with: {command} run{options} --more {minutes}m"
     if gate["remedy"] == Remedy.PRESET:
-        return f"a recipe that takes longer rows: {command} run --preset auto"
+        return f"a recipe that takes longer rows: {command} run{_OF_PRESET.sub('', options)} --preset auto"
     if gate["remedy"] == Remedy.DATA:
         larger = f"a larger workspace: {command} run --source-root DIR"
         return f"{larger}; for its first model: VOX_EVAL_POLICY=bootstrap {command} run{options}"
@@ -131,7 +136,7 @@ def _next(figures: Figures, command: str, options: str, *, is_good: bool) -> str
         return f"{command} run{options} puts it in use; {command} compare A B lays two recipes side by side"
     if "promoted_adapter" in figures:
         return f"make ui shows the graph; {command} promote --history shows every champion"
-    return f"{command} run goes on to the adapter"
+    return f"{command} run{options} goes on to the adapter"
 
 
 REFUSED = 1
@@ -191,6 +196,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     from mens_pipeline.orchestration.resources.compute import Compute
 
     settings = _settings(source_root)
+    where = "" if source_root is None else f" --source-root {shlex.quote(str(source_root))}"
     named = {"preset": preset, "domain": domain}
     asked: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     chosen = [{"recipe": name, **asked} for name in dict.fromkeys(recipe or ())] or [asked]
@@ -210,7 +216,7 @@ def run(  # noqa: PLR0913 - one parameter an option
         outcomes.append(outcome)
         verdicts.append(is_good)
         if not as_json:
-            options = "".join(f" --{name} {value}" for name, value in trained.items())
+            options = where + "".join(f" --{name} {value}" for name, value in trained.items())
             options += "".join(f" --more {text}" for text in more or ())
             _show(outcome, options, is_good=is_good)
     if as_json:

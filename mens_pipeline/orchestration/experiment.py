@@ -70,9 +70,16 @@ def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
     """Return what the run was told of its training; of a partitioned run, its partition is the recipe.
 
     Raises:
-        dagster.Failure: Configuration and partition name two recipes; nothing is retried.
+        dagster.Failure: It asks for what there is not, or configuration and partition name two recipes; nothing is
+            retried.
     """
     config = TrainConfig(**config_of(context.run, _TRAINING))
+    if not config.native_train:
+        advice = "Leave native_train out. Run: mens train --backend qlora --data-dir DIR --output-dir DIR --preset auto"
+        message = f"native_train is false, and there is no other trainer than the QLoRA one of this project. {advice}"
+        raise dg.Failure(message, allow_retries=False)
+    if any(minutes <= 0 for minutes in config.more_minutes):
+        raise dg.Failure(f"more_minutes is {config.more_minutes}. Write minutes above 0.", allow_retries=False)
     partition = context.run.tags.get(PARTITION_NAME_TAG)
     if partition is not None and config.recipe not in {None, partition}:
         message = f"the run is of the partition {partition}, and its configuration names the recipe {config.recipe}."
@@ -85,7 +92,7 @@ def choices_of(context: dg.AssetExecutionContext, device: Device) -> Choices:
 
     Raises:
         ConfigurationError: A name is unknown, or values do not hold together.
-        dagster.Failure: Configuration and partition name two recipes.
+        dagster.Failure: As `training_of`.
     """
     return resolve_choices(
         load_settings(),

@@ -50,7 +50,7 @@ def _lines(*, is_good: bool = True, **figures: dict[str, Any]) -> str:
 def test_a_train_set_alone_leads_to_the_adapter() -> None:
     """What `--no-train` gives."""
     assert _lines(mixed_train_set=_TRAIN_SET) == (
-        "train set   2704 different pairs\nnext        .venv/bin/mens run goes on to the adapter"
+        "train set   2704 different pairs\nnext        .venv/bin/mens run --preset tiny goes on to the adapter"
     )
 
 

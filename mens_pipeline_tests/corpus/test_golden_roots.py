@@ -59,6 +59,7 @@ def _judges(pairs: list[TrainingPair]) -> tuple[set[str | None], int]:
     return {group_of(pair) for pair in pairs} - {group_of(pair) for pair in split.train["pairs"]}, split.num_groups
 
 
+@pytest.mark.seed_row(42)
 def test_only_golden_programs_judge_and_are_ground_truth(workspace: Path) -> None:
     """Without golden roots all programs are golden; pairs derived from one that is not are never held out."""
     everywhere = _pairs(workspace)
@@ -76,6 +77,7 @@ def test_only_golden_programs_judge_and_are_ground_truth(workspace: Path) -> Non
     assert ratings == {"golden/one.vox": 5, "golden/two.vox": 5, "sandbox/three.vox": 4, "page.md": 4}
 
 
+@pytest.mark.seed_row(42)
 def test_the_parse_rate_is_that_of_golden_programs(workspace: Path, tmp_path: Path) -> None:
     """A broken sandbox refuses nothing, and what is wrong on purpose never does; all that is broken is named."""
     store = ArtifactStore(tmp_path / "store")

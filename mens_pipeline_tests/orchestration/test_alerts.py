@@ -42,6 +42,35 @@ def _said(sensor: str, context: dg.RunStatusSensorContext, capfd: pytest.Capture
     return capfd.readouterr().err + (outcome.skip_message or "" if outcome is not None else "")
 
 
+class _Chat(BaseHTTPRequestHandler):
+    """A webhook that keeps what it is told."""
+
+    told: ClassVar[list[dict[str, Any]]] = []
+    status: ClassVar[int] = 200
+
+    def do_POST(self) -> None:
+        """Take a message."""
+        self.told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(self.status)
+        self.end_headers()
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Chat]]:
+    """A webhook that people listen to."""
+    monkeypatch.setattr(_Chat, "told", [])
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Chat) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("MENS_ALERT_URL", f"http://127.0.0.1:{server.server_port}/hook/secret")
+        yield _Chat
+        server.shutdown()
+        thread.join()
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -51,8 +80,10 @@ def _said(sensor: str, context: dg.RunStatusSensorContext, capfd: pytest.Capture
     ],
     ids=["of ours", "of Dagster", "a defect"],
 )
-def test_a_failed_run_is_told_in_one_line(error: Exception, reason: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """Run, job, step and reason."""
+def test_a_failed_run_is_told_in_one_line(
+    chat: type[_Chat], error: Exception, reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Run, job, step and reason, in the log and to whoever listens."""
     with dg.DagsterInstance.ephemeral() as instance:
         result = _failing(error).execute_in_process(instance=instance, raise_on_error=False)
         context = dg.build_run_status_sensor_context(
@@ -64,7 +95,14 @@ def test_a_failed_run_is_told_in_one_line(error: Exception, reason: str, capfd: 
         said = _said("run_failed", context, capfd)
 
     (line,) = [line for line in said.splitlines() if "failed" in line]
+    (told,) = chat.told
     assert line.endswith(f"run {result.run_id} of some_job failed: {reason}")
+    assert told == {
+        "text": f"run {result.run_id} of some_job failed: {reason}",
+        "event": "run_failed",
+        "run": result.run_id,
+        "job": "some_job",
+    }
 
 
 def test_a_run_that_failed_outside_of_a_step_has_a_reason(capfd: pytest.CaptureFixture[str]) -> None:
@@ -137,35 +175,6 @@ def test_a_green_run_without_a_promotion_is_told(
 def test_nothing_is_told_of_a_run_that_was_to_judge_alone(capfd: pytest.CaptureFixture[str]) -> None:
     """It promotes nothing because a person said so."""
     assert "was to judge and not to promote" in _ended_well(True, None, capfd, {"promote": False})  # noqa: FBT003
-
-
-class _Chat(BaseHTTPRequestHandler):
-    """A webhook that keeps what it is told."""
-
-    told: ClassVar[list[dict[str, Any]]] = []
-    status: ClassVar[int] = 200
-
-    def do_POST(self) -> None:
-        """Take a message."""
-        self.told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        self.send_response(self.status)
-        self.end_headers()
-
-    def log_message(self, *_arguments: Any) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture
-def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Chat]]:
-    """A webhook that people listen to."""
-    monkeypatch.setattr(_Chat, "told", [])
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Chat) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        monkeypatch.setenv("MENS_ALERT_URL", f"http://127.0.0.1:{server.server_port}/hook/secret")
-        yield _Chat
-        server.shutdown()
-        thread.join()
 
 
 def test_a_refusal_reaches_the_webhook_with_its_reasons(chat: type[_Chat], capfd: pytest.CaptureFixture[str]) -> None:

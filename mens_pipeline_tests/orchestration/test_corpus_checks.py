@@ -112,3 +112,5 @@ def test_shares_far_from_what_was_asked_are_a_warning(tmp_path: Path, achieved: 
 
     assert result.passed is passed
     assert result.severity is dg.AssetCheckSeverity.WARN
+    errors = [value.value for name, value in result.metadata.items() if name.startswith("error/")]
+    assert errors == [round(1 - achieved, 4)]

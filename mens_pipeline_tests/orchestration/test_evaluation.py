@@ -92,6 +92,8 @@ def test_a_gain_that_chance_would_give_is_a_warning(tmp_path: Path, num_good: in
     assert isinstance(result, dg.AssetCheckResult)
     assert result.passed is passed
     assert result.severity is dg.AssetCheckSeverity.WARN
+    p_value: Any = result.metadata["p_value"].value
+    assert p_value == round(p_value, 4)
     assert str(result.metadata["adapter"].value).startswith(f"{num_good}/40")
 
 
@@ -103,6 +105,7 @@ def test_hidden_tests_are_shown_where_there_are_any() -> None:
     rows = {row.data["what"]: row.data for row in rows_of(results.base.overall, results.adapter.overall)}
     figures = figures_of(results)
 
+    assert [*rows["test_rate"]] == ["what", "adapter", "95 % interval", "base"], "the adapter is to be in view"
     assert str(rows["test_rate"]["base"]).startswith("0/1 (0.0 %")
     assert rows["test_rate"]["adapter"] == "1/1 (100.0 %)"
     assert rows["test_rate"]["95 % interval"] == results.adapter.overall.test_rate.interval == "14.7 to 100.0"

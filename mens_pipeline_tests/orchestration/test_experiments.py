@@ -1,6 +1,9 @@
 """Named recipes, trained and judged beside each other, and laid side by side."""
 
 import json
+import re
+import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,8 @@ from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.definitions import defs
+from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.evaluation.run_folder import remember
 from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest, manifest_of
 from mens_pipeline.orchestration.defs.experiments import recipe_scores
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
@@ -21,20 +26,26 @@ from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.progress import progress_logger
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.promotion.benchmark_gate import KIND as GATE
 from mens_pipeline.promotion.history import champion_key, champion_of
+from mens_pipeline.promotion.receipt import RECEIPT
 from mens_pipeline.settings import DOMAINS
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.job import ADAPTER as FOLDER
 from mens_pipeline.training.presets import load_named
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
-from mens_pipeline_tests.orchestration.stores import artifact_in
+from mens_pipeline_tests.orchestration.stores import artifact_in, latest_in
 
 _GOOD = {"default": 20, "short": 10, "wide": 40}
 """Recipe -> prompts of forty that its adapter answers well."""
 
 _ALL = {**_GOOD, "code_base": 34}
 """The same, with one that passes and is not the best."""
+
+_COUNTS = ("num_updates", "num_planned_updates", "num_updates_before", "train/seconds", "first_loss", "last_loss")
+_TRAINING: dict[str, Any] = {**dict.fromkeys(_COUNTS, 1), "shown": "all"}
+"""What the summary of a run tells of an adapter."""
 
 
 @dg.asset
@@ -51,7 +62,7 @@ def qlora_adapter(
     made, _ = opened.built(ADAPTER, {"n": name}, lambda folder: fill_trained(folder, name))
     context.instance.add_run_tags(context.run.run_id, {RECIPE_TAG: told.label()})
     facts = identify(context, manifest_of(made.path), adapter_digest(made.path))
-    return dg.MaterializeResult(value=made.ref(split.ref()), metadata=facts)
+    return dg.MaterializeResult(value=made.ref(split.ref()), metadata={**_TRAINING, **facts})
 
 
 @dg.asset
@@ -61,9 +72,8 @@ def eval_results(
     """Its evaluation."""
     run = store.artifact(qlora_adapter).path
     made = evaluated(run, store.open(), _ALL[(run / FOLDER / WEIGHTS).read_text()])
-    return dg.MaterializeResult(
-        value=made.ref(qlora_adapter), metadata=identify(context, manifest_of(run), adapter_digest(run))
-    )
+    facts = identify(context, manifest_of(run), adapter_digest(run))
+    return dg.MaterializeResult(value=made.ref(qlora_adapter), metadata={"missing_constructs": "none", **facts})
 
 
 @pytest.fixture
@@ -276,6 +286,49 @@ def test_a_command_promotes_nothing(home: Path, names: tuple[str, ...], code: in
     assert result.exit_code == code, result.output
     assert len(json.loads(result.stdout)) == runs
     assert champion_key(ArtifactStore(home.parent / "store")) is None
+
+
+@pytest.mark.usefixtures("location")
+def test_the_command_that_a_refusal_names_goes_on_with_the_same_run(home: Path, tmp_path: Path) -> None:
+    """Of the same recipe and workspace, wherever its name leads; as often as it is refused."""
+    workspace, labels = tmp_path / "a workspace", []
+    workspace.mkdir()
+    command = ["run", "--recipe=default", f"--source-root={workspace}"]
+    for _ in range(2):
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 1
+        (advice,) = re.findall("\nnext .* goes on for 10 min with: .* (run .*)\n", result.stdout)
+        command = shlex.split(advice)
+        with open_instance(home) as instance:
+            labels.append(instance.get_runs(limit=1)[0].tags[RECIPE_TAG])
+
+    assert labels == ["default", "default, 10 min more"]
+    assert command == ["run", "--source-root", str(workspace), "--recipe", "default", *["--more", "10m"] * 2]
+
+
+def test_a_verdict_by_hand_moves_nothing_that_the_graph_rests_on(
+    home: Path, instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    """It lies beside the run that it is about; what the graph promotes is what the graph judged."""
+    store, run = ArtifactStore(home.parent / "store"), tmp_path / "by hand"
+    _run(home, instance, last="promoted_adapter", qlora_adapter={"recipe": "wide"}, promoted_adapter={"promote": False})
+    run.mkdir()
+    fill_trained(run, "by hand")
+    evaluation = evaluated(run, store, 10)
+    shutil.copy(evaluation.path / RESULTS, run / RESULTS)
+    remember(run, evaluation)
+    events = instance.event_log_storage.get_maximum_record_id()
+    judged = CliRunner().invoke(app, ["gate", "--run-dir", str(run)])
+    after = instance.event_log_storage.get_maximum_record_id()
+    promoted = _promote_best(instance, best_of=[])
+    champion = champion_of(store)
+
+    assert (judged.exit_code, after) == (1, events), judged.output
+    assert (run / RECEIPT).is_file()
+    assert (latest_in(store, GATE).path / RECEIPT).read_bytes() == (run / RECEIPT).read_bytes()
+    assert promoted.success
+    assert champion is not None
+    assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
 
 
 def test_recipes_are_to_be_trained() -> None:

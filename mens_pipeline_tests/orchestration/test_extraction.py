@@ -109,6 +109,7 @@ def test_a_narrow_corpus_is_refused(tmp_path: Path) -> None:
     assert not result.success
     assert not coverage.passed
     assert coverage.metadata["constructs_present"].value == f"1/{len(CONSTRUCTS)} (3.3 %)"
+    assert coverage.metadata["coverage"].value == 0.0333
     assert "workflow" in str(coverage.metadata["missing"].value)
 
 

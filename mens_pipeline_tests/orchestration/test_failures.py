@@ -12,11 +12,6 @@ from mens_pipeline.orchestration import pipes
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.resources.trainer import _Watcher
 
-_MAKING = (
-    *("extracted_corpus", "synthetic_corpus", "validated_pairs", "heldout_split", "mixed_train_set"),
-    *("base_model", "qlora_adapter", "eval_results", "benchmark_gate"),
-)
-
 
 def test_a_refusal_is_in_the_first_line() -> None:
     """A failure with the sentence, not a defect with a stack around it; a defect stays one."""
@@ -39,12 +34,15 @@ def test_a_refusal_is_in_the_first_line() -> None:
     assert errors["broken"].user_failure_data is None
 
 
-@pytest.mark.parametrize("name", _MAKING)
-def test_every_asset_refuses_plainly(name: str) -> None:
-    """Whatever of ours it raises."""
-    graph: Any = defs().resolve_assets_def(name)
+def test_every_asset_refuses_plainly() -> None:
+    """Whatever of ours it raises; what yields has its own test."""
+    made: dict[str, Any] = {
+        key.to_user_string(): defs().resolve_assets_def(key)
+        for key in defs().resolve_asset_graph().get_all_asset_keys()
+    }
+    bare = [name for name, asset in made.items() if not hasattr(asset.op.compute_fn.decorated_fn, "__wrapped__")]
 
-    assert hasattr(graph.op.compute_fn.decorated_fn, "__wrapped__")
+    assert bare == ["promoted_adapter"]
 
 
 def test_training_that_goes_on_says_from_where() -> None:
@@ -61,6 +59,27 @@ def test_training_that_goes_on_says_from_where() -> None:
         said = [entry.user_message for entry in instance.all_logs(result.run_id)]
 
     assert [line for line in said if "resumed" in line] == ["training resumed at step 40 of 300"]
+
+
+def test_progress_has_rounded_numbers() -> None:
+    """On the page of the adapter while it trains."""
+
+    @dg.asset
+    def adapter(context: dg.AssetExecutionContext) -> None:
+        step = {"step": 3, "max_steps": 9, "eta_seconds": 60.0}
+        step |= {"loss": 2 / 3, "grad_norm": 1 / 3, "tokens_per_second": 1000 / 7}
+        _Watcher(context, 0.0, lambda _event: None).watch([{"event": "step", "payload": step}])
+
+    result = dg.materialize([adapter])
+    (event,) = [event for event in result.all_events if event.event_type_value == "ASSET_OBSERVATION"]
+    seen = event.asset_observation_data.asset_observation.metadata
+
+    assert {name: value.value for name, value in seen.items()} == {
+        "train/step": 3,
+        "train/loss": 0.6667,
+        "train/grad_norm": 0.3333,
+        "train/tokens_per_second": 142.9,
+    }
 
 
 def test_what_a_process_prints_is_passed_on_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

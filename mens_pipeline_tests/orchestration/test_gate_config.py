@@ -154,6 +154,16 @@ def test_an_adapter_that_is_promoted_alone_is_refused(store: ArtifactStore) -> N
     assert "The gate failed: parse_rate" in _failure(result)
 
 
+def test_a_promotion_that_cannot_be_looked_at_is_refused_in_the_first_line(
+    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what it reads before it promotes."""
+    _run(store)
+    monkeypatch.setenv("VOX_EVAL_POLICY", "nope")
+
+    assert _failure(_run(store, alone=True)).startswith("dagster._core.definitions.events.Failure: policy nope: ")
+
+
 @pytest.mark.parametrize(
     ("config", "environment", "message"),
     [

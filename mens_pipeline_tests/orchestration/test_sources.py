@@ -36,8 +36,8 @@ def _fill(root: Path, num_good: int, num_bad: int) -> None:
 @pytest.mark.seed_row(67)
 @pytest.mark.parametrize(
     ("num_good", "num_bad", "passed"),
-    [(3, 0, True), (7, 3, True), (69, 31, False), (0, 1, False), (0, 0, False)],
-    ids=["all good", "at the bar", "below the bar", "all bad", "no files"],
+    [(3, 0, True), (7, 3, True), (2, 1, False), (69, 31, False), (0, 1, False), (0, 0, False)],
+    ids=["all good", "at the bar", "two thirds", "below the bar", "all bad", "no files"],
 )
 def test_parse_rate_gates(tmp_path: Path, num_good: int, num_bad: int, passed: bool) -> None:  # noqa: FBT001 - a column
     """The check passes from 70 % on, and a refusal fails the run; an empty workspace is refused."""
@@ -48,6 +48,8 @@ def test_parse_rate_gates(tmp_path: Path, num_good: int, num_bad: int, passed: b
 
     assert (evaluation.passed, result.success) == (passed, passed)
     assert evaluation.metadata["num_rejected"].value == num_bad
+    if num_good + num_bad:
+        assert evaluation.metadata["source_parse_rate"].value == round(num_good / (num_good + num_bad), 4)
 
 
 def test_a_refusal_names_the_files(tmp_path: Path) -> None:
@@ -146,6 +148,8 @@ def test_a_choice_that_is_none_begins_no_run(field: str, names: tuple[str, ...])
     ("environment", "config", "message"),
     [
         ({}, {"overrides": {"nope": "1"}}, "nope"),
+        ({}, {"more_minutes": [-1.0]}, "Write minutes above 0"),
+        ({}, {"native_train": False}, "Leave native_train out"),
         ({"VOX_EVAL_POLICY": "nope"}, {}, "policy nope: not in config/gates.yaml"),
         ({"MENS_TRAIN_LERNING_RATE": "1"}, {}, "did you mean learning_rate?"),
     ],

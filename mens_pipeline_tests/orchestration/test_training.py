@@ -67,11 +67,13 @@ def test_a_train_set_becomes_an_adapter_once(tmp_path: Path) -> None:
             _materialise(root, instance),
             _materialise(root, instance, force_train=True),
         ]
+        runs = instance.get_runs()
         observed = instance.fetch_observations(dg.AssetKey("qlora_adapter"), limit=100).records
     made = [result.asset_materializations_for_node("qlora_adapter")[0] for result in results]
     adapter = ArtifactStore(root).get(KIND, ArtifactStore(root).pointed(KIND, "latest") or "")
 
     assert all(result.success for result in results)
+    assert {run.tags["mens/preset"] for run in runs} == {"tiny"}
     assert [entry.metadata["reused"].value for entry in made] == [False, True, False]
     assert len({entry.tags["dagster/data_version"] for entry in made if entry.tags}) == 1
     assert adapter is not None
@@ -211,7 +213,7 @@ def test_the_base_is_the_one_that_the_preset_of_the_adapter_names(
                 "compute": Compute(device="cpu"),
                 "trainer": Trainer(),
             },
-            run_config={"ops": {"qlora_adapter": {"config": {"preset": "tiny", "native_train": False}}}},
+            run_config={"ops": {"qlora_adapter": {"config": {"preset": "tiny"}}}},
             raise_on_error=False,
         )
     (made,) = result.asset_materializations_for_node("base_model")
@@ -244,8 +246,9 @@ def test_an_adapter_as_it_was_is_refused(tmp_path: Path, changed: int, matrices:
 @pytest.mark.parametrize(("losses", "passed"), [([4, 3, 2, 1], True), ([1, 2, 3, 4], False), ([1.0], False)])
 def test_a_loss_that_does_not_fall_is_a_warning(tmp_path: Path, losses: list[float], *, passed: bool) -> None:
     """The last quarter of steps beside the first."""
-    result = loss_fell(*_trained(tmp_path, losses))
+    result = loss_fell(*_trained(tmp_path, [loss / 3 for loss in losses]))
 
     assert isinstance(result, dg.AssetCheckResult)
     assert result.passed is passed
     assert result.severity is dg.AssetCheckSeverity.WARN
+    assert result.metadata["last_quarter"].value == round(losses[-1] / 3, 4)

@@ -132,7 +132,7 @@ def beats_the_base(eval_results: ArtifactRef, store: ArtifactStoreResource) -> d
         metadata={
             "base": str(results.base.overall.parse_rate),
             "adapter": str(results.adapter.overall.parse_rate),
-            "p_value": difference.p_value,
+            "p_value": round(difference.p_value, 4),
         },
     )
 

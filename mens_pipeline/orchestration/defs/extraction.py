@@ -112,7 +112,7 @@ def corpus_coverage(extracted_corpus: ArtifactRef, store: ArtifactStoreResource)
     return dg.AssetCheckResult(
         passed=present / len(counts) >= required,
         metadata={
-            "coverage": present / len(counts),
+            "coverage": round(present / len(counts), 4),
             "constructs_present": share_text(present, len(counts)),
             "min_corpus_coverage": required,
             "missing": ", ".join(missing) or "none",

@@ -82,7 +82,7 @@ def shares_as_asked(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) 
     return dg.AssetCheckResult(
         passed=max(errors.values()) <= allowed,
         severity=dg.AssetCheckSeverity.WARN,
-        metadata={"max_share_error": allowed, **{f"error/{path}": error for path, error in errors.items()}},
+        metadata={"max_share_error": allowed, **{f"error/{path}": round(error, 4) for path, error in errors.items()}},
     )
 
 

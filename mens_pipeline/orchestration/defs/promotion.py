@@ -181,9 +181,22 @@ def promoted_adapter(
     Without a verdict that passed and is about this very adapter it refuses, also when it is materialised alone.
     One that a rollback took out of use is not promoted again. Of several recipes that were judged it promotes the best.
     """
+    promoted = _promoted(context, config, benchmark_gate, store)
+    if promoted is not None:
+        yield promoted
+
+
+@plainly
+def _promoted(
+    context: dg.AssetExecutionContext,
+    config: PromotionConfig,
+    benchmark_gate: ArtifactRef,
+    store: ArtifactStoreResource,
+) -> dg.MaterializeResult[Any] | None:
+    """Promote the adapter, unless the run was told not to, or what was judged in it does not allow it."""
     if not config.promote:
         context.log.info("judged, and not promoted: the run was told promote: false")
-        return
+        return None
     settings = load_settings()
     chosen: dict[str, Any] = {}
     if config.best_of:
@@ -193,20 +206,20 @@ def promoted_adapter(
     receipt = receipt_in(gate.path)
     if not receipt.overall_passed and _is_judged_here(context) and not receipt.strict:
         _not_promoted(context, "; ".join(receipt.reasons))
-        return
+        return None
     run = store.artifact(benchmark_gate.of(ADAPTER)).path
     if _is_judged_here(context) and not receipt.strict and adapter_digest(run) in withdrawn(store.open()):
         advice = "Change data or recipe, or sign an override"
         _not_promoted(context, f"a rollback took this adapter out of use. {advice}")
-        return
+        return None
     present = present_of(
         settings,
         store.artifact(benchmark_gate.of(EVALUATION)),
         store.artifact(benchmark_gate.of(SPLIT)).path / HELDOUT,
     )
-    promotion = plainly(promote)(gate, run, store.open(), present, now=int(time.time()))
+    promotion = promote(gate, run, store.open(), present, now=int(time.time()))
     track_champion(settings.trackers.get_secret_value(), promotion.champion, store.open(), context.log.warning)
-    yield dg.MaterializeResult(
+    return dg.MaterializeResult(
         value=promotion.champion.ref(benchmark_gate),
         data_version=dg.DataVersion(promotion.champion.key),
         metadata={**champion_metadata(promotion, store.open()), **chosen},
@@ -217,7 +230,7 @@ def _choice(
     context: dg.AssetExecutionContext, names: list[str], store: ArtifactStoreResource, settings: Settings
 ) -> Choice:
     """Return the best of several recipes, and tag the run with it."""
-    choice = plainly(best_judged)(names, context.instance, store.open(), settings)
+    choice = best_judged(names, context.instance, store.open(), settings)
     for name, why in choice.passed_over.items():
         context.log.warning("passed over: %s: %s", name, why)
     best = choice.best

@@ -12,6 +12,7 @@ from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.orchestration.charts import line_chart
 from mens_pipeline.orchestration.choices import OWNERS
 from mens_pipeline.orchestration.defs.training import fall_of, quarters_of
+from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
 from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
@@ -43,6 +44,7 @@ class ScratchTrainConfig(dg.Config):
     code_version=STAGE.code_version,
     pool="gpu",
 )
+@plainly
 def scratch_model(  # noqa: PLR0913, PLR0917 - what Dagster injects
     context: dg.AssetExecutionContext,
     config: ScratchTrainConfig,

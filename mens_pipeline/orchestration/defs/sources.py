@@ -95,7 +95,7 @@ def _metadata(report: SourceReport, required: float) -> dict[str, dg.MetadataVal
         "constructs": dg.MetadataValue.table(constructs),
     }
     if report.parse_rate is not None:
-        metadata["source_parse_rate"] = dg.MetadataValue.float(report.parse_rate)
+        metadata["source_parse_rate"] = dg.MetadataValue.float(round(report.parse_rate, 4))
     if rejected:
         metadata["first_rejected_files"] = dg.MetadataValue.table(rejected)
     return metadata

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
 
@@ -25,7 +25,7 @@ from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, RECIPES, load_settings
-from mens_pipeline.storage.code_version import code_version
+from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 from mens_pipeline.training.base_model import find_base_model
 from mens_pipeline.training.contract import STAGE
@@ -38,12 +38,15 @@ from mens_pipeline.training.run_dir import work_folder
 from mens_pipeline.training.telemetry_log import FILE, losses_of, steps_of
 from mens_pipeline.training.told import told_kinds
 
+_FINDING: Final = Stage("base_model", ("mens_pipeline.training.base_model:find_base_model",))
+"""What finds a base; it lies in the cache and is no artifact of the store."""
+
 
 @dg.asset(
     group_name="training",
     kinds={"huggingface"},
     owners=OWNERS,
-    code_version=code_version("mens_pipeline.training.base_model:find_base_model"),
+    code_version=configured(_FINDING, RECIPES, PRESETS),
 )
 @plainly
 def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.MaterializeResult[Any]:
@@ -95,12 +98,6 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
 
     An unchanged contract (recipe, train set, base, device, versions) is not trained again; an interrupted run goes on.
     """
-    if not config.native_train:
-        advice = "Leave native_train out. Run: mens train --backend qlora --data-dir DIR --output-dir DIR --preset auto"
-        message = f"native_train is false, and there is no other trainer than the QLoRA one of this project. {advice}"
-        raise dg.Failure(message, allow_retries=False)
-    if any(minutes <= 0 for minutes in config.more_minutes):
-        raise dg.Failure(f"more_minutes is {config.more_minutes}. Write minutes above 0.", allow_retries=False)
     config = training_of(context)
     prepare = partial(_prepared, compute, store, context, mixed_train_set)
     build = partial(_built, config, store.open(), lambda r: trainer.run(context, r, num_processes=r.job.recipe.devices))
@@ -153,7 +150,7 @@ def fall_of(folder: Path) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         passed=last < first,
         severity=dg.AssetCheckSeverity.WARN,
-        metadata={"first_quarter": first, "last_quarter": last, "num_updates": len(losses)},
+        metadata={"first_quarter": round(first, 4), "last_quarter": round(last, 4), "num_updates": len(losses)},
     )
 
 

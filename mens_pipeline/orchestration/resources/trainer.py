@@ -95,9 +95,9 @@ class _Watcher:
                 self._context.asset_key,
                 metadata={
                     "train/step": step["step"],
-                    "train/loss": step["loss"],
-                    "train/grad_norm": step["grad_norm"],
-                    "train/tokens_per_second": step["tokens_per_second"],
+                    "train/loss": round(step["loss"], 4),
+                    "train/grad_norm": round(step["grad_norm"], 4),
+                    "train/tokens_per_second": round(step["tokens_per_second"], 1),
                 },
             )
         )

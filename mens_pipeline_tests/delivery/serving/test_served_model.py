@@ -272,7 +272,7 @@ def _judged(store: ArtifactStore, run: Path, **changes: Any) -> Artifact:
 
 
 def test_a_refused_candidate_says_so_on_every_answer(run: Path, tmp_path: Path) -> None:
-    """Whole, streamed, of either shape, refused, and of those who look after it; on the page and in the console as well."""
+    """Whole, streamed, of either shape, refused, and for those who look after it; on the page, in the console."""
     store = ArtifactStore(tmp_path)
     _judged(store, run)
     served = candidate_model(store, CPU)
