@@ -19,7 +19,7 @@ def lineage(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as one JSON document.")] = False,
 ) -> None:
-    """Print what an adapter was made from, down to files and commits, and the verdicts and promotions that rest on it.
+    """Print what an adapter was made from, down to files, lines and commits, and what rests on it.
 
     Exit code 0: printed. 1: there is no such adapter. 2: the command was misused.
     """
@@ -38,7 +38,8 @@ def lineage(
         say(f"rows       {count:>7}  {name}")
     most = sorted(found.files.items(), key=lambda item: -item[1])
     for name, count in most[:_SHOWN]:
-        say(f"file       {count:>7}  {name}")
+        lines = ", ".join(f"{first}-{last}" for first, last in found.lines[name])
+        say(f"file       {count:>7}  {name}  lines {lines}")
     if len(most) > _SHOWN:
         say(f"           and {len(most) - _SHOWN} more files: --json")
     say(f"commits    {', '.join(found.commits) or 'none on record'}")

@@ -1,7 +1,7 @@
 """Lineage of an adapter: its sources down to files and commits, and what depends on it, from manifests."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.schema.records import Source
 from mens_pipeline.delivery.prune import read_store
 from mens_pipeline.delivery.retention import Item
 from mens_pipeline.errors import RefusedError
@@ -44,6 +45,7 @@ class Lineage:
         rests_on: What it was made from, the nearest first.
         rows: Rows of its train set by the file that was mixed; empty where the train set is gone.
         files: Source file -> different rows of the train set that stand in it.
+        lines: Source file -> first and last line of each passage that these rows were cut from, in order.
         commits: Commits of the workspace that rows were cut from.
         used_by: Evaluations, verdicts, promotions and deliveries that rest on it, the nearest first.
     """
@@ -52,6 +54,7 @@ class Lineage:
     rests_on: tuple[Link, ...]
     rows: dict[str, int]
     files: dict[str, int]
+    lines: dict[str, list[tuple[int, int]]]
     commits: tuple[str, ...]
     used_by: tuple[Link, ...]
 
@@ -76,9 +79,22 @@ def lineage_of(store: ArtifactStore, name: str) -> Lineage:
         rests_on=tuple(_link(items, ref) for ref in rests_on),
         rows={source["path"]: source["emitted_lines"] for source in report},
         files=dict(sorted(Counter(source.path for source in sources).items())),
+        lines=_passages(sources),
         commits=tuple(sorted({source.commit for source in sources if source.commit is not None})),
         used_by=tuple(_link(items, ref) for ref in _reached(turned(parents), trained)),
     )
+
+
+def _passages(sources: Iterable[Source]) -> dict[str, list[tuple[int, int]]]:
+    """Return the lines of each file, passages that touch as one."""
+    passages: dict[str, list[tuple[int, int]]] = {}
+    for path, (first, last) in sorted({(source.path, source.lines) for source in sources}):
+        found = passages.setdefault(path, [])
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(last, found[-1][1])
+        else:
+            found.append((first, last))
+    return passages
 
 
 def turned(edges: _Edges) -> _Edges:

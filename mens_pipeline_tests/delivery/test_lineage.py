@@ -22,11 +22,11 @@ from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, fill_trained, judged, promote
 
 
-def _pair(path: str | None, number: int) -> TrainingPair:
+def _pair(path: str | None, number: int, lines: tuple[int, int] = (1, 1)) -> TrainingPair:
     source = None
     if path is not None:
         source = Source(
-            path=path, blob="0", span=(0, 1), lines=(1, 1), kind=SourceKind.VOX_FILE, commit=f"commit-of-{path}"
+            path=path, blob="0", span=(0, 1), lines=lines, kind=SourceKind.VOX_FILE, commit=f"commit-of-{path}"
         )
     return TrainingPair(prompt=f"Write {number}", response=f"fn f{number}() {{ }}\n", source=source)
 
@@ -37,7 +37,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
     store = ArtifactStore(tmp_path / "store")
     split, _ = store.built("heldout_split", {}, lambda _folder: {})
-    pairs = [_pair("a.vox", 1), _pair("a.vox", 2), _pair("b.vox", 3), _pair(None, 4), _pair("b.vox", 3)]
+    pairs = [_pair("a.vox", 1, (4, 6)), _pair("a.vox", 2, (1, 3)), _pair("b.vox", 3), _pair(None, 4), _pair("b.vox", 3)]
 
     def mix(folder: Path) -> dict[str, Any]:
         write_jsonl(folder / TRAIN, pairs)
@@ -67,6 +67,7 @@ def test_a_champion_is_traced_to_files_and_commits(store: ArtifactStore) -> None
     ]
     assert found.rows == {"pairs.jsonl": 4, "other.jsonl": 1}
     assert found.files == {"a.vox": 2, "b.vox": 1}
+    assert found.lines == {"a.vox": [(1, 6)], "b.vox": [(1, 1)]}
     assert found.commits == ("commit-of-a.vox", "commit-of-b.vox")
     assert [link.kind for link in found.used_by] == ["benchmark_gate", "promoted_adapter"]
 
@@ -103,7 +104,7 @@ def test_it_is_printed_for_people_and_for_programs(store: ArtifactStore) -> None
     assert text.exit_code == data.exit_code == 0
     assert json.loads(data.stdout) == json.loads(json.dumps(asdict(lineage_of(store, "champion"))))
     assert "rows             4  pairs.jsonl" in text.stdout
-    assert "file             2  a.vox" in text.stdout
+    assert "file             2  a.vox  lines 1-6" in text.stdout
     assert "commits    commit-of-a.vox, commit-of-b.vox" in text.stdout
     assert f"made from  qlora_adapter     {_adapter(store, 'used').key[:12]}" in text.stdout
 

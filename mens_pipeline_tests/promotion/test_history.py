@@ -3,7 +3,9 @@
 import json
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -186,3 +188,25 @@ def test_machines_that_share_a_bucket_share_the_champion(tmp_path: Path, store_u
     assert back.champion.key == key == champion_key(first)
     assert [event.action for event in history_of(first)] == ["promote", "promote", "rollback"]
     assert not (first.root / KIND / HISTORY).exists()
+
+
+def test_a_change_waits_for_the_one_that_is_made(tmp_path: Path, store: ArtifactStore) -> None:
+    """Two at once on one machine would each rest on a champion that the other replaces."""
+    run = trained(tmp_path / "run", "1")
+    gate = verdict_of(run, store)
+    begun = Event()
+
+    def change() -> None:
+        begun.set()
+        promote(gate, run, store, PRESENT, now=NOW + 1)
+
+    with ThreadPoolExecutor(1) as pool:
+        with changing(store):
+            waiting = pool.submit(change)
+            begun.wait()
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=2)
+            assert champion_key(store) is None
+        waiting.result(timeout=60)
+
+    assert champion_key(store) is not None

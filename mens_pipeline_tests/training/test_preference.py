@@ -100,6 +100,7 @@ def test_it_begins_with_the_adapter_as_its_reference(
     assert manifest["continues"]["num_steps"] == 2
     saved = json.loads((run.job.run_dir / ADAPTER / "adapter_config.json").read_text())
     assert saved["r"] == 4
+    assert saved["target_modules"] == sorted(saved["target_modules"])
     assert sorted(path.name for path in (run.job.run_dir / ADAPTER).iterdir() if path.is_dir()) == []
 
 

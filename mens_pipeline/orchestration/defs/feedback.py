@@ -21,7 +21,7 @@ from mens_pipeline.feedback.samples import STAGE as SAMPLES_STAGE
 from mens_pipeline.feedback.samples import build_feedback_samples
 from mens_pipeline.inference.local_generator import LocalGenerator
 from mens_pipeline.inference.prepare import KIND as GENERATIONS
-from mens_pipeline.inference.prepare import Conditions, answer_fits, manifest_of
+from mens_pipeline.inference.prepare import Conditions, adapter_digest, answer_fits, manifest_of
 from mens_pipeline.orchestration.choices import GPU_TAGS, OWNERS, configured
 from mens_pipeline.orchestration.defs.training import changes_of, fall_of, metadata_of
 from mens_pipeline.orchestration.failures import plainly
@@ -36,7 +36,7 @@ from mens_pipeline.training.contract import STAGE as TRAINING_STAGE
 from mens_pipeline.training.job import MODULE
 from mens_pipeline.training.preference.job import MODULE as ON_PAIRS
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
-from mens_pipeline.training.qlora_adapter import WEIGHTS, build_qlora_adapter
+from mens_pipeline.training.qlora_adapter import build_qlora_adapter
 
 _GROUP: Final = "feedback"
 
@@ -198,7 +198,7 @@ def feedback_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     )
     return dg.MaterializeResult(
         value=adapter.ref(feedback_pairs),
-        data_version=dg.DataVersion(adapter.manifest["outputs"][WEIGHTS]["sha256"]),
+        data_version=dg.DataVersion(adapter_digest(adapter.path)),
         metadata={
             "reused": reused,
             "method": str(method),

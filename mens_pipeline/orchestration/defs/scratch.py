@@ -18,12 +18,13 @@ from mens_pipeline.orchestration.resources.compute import Compute
 from mens_pipeline.orchestration.resources.trainer import Trainer
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY, load_settings
-from mens_pipeline.storage.store import ArtifactRef
+from mens_pipeline.storage.store import Artifact, ArtifactRef, key_of
 from mens_pipeline.training.devices import Device
+from mens_pipeline.training.manifest import CARD
 from mens_pipeline.training.run_dir import work_folder
 from mens_pipeline.training.scratch.architecture import SHAPES, ScratchConfig
 from mens_pipeline.training.scratch.finish import KIND, build_scratch_model
-from mens_pipeline.training.scratch.job import MODEL, MODULE, WEIGHTS
+from mens_pipeline.training.scratch.job import MODEL, MODULE
 from mens_pipeline.training.scratch.prepare import STAGE, prepare_scratch
 from mens_pipeline.training.scratch.recipe import ScratchRecipe
 from mens_pipeline.training.telemetry_log import FILE, losses_of
@@ -78,7 +79,7 @@ def scratch_model(  # noqa: PLR0913, PLR0917 - what Dagster injects
     )
     return dg.MaterializeResult(
         value=model.ref(mixed_train_set),
-        data_version=dg.DataVersion(model.manifest["outputs"][WEIGHTS]["sha256"]),
+        data_version=dg.DataVersion(_version(model)),
         metadata={"reused": reused, **_metadata(model.manifest["training"], model.path)},
     )
 
@@ -101,6 +102,12 @@ def _recipe(config: ScratchTrainConfig, device: Device) -> ScratchRecipe:
     auto = ScratchConfig.DEFAULT if device.kind == "cuda" else ScratchConfig.SMALL
     chosen = auto if config.config == "auto" else config.config
     return ScratchRecipe.from_values({**config.overrides, "config": chosen})
+
+
+def _version(model: Artifact) -> str:
+    """Compute the SHA-256 of a model: all in its folder but the card, which holds times."""
+    outputs = model.manifest["outputs"]
+    return key_of({name: outputs[name] for name in outputs if name.startswith(f"{MODEL}/") and not name.endswith(CARD)})
 
 
 def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.evaluation.eval_results import refuse_unanswerable
 from mens_pipeline.evaluation.tasks import heldout_tasks
 from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.inference.prepare import answer_fits
+from mens_pipeline.inference.prepare import adapter_digest, answer_fits
 from mens_pipeline.orchestration.charts import line_chart
 from mens_pipeline.orchestration.choices import GPU_TAGS, OWNERS, configured
 from mens_pipeline.orchestration.experiment import RECIPE_TAG, TrainConfig, choices_of, identify, training_of
@@ -112,7 +112,8 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     manifest, weights = adapter.manifest["training"], adapter.manifest["outputs"][WEIGHTS]["sha256"]
     return dg.MaterializeResult(
         value=adapter.ref(mixed_train_set),
-        data_version=dg.DataVersion(weights),
+        # All that answers rest on, and no time: what trained the same adapter anew makes nothing stale.
+        data_version=dg.DataVersion(adapter_digest(adapter.path)),
         metadata={
             "reused": reused,
             **metadata_of(manifest, adapter.path),
