@@ -9,7 +9,7 @@ from mens_pipeline.settings import EVALUATION, GATE_POLICY, Settings
 if TYPE_CHECKING:
     from mens_pipeline.inference.generation import Engine
     from mens_pipeline.promotion.policy import Thresholds
-    from mens_pipeline.promotion.promote import Present
+    from mens_pipeline.promotion.promote import CurrentState
     from mens_pipeline.storage.signing import Signing
     from mens_pipeline.storage.store import Artifact, ArtifactStore
 
@@ -86,7 +86,7 @@ def policy_label(settings: Settings) -> str:
 
 def present_of(
     settings: Settings, evaluation: "Artifact", heldout: Path | None, heldout_problem: str = ""
-) -> "Present":
+) -> "CurrentState":
     """Return the current state, to find out whether a verdict is out of date.
 
     Raises:
@@ -95,11 +95,11 @@ def present_of(
     from mens_pipeline.evaluation.benchmark import load_benchmark  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.generation import EvaluationConfig  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion.promote import Present  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.promote import CurrentState  # noqa: PLC0415 - likewise
     from mens_pipeline.storage.store import digest_of  # noqa: PLC0415 - most commands judge nothing
     from mens_pipeline.storage.yaml_file import load_model  # noqa: PLC0415 - likewise
 
-    return Present(
+    return CurrentState(
         thresholds=thresholds_of(settings),
         results_sha256=evaluation.manifest["outputs"][RESULTS]["sha256"],
         heldout_sha256=digest_of(heldout) if heldout is not None else None,

@@ -91,7 +91,7 @@ def evol(  # noqa: PLR0913 - one parameter an option
     misused. 130: interrupted; run the same command to go on.
     """
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-    from mens_pipeline.corpus.evolution.evolve import Budget, Desk, Judges, Plan, evolve
+    from mens_pipeline.corpus.evolution.evolve import Budget, Plan, ReplyChecks, Session, evolve
     from mens_pipeline.corpus.evolution.ledger import Ledger
     from mens_pipeline.corpus.evolution.neighbours import Neighbours
     from mens_pipeline.corpus.evolution.seeds import sort_seeds
@@ -126,10 +126,10 @@ def evol(  # noqa: PLR0913 - one parameter an option
         repairs=repairs,
         budget=Budget(max_requests=max_requests, max_tokens=max_tokens, max_minutes=max_minutes, max_rows=max_rows),
     )
-    desk = Desk(generator, Ledger(ledger or output.with_suffix(".ledger.jsonl")), time.monotonic)
+    desk = Session(generator, Ledger(ledger or output.with_suffix(".ledger.jsonl")), time.monotonic)
     try:
         with Sandbox(1, features=FEATURES) as sandbox:
-            judges = Judges(read_reply, lambda program, mode: sandbox.run(program, mode=mode), neighbours)
+            judges = ReplyChecks(read_reply, lambda program, mode: sandbox.run(program, mode=mode), neighbours)
             account = evolve(seeds, plan, desk, judges)
     except KeyboardInterrupt:
         tell("interrupted; run the same command to go on, what was answered is in the ledger")

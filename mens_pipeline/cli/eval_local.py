@@ -193,7 +193,7 @@ def _examine(  # noqa: PLR0913 - what an evaluation is made from
 ) -> None:
     """Let base and adapter take the exam, and write what came of it into the folder of the run."""
     from mens_pipeline.configured import open_store, thresholds_of
-    from mens_pipeline.evaluation.eval_results import examination
+    from mens_pipeline.evaluation.eval_results import eval_suite
     from mens_pipeline.evaluation.few_shot import few_shot_of
     from mens_pipeline.evaluation.heldout_beside import heldout_beside
     from mens_pipeline.inference.prepare import answer_fits, manifest_of
@@ -205,7 +205,7 @@ def _examine(  # noqa: PLR0913 - what an evaluation is made from
     settings, manifest = load_settings(), manifest_of(run_dir)
     store, fits = open_store(settings), answer_fits(manifest, config.decoding)
     path, train = heldout or heldout_beside(manifest), Path(manifest["train_file"])
-    exam = examination(path, train, benchmark, fits, config.family_tasks)
+    exam = eval_suite(path, train, benchmark, fits, config.family_tasks)
     demands = Demands(thresholds_of(settings), is_benchmark_asked=settings.benchmark)
     first, *later = rounds_of(exam.tasks, demands.thresholds)
     exam = replace(

@@ -40,7 +40,7 @@ def gate(
     from mens_pipeline.evaluation.run_folder import remember, remembered
     from mens_pipeline.inference.prepare import adapter_digest
     from mens_pipeline.promotion.benchmark_gate import PAGE, build_benchmark_gate, receipt_in
-    from mens_pipeline.promotion.history import rival_of
+    from mens_pipeline.promotion.history import baseline_of
     from mens_pipeline.promotion.receipt import FAILED, RECEIPT
     from mens_pipeline.settings import load_settings
     from mens_pipeline.training.run_dir import refuse_links
@@ -51,14 +51,14 @@ def gate(
     refuse_links(run_dir)
     advice = f"Run `mens eval-local --run-dir {run_dir}` first."
     evaluation = remembered(run_dir, eval_results.KIND, RESULTS, store, advice)
-    rival = rival_of(store, adapter_digest(run_dir))
+    baseline = baseline_of(store, adapter_digest(run_dir))
     judged, _ = build_benchmark_gate(
         evaluation,
         run_dir,
         store,
         policy=policy_label(settings),
         thresholds=thresholds_of(settings),
-        champion_key=rival.key if rival is not None else None,
+        champion_key=baseline.key if baseline is not None else None,
         is_benchmark_asked=settings.benchmark,
         strict=settings.eval_strict,
         now=int(time.time()),

@@ -11,7 +11,7 @@ from mens_pipeline.errors import ConfigurationError, RefusedError
 
 if TYPE_CHECKING:
     from mens_pipeline.promotion.override import Override
-    from mens_pipeline.promotion.promote import Present
+    from mens_pipeline.promotion.promote import CurrentState
     from mens_pipeline.settings import Settings
     from mens_pipeline.storage.store import Artifact, ArtifactStore
 
@@ -137,7 +137,7 @@ def _gate_of(run_dir: Path, store: "ArtifactStore") -> "Artifact":
     return remembered(run_dir, KIND, RECEIPT, store, f"Run `mens gate --run-dir {run_dir}` first.")
 
 
-def _present(run_dir: Path, store: "ArtifactStore", settings: "Settings") -> "Present":
+def _present(run_dir: Path, store: "ArtifactStore", settings: "Settings") -> "CurrentState":
     """Return the current state: the newest evaluation of the run, and what was held out of its training."""
     from mens_pipeline.configured import present_of
     from mens_pipeline.evaluation.eval_results import KIND

@@ -106,7 +106,7 @@ class Generations:
     families: PreparedGeneration | None
 
 
-def examination(
+def eval_suite(
     heldout: Path,
     train: Path,
     benchmark: Benchmark | None,

@@ -1,4 +1,4 @@
-"""The rival that a user has without training: the base with a description of the language and solved requests."""
+"""The baseline that a user has without training: the base with a description of the language and solved requests."""
 
 import hashlib
 from collections import Counter

@@ -17,7 +17,7 @@ from mens_pipeline.orchestration.evaluations import verdict_called
 from mens_pipeline.promotion.benchmark_gate import KIND as GATE
 from mens_pipeline.promotion.best import Candidate, Place, ranked
 from mens_pipeline.promotion.history import champion_of
-from mens_pipeline.promotion.promote import objections
+from mens_pipeline.promotion.promote import reasons_against
 from mens_pipeline.settings import Settings
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
@@ -74,7 +74,7 @@ def _candidate(name: str, ref: ArtifactRef, store: ArtifactStore, settings: Sett
     """Return an adapter with its answers, unless something speaks against it."""
     gate, evaluation, adapter, split = (_sound(ref.of(kind), store) for kind in (GATE, EVALUATION, ADAPTER, SPLIT))
     present = present_of(settings, evaluation, split.path / HELDOUT)
-    reasons = [*objections(gate, adapter.path, store, present)]
+    reasons = [*reasons_against(gate, adapter.path, store, present)]
     if reasons:
         raise RefusedError(" ".join(reasons))
     answers = tuple(read_models(evaluation.path / JUDGED_ANSWERS, JudgedAnswer))

@@ -75,8 +75,8 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
         "strict": strict,
     }
 
-    rival = store.get(PROMOTED, champion_key) if champion_key is not None else None
-    parents = [evaluation, *store.holding(adapter), *((rival,) if rival is not None else ())]
+    baseline = store.get(PROMOTED, champion_key) if champion_key is not None else None
+    parents = [evaluation, *store.holding(adapter), *((baseline,) if baseline is not None else ())]
 
     def write(folder: Path) -> dict[str, Any]:
         receipt = verdict_on(

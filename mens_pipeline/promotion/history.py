@@ -115,7 +115,7 @@ def champion_of(store: ArtifactStore) -> Artifact | None:
     return champion
 
 
-def rival_of(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
+def baseline_of(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
     """Return the baseline of a candidate: the champion, or the one before it if the candidate is the champion.
 
     So the comparison of a candidate stays the same when it has won.

@@ -15,11 +15,11 @@ from mens_pipeline.promotion.gate import GateStatus
 from mens_pipeline.promotion.history import (
     KIND,
     HistoryEvent,
+    baseline_of,
     champion_of,
     changing,
     history_of,
     record,
-    rival_of,
     usable_before,
     withdrawn,
 )
@@ -58,7 +58,7 @@ _FLAGS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
+class CurrentState:
     """Current state, to tell whether a verdict is out of date.
 
     Attributes:
@@ -89,7 +89,7 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
     gate: Artifact,
     run: Path,
     store: ArtifactStore,
-    present: Present,
+    present: CurrentState,
     *,
     now: int,
     override: Override | None = None,
@@ -103,7 +103,7 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
         ConfigurationError: The store cannot be written, or there is no key to sign with although one checks.
     """
     with changing(store) as seen:
-        reasons = [*objections(gate, run, store, present, is_overridden=override is not None)]
+        reasons = [*reasons_against(gate, run, store, present, is_overridden=override is not None)]
         if override is not None:
             reasons += _objections_to_override(override, gate, run, history_of(store))
         if reasons:
@@ -173,8 +173,8 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
         return Promotion(found, present.key, changed=True)
 
 
-def objections(
-    gate: Artifact, run: Path, store: ArtifactStore, present: Present, *, is_overridden: bool = False
+def reasons_against(
+    gate: Artifact, run: Path, store: ArtifactStore, present: CurrentState, *, is_overridden: bool = False
 ) -> Iterator[str]:
     """Return why a verdict does not make an adapter the champion, a sentence each; none when it does.
 
@@ -208,11 +208,13 @@ def objections(
         yield f"The gate {word}: {'; '.join(receipt.reasons)}."
 
 
-def _out_of_date(receipt: Receipt, gate: Artifact, run: Path, store: ArtifactStore, present: Present) -> Iterator[str]:
+def _out_of_date(
+    receipt: Receipt, gate: Artifact, run: Path, store: ArtifactStore, present: CurrentState
+) -> Iterator[str]:
     """Yield a reason for everything that has changed since the verdict."""
     subject = receipt.subject
-    rival = rival_of(store, subject.adapter_sha256) if subject is not None else None
-    if receipt.champion_key != (rival.key if rival is not None else None):
+    baseline = baseline_of(store, subject.adapter_sha256) if subject is not None else None
+    if receipt.champion_key != (baseline.key if baseline is not None else None):
         yield "Another champion is in use than the one it was compared with; evaluate again."
     if not _demands_as_much(receipt.thresholds, present.thresholds):
         yield f"The policy {receipt.policy} has changed since; run the gate again."
@@ -229,7 +231,7 @@ def _out_of_date(receipt: Receipt, gate: Artifact, run: Path, store: ArtifactSto
         yield from _judged_otherwise(subject, gate, present)
 
 
-def _judged_otherwise(subject: Subject, gate: Artifact, present: Present) -> Iterator[str]:
+def _judged_otherwise(subject: Subject, gate: Artifact, present: CurrentState) -> Iterator[str]:
     """List the differences between the conditions of a verdict and the present ones."""
     for what, then, now in (
         ("held-out set", subject.heldout_sha256, present.heldout_sha256),

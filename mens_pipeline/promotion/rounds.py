@@ -20,7 +20,7 @@ from mens_pipeline.evaluation.statistics import Rate
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, generated
 from mens_pipeline.promotion.gate import GateInputs, GateStatus, allowed_chance, decide
-from mens_pipeline.promotion.history import rival_of
+from mens_pipeline.promotion.history import baseline_of
 from mens_pipeline.promotion.ledger import Try, record_try
 from mens_pipeline.promotion.policy import GateName, Thresholds
 from mens_pipeline.promotion.receipt import results_in
@@ -76,7 +76,7 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
         part = replace(exam, tasks=rounds[number - 1])
         if asked:
             part = replace(part, few_shot=None, families=())
-        asked.append(prepare_generations(run, part, conditions, store, f"{work}-{number}", partial(rival_of, store)))
+        asked.append(prepare_generations(run, part, conditions, store, f"{work}-{number}", partial(baseline_of, store)))
         if len({generations.champion.key if generations.champion else None for generations in asked}) > 1:
             raise RefusedError(f"{run}: another adapter was promoted while this one was asked. Evaluate again.")
         generated(asked[-1].adapter, store, launch)

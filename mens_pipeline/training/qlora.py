@@ -19,7 +19,7 @@ _HEAD: Final = "lm_head"
 
 
 @dataclass(frozen=True, slots=True)
-class Footprint:
+class Checksums:
     """Digests of a model's parameters, to compare them before and after training.
 
     Attributes:
@@ -115,7 +115,7 @@ def take_over(model: "PeftModel", before: Continued) -> None:
         raise RefusedError(f"{before.adapter}: {found}. Go on with the recipe that it was trained with.")
 
 
-def footprint(model: "PeftModel") -> Footprint:
+def checksums(model: "PeftModel") -> Checksums:
     """Hash the frozen parameters and each adapter matrix."""
     frozen = hashlib.sha256()
     trained: dict[str, str] = {}
@@ -129,7 +129,7 @@ def footprint(model: "PeftModel") -> Footprint:
         if state is not None:
             for part in (state.absmax, state.code, getattr(state.state2, "absmax", None)):
                 frozen.update(b"" if part is None else _bytes_of(part))
-    return Footprint(frozen.hexdigest(), trained)
+    return Checksums(frozen.hexdigest(), trained)
 
 
 def _bytes_of(tensor: Any) -> bytes:

@@ -31,7 +31,7 @@ from mens_pipeline.training.job import (
 )
 from mens_pipeline.training.plan import Plan, plan_run, step_tokens
 from mens_pipeline.training.progress import Progress, StopRequest
-from mens_pipeline.training.qlora import Footprint, footprint, load_base, lora_config
+from mens_pipeline.training.qlora import Checksums, checksums, load_base, lora_config
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.schedule import Schedule
 from mens_pipeline.training.sft import PlannedTrainer, collate
@@ -89,7 +89,7 @@ def train(
     log = TelemetryLog(job.run_dir / FILE, listen) if team.is_first else SilentLog()
     progress = Progress(log, stop, steps, seconds_trained(job.run_dir / FILE), clock, team)
     trainer = method.trainer(job, tokenizer, examples.train, plan, progress, team)
-    before = footprint(trainer.model)
+    before = checksums(trainer.model)
     log.write("train_start", {**examples.account(), **_about(job, target, trainer), "resumed_from": _name(checkpoint)})
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     if progress.is_stopped and trainer.state.global_step < steps.num_steps:
@@ -97,7 +97,7 @@ def train(
         return False
     if not team.is_first:
         return True
-    after = footprint(trainer.model)
+    after = checksums(trainer.model)
     validation = validation_loss(trainer, examples.validation)
     _save(job, trainer, tokenizer)
     shown = target.first(trainer.state.global_step, accumulated)
@@ -259,7 +259,7 @@ def _about(job: TrainingJob, plan: Plan, trainer: PlannedTrainer) -> dict[str, A
     }
 
 
-def _changes(before: Footprint, after: Footprint) -> dict[str, Any]:
+def _changes(before: Checksums, after: Checksums) -> dict[str, Any]:
     """Count the adapter matrices that training changed, and check that the base is as it was.
 
     Raises:

@@ -23,7 +23,7 @@ from mens_pipeline.promotion.benchmark_gate import KIND as GATE
 from mens_pipeline.promotion.benchmark_gate import PAGE
 from mens_pipeline.promotion.history import champion_key, champion_of
 from mens_pipeline.promotion.ledger import Try, record_try
-from mens_pipeline.promotion.promote import objections
+from mens_pipeline.promotion.promote import reasons_against
 from mens_pipeline.promotion.receipt import RECEIPT
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
@@ -251,6 +251,6 @@ def test_a_verdict_whose_manifest_names_no_documents_is_none(run: _Run) -> None:
 
     assert isinstance(result.exception, RefusedError)
     assert "gate_receipt.json: changed since it was written" in str(result.exception)
-    assert list(objections(emptied, run.folder, run.store, PRESENT)) == [
+    assert list(reasons_against(emptied, run.folder, run.store, PRESENT)) == [
         "Tampered with since it was written: gate_receipt.json, eval_results.json, report.html; run the gate again."
     ]

@@ -9,7 +9,7 @@ import pytest
 from mens_pipeline.corpus.curate.pipeline_config import WatchPolicy
 from mens_pipeline.corpus.extract import watch
 from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, VOX_SUFFIXES
-from mens_pipeline.corpus.extract.watch import Sighting, sight
+from mens_pipeline.corpus.extract.watch import WatchedState, sight
 from mens_pipeline.errors import RefusedError
 
 
@@ -112,7 +112,7 @@ def test_unpacking_old_files_is_touching_them(root: Path) -> None:
 )
 def test_a_tree_settles(touched: float, *, settled: bool) -> None:
     """Thirty seconds without a touch; a clock that was wrong does not hold it up for ever."""
-    assert Sighting("f", 1, touched).is_settled(now=100.0, seconds=30.0) is settled
+    assert WatchedState("f", 1, touched).is_settled(now=100.0, seconds=30.0) is settled
 
 
 def test_paths_that_do_not_count_are_passed_over(root: Path) -> None:

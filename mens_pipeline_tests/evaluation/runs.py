@@ -16,10 +16,10 @@ from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.language import Mode
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.benchmark_gate import build_benchmark_gate
-from mens_pipeline.promotion.history import rival_of
+from mens_pipeline.promotion.history import baseline_of
 from mens_pipeline.promotion.override import Override
 from mens_pipeline.promotion.policy import Thresholds
-from mens_pipeline.promotion.promote import Present, Promotion
+from mens_pipeline.promotion.promote import CurrentState, Promotion
 from mens_pipeline.storage.signing import signed
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.job import ADAPTER
@@ -56,7 +56,7 @@ THRESHOLDS = Thresholds(
     max_regression_p=0.01,
     warn_only=("throughput", "stop_rate"),
 )
-PRESENT = Present(
+PRESENT = CurrentState(
     thresholds=THRESHOLDS,
     results_sha256="",
     heldout_sha256=HELDOUT,
@@ -160,11 +160,11 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
         heldout_sha256=heldout_sha256,
         benchmark_sha256=None,
     )
-    rival = rival_of(store, sha256)
+    baseline = baseline_of(store, sha256)
     champion = None
-    if rival is not None:
-        sha256_of_rival = rival.manifest["inputs"]["adapter_sha256"]
-        champion = ChampionAnswers(rival.key, sha256_of_rival, _answers(num_good_of_champion))
+    if baseline is not None:
+        sha256_of_rival = baseline.manifest["inputs"]["adapter_sha256"]
+        champion = ChampionAnswers(baseline.key, sha256_of_rival, _answers(num_good_of_champion))
     second = [answer.model_copy(update={"constrained": True}) for answer in _answers(_NUM_TASKS)[num_good:]]
     adapter = (*_answers(num_good), *(second if decoding.syntax is Syntax.FALLBACK else ()))
     answers = Answers(base=_answers(0), adapter=adapter, champion=champion)
@@ -175,7 +175,7 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
         write_documents(folder, evaluation, "")
         return {"name": "eval-gate-abc1234"}
 
-    inputs = {"adapter": sha256, "good": num_good, "champion": rival.key if rival is not None else None}
+    inputs = {"adapter": sha256, "good": num_good, "champion": baseline.key if baseline is not None else None}
     inputs["decoding"] = decoding.model_dump()
     return store.built(KIND, *signed(store, KIND, inputs, write))[0]
 
@@ -197,14 +197,14 @@ def judged(
         thresholds: What is demanded.
         strict: Whether a failure fails the run.
     """
-    rival = rival_of(store, adapter_digest(run))
+    baseline = baseline_of(store, adapter_digest(run))
     return build_benchmark_gate(
         evaluation,
         run,
         store,
         policy="ci",
         thresholds=thresholds,
-        champion_key=rival.key if rival is not None else None,
+        champion_key=baseline.key if baseline is not None else None,
         is_benchmark_asked=False,
         strict=strict,
         now=NOW,
@@ -212,7 +212,13 @@ def judged(
 
 
 def promote(  # noqa: PLR0913 - as what it calls
-    gate: Artifact, run: Path, store: ArtifactStore, present: Present, *, now: int, override: Override | None = None
+    gate: Artifact,
+    run: Path,
+    store: ArtifactStore,
+    present: CurrentState,
+    *,
+    now: int,
+    override: Override | None = None,
 ) -> Promotion:
     """Promote by a verdict on the newest evaluation.
 

@@ -8,7 +8,7 @@ from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation import eval_results
 from mens_pipeline.evaluation.benchmark import load_benchmark
-from mens_pipeline.evaluation.eval_results import examination
+from mens_pipeline.evaluation.eval_results import eval_suite
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import answer_fits
@@ -33,7 +33,7 @@ def heldout(tmp_path: Path) -> Path:
 def test_held_out_requests_come_first_and_then_the_benchmark(heldout: Path) -> None:
     """All of both, when all fit."""
     benchmark = load_benchmark(PROJECT_ROOT / "data" / "heldout_bench")
-    exam = examination(heldout, _TRAIN, benchmark, lambda _text: True)
+    exam = eval_suite(heldout, _TRAIN, benchmark, lambda _text: True)
 
     assert [task.suite for task in exam.tasks] == [Suite.HELDOUT] * 3 + [Suite.BENCHMARK] * len(benchmark.tasks)
     assert exam.num_too_long == 0
@@ -44,7 +44,7 @@ def test_a_held_out_request_whose_tests_are_wrong_is_asked_without_them(tmp_path
     sound = pairs(1)[0].model_copy(update={"response": "fn one() to int { return 1 }\n", "category": "function"})
     tests = [f"@test fn hidden() {{ assert(one() is {expected}) }}\n" for expected in (1, 2)]
     write_jsonl(tmp_path / "heldout.jsonl", [sound.model_copy(update={"tests": text}) for text in tests])
-    exam = examination(tmp_path / "heldout.jsonl", _TRAIN, None, lambda _text: True)
+    exam = eval_suite(tmp_path / "heldout.jsonl", _TRAIN, None, lambda _text: True)
 
     assert [task.tests for task in exam.tasks] == [tests[0], None]
     assert exam.num_tests_dropped == 1
@@ -58,10 +58,10 @@ def test_synthetic_tasks_lie_beside_the_held_out_pairs(heldout: Path) -> None:
         _synthetic("Write two.", good, 2),
         _synthetic("Write long.", f"{good}// {'x' * 300}\n", 1),
     ]
-    without = examination(heldout, _TRAIN, None, lambda text: len(text) < 300, 9)
+    without = eval_suite(heldout, _TRAIN, None, lambda text: len(text) < 300, 9)
     write_jsonl(heldout.with_name("families.jsonl"), rows)
-    exam = examination(heldout, _TRAIN, None, lambda text: len(text) < 300, 9)
-    off = examination(heldout, _TRAIN, None, lambda text: len(text) < 300, 0)
+    exam = eval_suite(heldout, _TRAIN, None, lambda text: len(text) < 300, 9)
+    off = eval_suite(heldout, _TRAIN, None, lambda text: len(text) < 300, 0)
 
     assert [task.prompt for task in exam.families] == ["Write one."]
     assert exam.tasks == without.tasks
@@ -78,7 +78,7 @@ def _synthetic(prompt: str, response: str, expected: int) -> TrainingPair:
 def test_what_cannot_be_answered_is_not_asked(heldout: Path) -> None:
     """And it is counted."""
     benchmark = load_benchmark(PROJECT_ROOT / "data" / "heldout_bench")
-    exam = examination(heldout, _TRAIN, benchmark, lambda text: len(text) < 300)
+    exam = eval_suite(heldout, _TRAIN, benchmark, lambda text: len(text) < 300)
 
     assert 0 < exam.num_too_long == 3 + len(benchmark.tasks) - len(exam.tasks)
     assert all(len(task.reference) < 300 for task in exam.tasks)
@@ -90,7 +90,7 @@ def test_a_limit_that_nothing_fits_is_refused(heldout: Path) -> None:
         RefusedError,
         match=r"no answer fits the limit\. Raise max_new_tokens in config/evaluation\.yaml \(--max-tokens\)",
     ):
-        examination(heldout, _TRAIN, None, lambda _text: False)
+        eval_suite(heldout, _TRAIN, None, lambda _text: False)
 
 
 def test_more_tasks_than_can_be_compared_are_refused(heldout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def test_more_tasks_than_can_be_compared_are_refused(heldout: Path, monkeypatch:
     monkeypatch.setattr(eval_results, "MOST_TASKS", 2)
 
     with pytest.raises(RefusedError, match=r"3 tasks with those of the benchmark, at most 2 can be compared\. Lower"):
-        examination(heldout, _TRAIN, None, lambda _text: True)
+        eval_suite(heldout, _TRAIN, None, lambda _text: True)
 
 
 def test_prose_alone_is_no_examination(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_prose_alone_is_no_examination(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "heldout.jsonl", [prose])
 
     with pytest.raises(RefusedError, match=r"no held-out code\. Raise split\.heldout_share"):
-        examination(tmp_path / "heldout.jsonl", _TRAIN, None, lambda _text: True)
+        eval_suite(tmp_path / "heldout.jsonl", _TRAIN, None, lambda _text: True)
 
 
 def test_a_text_fits_with_the_end_of_its_turn(tiny_base: Path) -> None:
@@ -131,4 +131,4 @@ def test_what_was_trained_on_is_no_examination(heldout: Path) -> None:
     write_jsonl(train, [*pairs(9)[3:], pairs(3)[1]])
 
     with pytest.raises(RefusedError, match=r"1 prompts and 1 answers of 3 held-out pairs stand in 1 rows of .*train"):
-        examination(heldout, train, None, lambda _text: True)
+        eval_suite(heldout, train, None, lambda _text: True)

@@ -14,7 +14,7 @@ from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.history import champion_key, champion_of, history_of
 from mens_pipeline.promotion.override import Override
-from mens_pipeline.promotion.promote import Present, roll_back
+from mens_pipeline.promotion.promote import CurrentState, roll_back
 from mens_pipeline.promotion.receipt import RECEIPT
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.training.job import ADAPTER
@@ -154,7 +154,7 @@ def test_a_verdict_that_is_not_about_this_is_refused(
     ],
 )
 def test_a_verdict_that_is_out_of_date_is_refused(
-    run: Path, store: ArtifactStore, present: Present, message: str
+    run: Path, store: ArtifactStore, present: CurrentState, message: str
 ) -> None:
     """What it rested on is not what holds now."""
     with pytest.raises(RefusedError, match=message):

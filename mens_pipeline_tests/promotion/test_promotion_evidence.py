@@ -96,13 +96,13 @@ def test_what_changes_between_check_and_copy_is_not_promoted(
 ) -> None:
     """A training run or a copy that still writes: it is the copy that is compared with the verdict."""
     gate = verdict_of(run, store)
-    objections = promotion.objections
+    reasons_against = promotion.reasons_against
 
     def and_then_written(*arguments: Any, **options: Any) -> Iterator[str]:
-        yield from objections(*arguments, **options)
+        yield from reasons_against(*arguments, **options)
         write(gate, run)
 
-    monkeypatch.setattr(promotion, "objections", and_then_written)
+    monkeypatch.setattr(promotion, "reasons_against", and_then_written)
 
     with pytest.raises(RefusedError, match=r"changed while it was copied\. Judge the run again"):
         promote(gate, run, store, PRESENT, now=NOW)

@@ -17,7 +17,7 @@ from mens_pipeline.training.launch import run_child
 from mens_pipeline.training.manifest import finish_run
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
-from mens_pipeline.training.qlora import footprint
+from mens_pipeline.training.qlora import checksums
 from mens_pipeline.training.qlora_adapter import continued, further
 from mens_pipeline.training.telemetry_log import FILE, steps_of
 from mens_pipeline_tests.training.processes import training_children
@@ -74,10 +74,10 @@ def test_the_next_step_begins_where_the_last_one_ended(tiny_base: Path, tmp_path
 
     def look(model: Any) -> Any:
         seen.setdefault("before", {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad})
-        return footprint(model)
+        return checksums(model)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "footprint", look)
+        patch.setattr(module, "checksums", look)
         result = train_here(second)
     kept = _values(first.job.run_dir / ADAPTER)
     begun = {name.replace(".default", ""): value for name, value in seen["before"].items()}

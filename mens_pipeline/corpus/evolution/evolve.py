@@ -108,7 +108,7 @@ _WAVE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Judges:
+class ReplyChecks:
     """Checks on replies that other packages provide.
 
     `read` finds the program in a reply, as evaluation does; `run_tests` runs the tests of a program where nothing can
@@ -121,7 +121,7 @@ class Judges:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class Session:
     """Generator and ledger of an evolution.
 
     `clock` gives the seconds of a clock that never goes back.
@@ -156,7 +156,7 @@ class _Draft:
     request: Request
 
 
-def evolve(seeds: Seeds, plan: Plan, desk: Desk, judges: Judges) -> EvolutionAccount:
+def evolve(seeds: Seeds, plan: Plan, desk: Session, judges: ReplyChecks) -> EvolutionAccount:
     """Evolve seeds as far as the budget goes, and return the account with the rows; it adds up.
 
     Raises:
@@ -176,7 +176,7 @@ def evolve(seeds: Seeds, plan: Plan, desk: Desk, judges: Judges) -> EvolutionAcc
 class _Work:
     """The state of one evolution."""
 
-    def __init__(self, seeds: Seeds, plan: Plan, desk: Desk, judges: Judges) -> None:
+    def __init__(self, seeds: Seeds, plan: Plan, desk: Session, judges: ReplyChecks) -> None:
         self.account = EvolutionAccount()
         self._seeds, self._plan, self._desk, self._judges = seeds, plan, desk, judges
         self._prompts = Prompts(desk.generator, plan.seed, seeds.examples)

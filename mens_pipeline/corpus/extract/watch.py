@@ -10,7 +10,7 @@ from mens_pipeline.errors import RefusedError
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class WatchedState:
     """A tree at one moment.
 
     `fingerprint` is the SHA-256 over path, size and modification time of every file, hexadecimal; `touched` is when the
@@ -31,7 +31,7 @@ class Sighting:
 
 def sight(
     root: Path, suffixes: tuple[str, ...], most: int, counts: Callable[[str], bool] = lambda _path: True
-) -> Sighting:
+) -> WatchedState:
     """Look at a tree.
 
     Names that count end in `suffixes`; `counts` takes a path below the root with `/`.
@@ -57,4 +57,4 @@ def sight(
         digest.update(f"{status.st_size} {status.st_mtime_ns}\0".encode())
         # The time of the change of the inode: unlike that of the content, unpacking and renaming do not set it back.
         touched = max(touched, status.st_ctime)
-    return Sighting(digest.hexdigest(), num_files, touched)
+    return WatchedState(digest.hexdigest(), num_files, touched)

@@ -13,7 +13,7 @@ from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.evaluation.benchmark import load_benchmark
-from mens_pipeline.evaluation.eval_results import STAGE, examination
+from mens_pipeline.evaluation.eval_results import STAGE, eval_suite
 from mens_pipeline.evaluation.few_shot import few_shot_of
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, EvalResults
 from mens_pipeline.evaluation.scores import Scores
@@ -75,7 +75,7 @@ def eval_results(
     manifest = manifest_of(run)
     manifest["train_file"] = str(opened.located(Path(manifest["train_file"])))  # perhaps trained on another machine
     heldout, fits = store.artifact(candidate.of(SPLIT)).path / HELDOUT, answer_fits(manifest, decoding)
-    exam = examination(heldout, Path(manifest["train_file"]), benchmark, fits, config.family_tasks)
+    exam = eval_suite(heldout, Path(manifest["train_file"]), benchmark, fits, config.family_tasks)
     demands = Demands(thresholds_of(settings), is_benchmark_asked=settings.benchmark)
     # The base is shown the examples that it was shown before, whatever an adapter learnt besides.
     examples = manifest if candidate is qlora_adapter else _train_set(store.artifact(candidate.of(MIXED)).path / TRAIN)

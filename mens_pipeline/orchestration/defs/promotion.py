@@ -23,7 +23,7 @@ from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreRe
 from mens_pipeline.promotion.benchmark_gate import PAGE, STAGE, build_benchmark_gate, receipt_in
 from mens_pipeline.promotion.cause import cause_of
 from mens_pipeline.promotion.gate import GateStatus
-from mens_pipeline.promotion.history import rival_of, withdrawn
+from mens_pipeline.promotion.history import baseline_of, withdrawn
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.promote import promote
 from mens_pipeline.promotion.receipt import RECEIPT, Receipt, gate_of
@@ -78,14 +78,14 @@ def benchmark_gate(
     settings = load_settings()
     run = store.artifact(eval_results.of(ADAPTER)).path
     sha256, manifest = adapter_digest(run), manifest_of(run)
-    rival = rival_of(store.open(), sha256)
+    baseline = baseline_of(store.open(), sha256)
     gate, reused = build_benchmark_gate(
         store.artifact(eval_results),
         run,
         store.open(),
         policy=_policy(config, settings),
         thresholds=demanded(settings, config.benchmark_min_pass_rate),
-        champion_key=rival.key if rival is not None else None,
+        champion_key=baseline.key if baseline is not None else None,
         is_benchmark_asked=settings.benchmark,
         strict=settings.eval_strict if config.strict_quality_gate is None else config.strict_quality_gate,
         now=int(time.time()),

@@ -9,7 +9,7 @@ from typing import Any
 
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
 from mens_pipeline.corpus.curate.split import is_held_out
-from mens_pipeline.corpus.evolution.evolve import Budget, Desk, Judges, Plan, evolve
+from mens_pipeline.corpus.evolution.evolve import Budget, Plan, ReplyChecks, Session, evolve
 from mens_pipeline.corpus.evolution.examine import Reading
 from mens_pipeline.corpus.evolution.ledger import Ledger
 from mens_pipeline.corpus.evolution.neighbours import Neighbours
@@ -110,8 +110,8 @@ def evolved(  # noqa: PLR0913 - what differs from the usual
 ) -> EvolutionAccount:
     """Evolve pairs with a scripted generator, in this process."""
     seeds = sort_seeds(pairs, POLICY, seed)
-    judges = Judges(
+    judges = ReplyChecks(
         read, lambda program, mode: run_tests(program, mode=mode), Neighbours(seeds, protected, 0.9, POLICY)
     )
     plan = Plan(seed=seed, generations=generations, budget=budget, repairs=repairs)
-    return evolve(seeds, plan, Desk(generator, Ledger(ledger), clock), judges)
+    return evolve(seeds, plan, Session(generator, Ledger(ledger), clock), judges)
