@@ -218,7 +218,7 @@ def test_where_none_passes_nothing_is_promoted(home: Path, instance: dg.DagsterI
     (failure,) = _promote_best(instance).get_step_failure_events()
     error = str(failure.step_failure_data.error)
 
-    assert "no recipe of 4 may be promoted. default: The gate failed: parse_rate: " in error
+    assert "no recipe of 5 may be promoted. default: The gate failed: parse_rate: " in error
     assert "wide: no run of this recipe" in error
     assert champion_key(ArtifactStore(home.parent / "store")) is None
 
