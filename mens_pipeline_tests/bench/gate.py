@@ -24,14 +24,14 @@ _SIZES: Final = (*[1] * 9, *[2] * 5, *[3] * 2, *[4] * 5, 5, 7, 7, 8, 10, 10, 10,
 """Programs to ask for in the held-out files of the seed data."""
 
 _LIKENESS: Final = 0.13
-"""The correlation of two answers to requests of one file: a design effect of 1.9 at 112 requests from 21 files."""
+"""The correlation of two answers to prompts of one file: a design effect of 1.9 at 112 prompts from 21 files."""
 
 _RATES: Final = (0.50, 0.55, 0.60, 0.65, 0.70, 0.75, 0.80, 0.85, 0.90, 0.95)
 _NUM_NIGHTS: Final = 30
 _NUM_FIRST: Final = 1_000
 _NUM_SERIES: Final = 200
 _POINT: Final = 0.70
-"""The rule before: a rate as it was measured, of the requests of the first round."""
+"""The rule before: a rate as it was measured, of the prompts of the first round."""
 
 _GAIN: Final = paired([False] * 20, [True] * 20)
 _GOOD: Final = with_overall(
@@ -51,7 +51,7 @@ class _Exam:
 
 @dataclass(frozen=True)
 class _Night:
-    """What became of one evaluation: its status, the requests that were asked, and what the rule before would say."""
+    """What became of one evaluation: its status, the prompts that were asked, and what the rule before would say."""
 
     status: GateStatus
     num_asked: int
@@ -131,7 +131,7 @@ def main() -> None:
             floor=f"{100 * thresholds.parse_rate_floor:.0f} %",
             measured=f"{100 * thresholds.min_parse_rate:.0f} %",
             error=f"{100 * (1 - thresholds.confidence):.0f} %",
-            first=f"{sizes[0][0]} requests from {sizes[0][1]} files",
+            first=f"{sizes[0][0]} prompts from {sizes[0][1]} files",
             later=", ".join(f"{number} more from {files}" for number, files in sizes[1:]),
             nights=_NUM_NIGHTS,
             num_first=f"{_NUM_FIRST:,}",
@@ -150,7 +150,7 @@ Every figure here comes from `python -m mens_pipeline_tests.bench.gate`, which p
 The gate of the parse rate of policy `ci` in simulation: {measured} must be measured, and the true rate must surely be
 at least {floor}. The exam is that of the seed data:
 {first} at first, {later} where that cannot tell. Files differ in how hard they are, so that two answers to
-requests of one file correlate by 0.13: of 112 requests from 21 files that is a design effect of 1.9, as measured.
+prompts of one file correlate by 0.13: of 112 prompts from 21 files that is a design effect of 1.9, as measured.
 
 - *One night* (columns 2 to 6): {num_first} simulated evaluations of a first adapter. *Before* is the rule that was used
   until now: the measured rate of the first round is at least {measured}.
