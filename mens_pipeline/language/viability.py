@@ -24,7 +24,7 @@ from mens_pipeline.language.vocabulary import CONTEXT_WORDS, DECORATORS, KEYWORD
 _DIGITS: Final = frozenset("0123456789")
 _NOTHING: Final = TRIVIA | {"NL"}
 DROPPED: Final = TRIVIA - {"SPACE", "COMMENT"}
-"""What the lexer drops without a word (L5, L7, L9, L10)."""
+"""Kinds of text that the lexer drops without a diagnostic (L5, L7, L9, L10)."""
 _LOOKAHEAD: Final = 4
 """Tokens that the parser looks ahead at most (G6)."""
 WORDS: Final = CONTEXT_WORDS | KEYWORDS | {key for table in KEYED_DECORATORS.values() for key in table.values}
@@ -54,7 +54,7 @@ class _Parse(Enum):
 
 
 class _Look(NamedTuple):
-    """What is known of a text with a piece appended."""
+    """Verdict on a text with a piece appended."""
 
     viability: Viability
     settled: list[slice]

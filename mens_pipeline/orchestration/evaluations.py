@@ -56,7 +56,8 @@ def _made(name: str, asset: str, instance: dg.DagsterInstance) -> Iterator[tuple
 
 def _unknown(name: str, instance: dg.DagsterInstance) -> RefusedError:
     """Return the refusal of a name under which nothing was judged, with those that there are."""
-    known = sorted({run.tags[RECIPE_TAG] for run in instance.get_runs() if RECIPE_TAG in run.tags})
+    begun = {run.tags[RECIPE_TAG] for run in instance.get_runs() if RECIPE_TAG in run.tags}
+    known = [recipe for recipe in sorted(begun) if any(_made(recipe, "eval_results", instance))]
     tried = f"So far there are: {'; '.join(known)}" if known else "So far there is none"
     advice = f"{tried}. Train it: mens run --recipe {name} --no-promote"
     return RefusedError(f"{name}: no run of this recipe, and none with this id, has evaluated an adapter. {advice}")

@@ -51,7 +51,7 @@ class _Exam:
 
 @dataclass(frozen=True)
 class _Night:
-    """What became of one evaluation: its status, the prompts that were asked, and what the rule before would say."""
+    """One simulated evaluation: its status, the prompts that were asked, and the verdict of the earlier rule."""
 
     status: GateStatus
     num_asked: int

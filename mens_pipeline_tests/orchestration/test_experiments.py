@@ -45,7 +45,7 @@ _ALL = {**_GOOD, "code_base": 34}
 
 _COUNTS = ("num_updates", "num_planned_updates", "num_updates_before", "train/seconds", "first_loss", "last_loss")
 _TRAINING: dict[str, Any] = {**dict.fromkeys(_COUNTS, 1), "shown": "all"}
-"""What the summary of a run tells of an adapter."""
+"""Metadata of an adapter that the summary of a run reads."""
 
 
 @dg.asset

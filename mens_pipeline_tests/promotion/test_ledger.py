@@ -186,7 +186,7 @@ def _signed_by_another(lines: list[str], store: ArtifactStore) -> list[str]:
 def test_a_ledger_counts_as_it_was_signed(
     store: ArtifactStore, forge: Callable[[list[str], ArtifactStore], list[str]], message: str
 ) -> None:
-    """Nothing is tried for free, whoever may write to the store; the refusal names the line and what helps."""
+    """A removed, changed, cut or copied line is refused, with its number and what to do."""
     signed = _with(store, _SIGNING)
     assert _recorded(signed, _try("a"), _try("b"), _try("c", _OTHER_EXAM), _try("d")) == [1, 2, 1, 3]
     lines = _lines(store)

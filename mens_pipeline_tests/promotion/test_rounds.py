@@ -160,7 +160,7 @@ def test_hidden_tests_ask_for_more_where_there_are_more() -> None:
     ],
 )
 def test_other_rates_ask_for_more_as_well(changes: dict[str, object], overall: dict[str, Any], name: GateName) -> None:
-    """Whatever is counted over held-out prompts."""
+    """Rates over held-out prompts, all of which more prompts make surer."""
     tested = tuple(task(number, file=f"{number}.vox", tests="@test fn t() { assert(true) }") for number in range(40))
 
     assert _asks(_results(95, **overall), tested, **changes) == (name,)

@@ -39,7 +39,7 @@ from mens_pipeline.training.telemetry_log import FILE, losses_of, steps_of
 from mens_pipeline.training.told import told_kinds
 
 _FINDING: Final = Stage("base_model", ("mens_pipeline.training.base_model:find_base_model",))
-"""What finds a base; it lies in the cache and is no artifact of the store."""
+"""The code that finds a base model, which lies in the cache and is no artifact of the store."""
 
 
 @dg.asset(
