@@ -74,7 +74,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
 
 
 def test_an_adapter_is_asked_what_was_held_out_of_its_own_training(store: ArtifactStore) -> None:
-    """An adapter is judged on its own split, also after a newer one; here it is refused for want of held-out prompts."""
+    """Judged on its own split, also after a newer one; here it is refused for want of held-out prompts."""
     split = _split(store, 0.06)
     adapter = _adapter(store, split)
     _split(store, 0.2)
