@@ -76,7 +76,7 @@ def main() -> None:
         padding = 1 - figures["tokens"] / figures["positions"]
         losses = " ".join(f"{loss:.2f}" for loss in figures["losses"])
         memory = f"{padding:>9.1%}{figures['peak_mb']:>9.0f}"
-        print(f"{name:<44}{rate:>10.1f}{rate / plain:>9.1f}x{share:>9.1%}{memory}  {losses}")
+        print(f"{name:<44}{rate:>10.1f}{rate / plain:>9.1f}x{share:>9.1%}{memory}  {losses}", flush=True)
 
 
 def _options() -> Namespace:
@@ -265,15 +265,13 @@ def _take_out(module: Any, variant: str) -> None:
         module.fuse_adapters = lambda _model, _dtype: 0
         module.use_causal_products = lambda _model: False
     if variant == "checkpointing":
-        arguments = module._arguments
+        arguments = module.arguments_of
 
-        def checkpointed(job: Any, plan: Any, team: Any) -> Any:
-            made = arguments(job, plan, team)
-            made.activation_checkpointing = True
-            made.activation_checkpointing_kwargs = {"use_reentrant": False}
-            return made
+        def checkpointed(job: Any, plan: Any, team: Any) -> dict[str, Any]:
+            made: dict[str, Any] = arguments(job, plan, team)
+            return made | {"activation_checkpointing": True, "activation_checkpointing_kwargs": {"use_reentrant": False}}
 
-        module._arguments = checkpointed
+        module.arguments_of = checkpointed
 
 
 def _ours(options: Namespace, folder: Path) -> Any:
