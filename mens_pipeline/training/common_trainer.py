@@ -43,6 +43,14 @@ class CommonTrainer:
         self.num_supervised += int(inputs["completion_mask"].sum())
         return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)  # type: ignore[misc]
 
+    def create_optimizer(self, *arguments: Any) -> Any:
+        """Make the optimizer, unless there is one; copies of the adapter notice its steps."""
+        optimizer = super().create_optimizer(*arguments)  # type: ignore[misc]
+        trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        # The fused AdamW of a CPU writes without telling autograd, whose versions such copies go by.
+        optimizer.register_step_post_hook(lambda *_: torch.autograd.graph.increment_version(trained))
+        return optimizer
+
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LambdaLR:
         """Follow the schedule of the step plan, which may change on the way."""
 

@@ -88,11 +88,13 @@ class _TokenLosses(torch.autograd.Function):  # type: ignore[misc]
         gradients = torch.empty_like(hidden) if context.needs_input_grad[0] else None
         for start in range(0, len(hidden), SCORED_ON_CPU):
             part = slice(start, start + SCORED_ON_CPU)
-            logits, tokens = head(hidden[part]).float(), wanted[part, None]
-            sums = logits.logsumexp(1, keepdim=True)
-            losses[part] = (sums - logits.gather(1, tokens))[:, 0]
+            logits, tokens = head(hidden[part]), wanted[part, None]
+            # One pass over the vocabulary; the largest share, which cannot be 0, gives the logarithm of the sum.
+            shares = logits.softmax(1, dtype=torch.float32)
+            largest, where = logits.max(1, keepdim=True)
+            distance = largest.float() - logits.gather(1, tokens).float()
+            losses[part] = (distance - shares.gather(1, where).log())[:, 0]
             if gradients is not None:
-                shares = logits.sub_(sums).exp_()
                 shares.scatter_add_(1, tokens, torch.full_like(tokens, -1, dtype=shares.dtype))
                 gradients[part] = shares.to(head.weight.dtype) @ head.weight
         if gradients is not None:
@@ -270,6 +272,7 @@ def _attended(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> to
     # Heads that share keys are stacked, so that one product serves them all and no key is repeated.
     stacked = query.reshape(rows, key_heads, -1, width)
     later = torch.full((length, num_keys), torch.finfo(query.dtype).min, dtype=query.dtype)
-    scores = (stacked @ key.transpose(2, 3)).view(rows, heads, length, num_keys) + later.triu(1 + num_keys - length)
+    scores = (stacked @ key.transpose(2, 3)).view(rows, heads, length, num_keys)
+    scores = scores.add_(later.triu(1 + num_keys - length))
     shares = torch.softmax(scores, dim=-1).view(rows, key_heads, -1, num_keys)
     return (shares @ value).view(rows, heads, length, width)

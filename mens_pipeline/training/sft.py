@@ -117,17 +117,16 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         Source:
             LoRA+, arXiv 2402.12354.
         """
-        if self.lora_plus_ratio == 1:
-            return super().create_optimizer(*arguments)
-        kind, options = self.get_optimizer_cls_and_kwargs(self.args, self.model)
-        self.optimizer = create_loraplus_optimizer(
-            self.model,
-            kind,
-            loraplus_lr_ratio=self.lora_plus_ratio,
-            loraplus_weight_decay=self.args.weight_decay,
-            **options,
-        )
-        return self.optimizer
+        if self.lora_plus_ratio != 1 and self.optimizer is None:
+            kind, options = self.get_optimizer_cls_and_kwargs(self.args, self.model)
+            self.optimizer = create_loraplus_optimizer(
+                self.model,
+                kind,
+                loraplus_lr_ratio=self.lora_plus_ratio,
+                loraplus_weight_decay=self.args.weight_decay,
+                **options,
+            )
+        return super().create_optimizer(*arguments)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Return the micro-batches of the plan, in its order; where several processes train, those of this one."""

@@ -223,7 +223,7 @@ def arguments_of(job: TrainingJob, plan: Plan, team: Team) -> dict[str, Any]:
         "weight_decay": recipe.weight_decay,
         "max_grad_norm": recipe.max_grad_norm,
         # bitsandbytes pages and updates in eight bits on CUDA alone.
-        "optim": "paged_adamw_8bit" if job.device == "cuda" else "adamw_torch",
+        "optim": "paged_adamw_8bit" if job.device == "cuda" else "adamw_torch_fused",
         "activation_checkpointing": not is_cpu,
         "activation_checkpointing_kwargs": None if is_cpu else {"use_reentrant": False},
         "save_strategy": "steps",

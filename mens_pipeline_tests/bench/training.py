@@ -268,8 +268,8 @@ def _take_out(module: Any, variant: str) -> None:
         arguments = module.arguments_of
 
         def checkpointed(job: Any, plan: Any, team: Any) -> dict[str, Any]:
-            made: dict[str, Any] = arguments(job, plan, team)
-            return made | {"activation_checkpointing": True, "activation_checkpointing_kwargs": {"use_reentrant": False}}
+            options = {"activation_checkpointing_kwargs": {"use_reentrant": False}}
+            return {**arguments(job, plan, team), "activation_checkpointing": True, **options}
 
         module.arguments_of = checkpointed
 

@@ -1,5 +1,6 @@
 """The parts of a model that are replaced on a CPU compute what they replace."""
 
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 import torch  # noqa: TID253 - loads in test processes that train
 from torch.nn.functional import cross_entropy  # noqa: TID253 - likewise
 
+from mens_pipeline.training.common_trainer import CommonTrainer
 from mens_pipeline.training.cpu_kernels import (
     fuse_adapters,
     hidden_states,
@@ -93,7 +95,34 @@ def test_losses_of_tokens_are_the_cross_entropy(dtype: torch.dtype, tolerance: f
         assert torch.equal(token_losses(hidden, head, wanted), found)
 
 
-def test_a_fused_layer_follows_its_adapter(tiny_base: Path) -> None:
+class _Fused:
+    """A trainer of the library, whose optimizer writes without telling autograd."""
+
+    trained: Sequence[torch.nn.Parameter]
+
+    def create_optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.trained, lr=0.1, fused=True)
+
+
+class _Trainer(CommonTrainer, _Fused):
+    pass
+
+
+def _sgd(trained: Sequence[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    return torch.optim.SGD(trained, lr=0.5)
+
+
+def _adam(trained: Sequence[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    trainer = _Trainer()
+    trainer.trained = trained
+    optimizer: torch.optim.Optimizer = trainer.create_optimizer()
+    return optimizer
+
+
+@pytest.mark.parametrize("make", [_sgd, _adam])
+def test_a_fused_layer_follows_its_adapter(
+    tiny_base: Path, make: Callable[[Sequence[torch.nn.Parameter]], torch.optim.Optimizer]
+) -> None:
     """A copy of the adapter in low precision that outlived an optimizer step would train on old weights."""
     model = _model(tiny_base, torch.float32)
     ids = torch.arange(24).reshape(1, 24)
@@ -101,7 +130,7 @@ def test_a_fused_layer_follows_its_adapter(tiny_base: Path) -> None:
     fuse_adapters(model, torch.float32)
     before = _step(model, ids, torch.float32)[0]
     for each in (model, twin):
-        optimizer = torch.optim.SGD([p for p in each.parameters() if p.requires_grad], lr=0.5)
+        optimizer = make([p for p in each.parameters() if p.requires_grad])
         _step(each, ids, torch.float32)
         optimizer.step()
 
