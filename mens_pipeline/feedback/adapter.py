@@ -114,7 +114,9 @@ def _recipe(manifest: dict[str, Any], learning: Learning) -> ResolvedRecipe:
         **(plain if method in rates else {"token_shares": shares}),
         **(asking if method is Method.GRPO else {}),
     }
-    recipe = Recipe.model_validate({**manifest["recipe"], **changes})
+    # A run of an earlier version may name a field that is gone, since it helped nowhere.
+    recorded = {name: value for name, value in manifest["recipe"].items() if name in Recipe.model_fields}
+    recipe = Recipe.model_validate({**recorded, **changes})
     origins = {**manifest["recipe_origins"], **dict.fromkeys(changes, _ORIGIN)}
     return ResolvedRecipe(recipe, origins, manifest["preset"], manifest["domain"])
 

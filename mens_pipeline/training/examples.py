@@ -2,20 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
 from mens_pipeline.corpus.curate.split import group_of
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.language import analyze, mode_of
-from mens_pipeline.training.chat import Encoded, Tokenizer, control_tokens, encode, escape, opening_for, render_prompt
+from mens_pipeline.training.chat import Encoded, Tokenizer, encode
 from mens_pipeline.training.plan import is_validation_group
 from mens_pipeline.training.recipe import Recipe
 
 _HIGHEST: Final = 8.0
 _TRACES: Final = ("tool_trace", "trajectory")
-_BREAK: Final = "\n\n"
 _FAILURES: Final = ("fail", "error", "repair")
 
 
@@ -58,16 +56,12 @@ class Example(Encoded):
         weight: What its loss is multiplied by.
         kind: What made it, the `task_family` of its row: `task`, `vox_codegen`, `mutation`; `observed` where that is
             `vox_codegen` and a function of the workspace whose behaviour was observed is asked for.
-        code: Tokens of the prompt that show code and carry some of the loss too, half-open.
-        code_weight: How much of it, beside the 1 of a token of the completion.
     """
 
     difficulty: int
     category: str
     weight: float
     kind: str
-    code: tuple[int, int] = (0, 0)
-    code_weight: float = 0.0
 
 
 @dataclass
@@ -156,7 +150,7 @@ def make_examples(pairs: Iterable[TrainingPair], recipe: Recipe, tokenizer: Toke
             rows, tokens = examples.too_long.get(made.kind, (0, 0))
             examples.too_long[made.kind] = (rows + 1, tokens + len(made))
         elif is_validation_group(group_of(pair), recipe.validation_split_ratio, recipe.seed):
-            examples.validation.append(replace(made, code=(0, 0)))
+            examples.validation.append(made)
         else:
             examples.train.append(made)
     return examples
@@ -183,40 +177,4 @@ def _example(pair: TrainingPair, recipe: Recipe, tokenizer: Tokenizer, system: s
         pair.category,
         row_weight(pair, recipe),
         kind_of(pair),
-        code_tokens(tokenizer, system, pair, encoded) if recipe.prompt_code_weight > 0 else (0, 0),
-        recipe.prompt_code_weight,
     )
-
-
-def code_in(pair: TrainingPair) -> str | None:
-    """Return the program that a prompt ends with, after a sentence such as `It goes with this code:`.
-
-    What the front end rejects, such as a program to be repaired, is no code to learn; nor is a name in a sentence.
-    """
-    mode = mode_of(pair.source.path if pair.source is not None else "")
-    start = pair.prompt.find(_BREAK)
-    while start >= 0:
-        code = pair.prompt[start + len(_BREAK) :]
-        module = analyze(code, mode).module
-        if module is not None and module.declarations:
-            return code
-        start = pair.prompt.find(_BREAK, start + 1)
-    return None
-
-
-def code_tokens(tokenizer: Tokenizer, system: str, pair: TrainingPair, encoded: Encoded) -> tuple[int, int]:
-    """Return the range of a prompt's tokens in which its code stands, half-open; (0, 0) without code."""
-    code = code_in(pair)
-    if code is None:
-        return (0, 0)
-    control = control_tokens(tokenizer)
-    text, shown = render_prompt(system, pair.prompt, control, opening_for(tokenizer)), escape(code, control)
-    at = text.rindex(shown)
-    before = tokenizer.encode(text[:at], add_special_tokens=False)
-    # A tokenizer may join the blank line with what follows it; what is the same up to there stands before the code.
-    same = next(
-        (n for n, pair in enumerate(zip(before, encoded.prompt, strict=False)) if len(set(pair)) > 1), len(before)
-    )
-    # A control token follows the code, over whose border no token reaches.
-    after = tokenizer.encode(text[at + len(shown) :], add_special_tokens=False)
-    return (same, len(encoded.prompt) - len(after))

@@ -81,9 +81,6 @@ class Recipe(BaseModel):
     trajectory_failure_boost: float = Field(default=1.15, gt=0, le=8, description="Weight of rows about failures.")
     trajectory_quality_boost: float = Field(default=1.05, gt=0, le=8, description="Weight of rows with a high rating.")
     trajectory_quality_floor: int = Field(default=5, ge=1, le=5, description="Which rating is high.")
-    prompt_code_weight: float = Field(
-        default=0.0, ge=0, le=1, description="Weight in the loss of the tokens of Vox code that a prompt shows."
-    )
     validation_split_ratio: float = Field(
         default=0.05, ge=0, lt=0.5, description="Share of source files whose rows measure the loss and do not train."
     )

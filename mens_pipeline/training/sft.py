@@ -17,7 +17,6 @@ from mens_pipeline.training.examples import Example
 from mens_pipeline.training.team import Team, share_of
 
 IGNORED: Final = -100
-_NO_CODE: Final = (0, 0)
 
 
 def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, Any]:
@@ -27,9 +26,7 @@ def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, Any]:
 
     Returns:
         `input_ids`, `attention_mask`, `labels` (rows, length), int64, prompt and padding -100 in the last;
-        `weights` (rows), float32; `counts`: tokens without padding, and labelled positions. Where a prompt shows code
-        that carries loss: labels there as well, `weights` (rows, length), and `num_unweighted`: by how much the weights
-        of these labels fall short of 1 together.
+        `weights` (rows), float32; `counts`: tokens without padding, and labelled positions.
     """
     if not examples:
         return _nothing(pad_token_id)
@@ -46,8 +43,6 @@ def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, Any]:
         batch["input_ids"][row, :end] = torch.tensor(example.prompt + example.completion)
         batch["attention_mask"][row, :end] = 1
         batch["labels"][row, len(example.prompt) : end] = torch.tensor(example.completion)
-    if any(example.code != _NO_CODE for example in examples):
-        _label_code(batch, examples)
     # Counted here: on a GPU, asking what is in a tensor waits for all that was begun before.
     batch["counts"] = (sum(map(len, examples)), int((batch["labels"][:, 1:] != IGNORED).sum()))
     return batch
@@ -61,18 +56,6 @@ def _nothing(pad_token_id: int) -> dict[str, Any]:
     return {"input_ids": ids, "attention_mask": mask, "labels": labels, "weights": torch.ones(1), "counts": (0, 0)}
 
 
-def _label_code(batch: dict[str, Any], examples: Sequence[Example]) -> None:
-    """Label the code that prompts show, each token with its weight."""
-    batch["weights"] = batch["weights"][:, None].repeat(1, batch["labels"].shape[1])
-    short = 0.0
-    for row, example in enumerate(examples):
-        first, last = example.code
-        batch["labels"][row, first:last] = batch["input_ids"][row, first:last]
-        batch["weights"][row, first:last] *= example.code_weight
-        short += (1 - example.code_weight) * (last - first)
-    batch["num_unweighted"] = torch.tensor(short)
-
-
 def _parts_of(batch: dict[str, Any], number: int) -> list[dict[str, Any]]:
     """Cut the rows of a micro-batch into parts of about the same number; all counts go with the first."""
     num_rows = len(batch["input_ids"])
@@ -81,12 +64,7 @@ def _parts_of(batch: dict[str, Any], number: int) -> list[dict[str, Any]]:
     size = -(-num_rows // number)
     parts: list[dict[str, Any]] = []
     for start in range(0, num_rows, size):
-        cut = {name: value for name, value in batch.items() if name != "counts"}
-        cut |= {
-            name: value[start : start + size]
-            for name, value in batch.items()
-            if isinstance(value, torch.Tensor) and value.dim() > 0
-        }
+        cut = {name: value[start : start + size] for name, value in batch.items() if name != "counts"}
         parts.append({**cut, "counts": batch["counts"] if start == 0 else (0, 0)})
     return parts
 
@@ -142,15 +120,6 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         return prepare_data_loader(
             loader, self.accelerator.device, num_processes=1, process_index=0, put_on_device=True
         )
-
-    def _get_num_items_in_batch(self, batch_samples: list[dict[str, torch.Tensor]], device: torch.device) -> Any:
-        """Count labelled positions as the library does, and those of code in prompts by their weight."""
-        items = super()._get_num_items_in_batch(batch_samples, device)
-        short = [batch["num_unweighted"] for batch in batch_samples if "num_unweighted" in batch]
-        if self._team.size > 1:
-            own = torch.stack(short).sum() if short else torch.tensor(0.0)
-            return items - self.accelerator.gather(own.to(device)).sum()
-        return items - sum(short).to(device) if short else items
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Any:
         """Add the gradients of a micro-batch, in as many parts as a trial found to fit the memory of the GPU."""
@@ -209,17 +178,16 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
     ) -> Any:
         """Compute the mean negative log-likelihood of the labelled positions of a step, each times its weight.
 
-        `num_items_in_batch` counts those of all micro-batches of all processes, and those of code in prompts by weight.
+        `num_items_in_batch` counts those of all micro-batches of all processes.
         """
         inputs = dict(inputs)
         weights = inputs.pop("weights")
         num_tokens, num_supervised = inputs.pop("counts")
-        inputs.pop("num_unweighted", None)
         labels = inputs["labels"][:, 1:]
         if self.model.training:
             self.num_tokens += num_tokens
             self.num_supervised += num_supervised
-        each = weights[:, None].expand_as(labels) if weights.dim() == 1 else weights[:, 1:]
+        each = weights[:, None].expand_as(labels)
         if self.scores_labels_alone:
             mask = labels != IGNORED
             total = (self._scored(model, inputs, mask, labels) * each[mask]).sum()

@@ -63,10 +63,7 @@ _ARMS: Final[dict[str, Callable[[Rows], Rows]]] = {
     "no-tasks": _without("task"),
     "no-templates": _without("template"),
     "no-mutations": _without("mutation", "repair"),
-    "prompt-code": _without(),
 }
-_RECIPES: Final[dict[str, dict[str, float]]] = {"prompt-code": {"prompt_code_weight": 0.1}}
-"""Fields of the recipe that an arm sets besides."""
 
 
 def main() -> None:
@@ -157,7 +154,6 @@ def _measured(options: Namespace) -> dict[str, Any]:
         folder = Path(name)
         write_jsonl(folder / "train.jsonl", rows)
         flags = {"max_steps": options.steps, "max_minutes": None, "seed": options.child, "save_steps": 10_000}
-        flags |= _RECIPES.get(options.arm[0], {})
         device = resolve_device(DeviceChoice.CPU)
         resolved = resolve_recipe(
             load_named(PRESETS), {}, preset="cpu_demo", domain=None, environment={}, flags=flags, vram_gb=None

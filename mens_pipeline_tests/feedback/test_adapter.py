@@ -1,5 +1,7 @@
 """The next adapter: trained for real on a tiny base, from the one that answered."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.job import MODULE as ON_ROWS
 from mens_pipeline.training.launch import run_child
+from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.preference.job import MODULE as ON_PAIRS
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.presets import ResolvedRecipe
@@ -96,6 +99,19 @@ def test_too_little_to_learn_from_is_refused(trained: Path, tmp_path: Path) -> N
     assert run.job.train_path == learning.train
     assert run.job.continues is not None
     assert run.job.continues.num_batches == 0
+
+
+def test_a_run_of_an_earlier_version_is_learnt_from(trained: Path, tmp_path: Path) -> None:
+    """Its recipe names a field that is gone since."""
+    run = tmp_path / "runs" / trained.name
+    shutil.copytree(trained.parent, run.parent)
+    manifest = json.loads((run / MANIFEST).read_text())
+    manifest["recipe"]["prompt_code_weight"] = 0.0
+    (run / MANIFEST).write_text(json.dumps(manifest))
+    learning, store = _learning(Method.CONTROL, run, tmp_path, _samples())
+
+    resolved, _ = _prepared(learning, store, tmp_path / "cache")
+    assert resolved.recipe.lora_r == manifest["recipe"]["lora_r"]
 
 
 def test_minutes_are_shared_out(tmp_path: Path) -> None:

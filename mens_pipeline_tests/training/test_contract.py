@@ -35,7 +35,6 @@ _OTHER_VALUES: dict[str, Any] = {
     "max_difficulty": 9,
     "category_alpha": 0.5,
     "token_shares": {"task": 0.5},
-    "prompt_code_weight": 0.1,
     "curriculum": True,
     "curriculum_max_difficulty": (3,),
     "trajectory_weighting": True,

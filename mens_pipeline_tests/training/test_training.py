@@ -10,7 +10,6 @@ import torch  # noqa: TID253 - these tests train
 from torch.nn.functional import cross_entropy  # noqa: TID253 - likewise
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.examples import Example
 from mens_pipeline.training.job import ADAPTER, newest_checkpoint
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import FILE, steps_of
@@ -125,28 +124,6 @@ def test_the_loss_is_that_of_the_labelled_positions(tiny_base: Path, tmp_path: P
     expected = (single * batch["weights"][:, None]).sum() / (labels != -100).sum()
 
     torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_code_in_prompts_carries_its_weight(tiny_base: Path, tmp_path: Path) -> None:
-    """Its tokens are scored, times their weight and that of their row; they count by their weight alone."""
-    from mens_pipeline.training.sft import collate  # noqa: PLC0415 - loads the deep learning stack
-
-    trainer, _ = _trainer(prepared(tiny_base, tmp_path))
-    examples = [
-        Example(tuple(range(20, 40)), tuple(range(40, 50)), 1, "function", 2.0, "task", (5, 15), 0.25),
-        Example(tuple(range(30, 45)), tuple(range(50, 58)), 1, "function", 1.0, "task"),
-    ]
-    batch = collate(examples, 0)
-    trainer.model.eval()
-    items = trainer._get_num_items_in_batch([batch], torch.device("cpu"))  # noqa: SLF001 - what is tested
-    with torch.no_grad():
-        loss = trainer.compute_loss(trainer.model, batch, num_items_in_batch=items)
-        logits = trainer.model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits[:, :-1]
-    single = cross_entropy(logits.transpose(1, 2), batch["input_ids"][:, 1:], reduction="none")
-    code, first, second = single[0, 4:14].sum(), single[0, 19:29].sum(), single[1, 14:22].sum()
-
-    assert items == 10 + 8 + 0.25 * 10
-    torch.testing.assert_close(loss, (0.5 * code + 2 * first + second) / items, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.seed_row(56)
