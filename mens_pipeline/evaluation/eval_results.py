@@ -41,7 +41,7 @@ from mens_pipeline.inference.prepare import (
     Conditions,
     Model,
     PreparedGeneration,
-    generated,
+    all_generated,
     prepare_generation,
 )
 from mens_pipeline.inference.sampling import Syntax
@@ -235,8 +235,8 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
     adapter, champion = generations[0].adapter, generations[0].champion
     answered: defaultdict[str, list[Artifact]] = defaultdict(list)
     for asked in generations:
-        for name, generation in _by_name(asked).items():
-            answered[name].append(generated(generation, store, launch)[0])
+        for name, answers in all_generated(_by_name(asked), store, launch).items():
+            answered[name].append(answers)
     params = {
         "generations": {name: [artifact.key for artifact in artifacts] for name, artifacts in answered.items()},
         "progress": progress.model_dump(),

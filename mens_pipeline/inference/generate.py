@@ -30,7 +30,7 @@ def generate(job: GenerationJob, listen: Callable[[dict[str, Any]], None]) -> No
     """Answer every request of a job, and write the answers in the order of the requests; a second try comes behind all.
 
     Args:
-        job: Which model, which requests.
+        job: Which model, which requests; the jobs in `then` are done with the same loaded model.
         listen: Takes one event for each answer: how many are done, tokens, seconds.
 
     Raises:
@@ -40,7 +40,12 @@ def generate(job: GenerationJob, listen: Callable[[dict[str, Any]], None]) -> No
     torch.set_flush_denormal(True)
     tokenizer = AutoTokenizer.from_pretrained(job.base_path, trust_remote_code=False)
     report = _Report(TelemetryLog(job.run_dir / PROGRESS, listen))
-    loop = _Loop(job, tokenizer, report)
+    model = _Model(job, tokenizer)
+    for each in (job, *(GenerationJob.model_validate_json(path.read_text(encoding="utf-8")) for path in job.then)):
+        write_jsonl(each.run_dir / ANSWERS, _answered(each, _Loop(each, model, report), tokenizer, report))
+
+
+def _answered(job: GenerationJob, loop: "_Loop", tokenizer: Any, report: "_Report") -> list[Answer]:
     every = [(request, sample) for request in job.requests for sample in range(job.decoding.num_samples)]
     if job.decoding.syntax is Syntax.CONSTRAINED:
         answers = loop.answered(every, is_constrained=True)
@@ -52,7 +57,7 @@ def generate(job: GenerationJob, listen: Callable[[dict[str, Any]], None]) -> No
         pairs = zip(every, answers, strict=True)
         failed = [asked for asked, answer in pairs if not is_program(answer.text, asked[0].mode)]
         answers += loop.answered(failed, is_constrained=True)
-    write_jsonl(job.run_dir / ANSWERS, answers)
+    return answers
 
 
 def _prompt(tokenizer: Any, job: GenerationJob, request: Request) -> tuple[int, ...]:
@@ -84,19 +89,34 @@ def _save_served(job: GenerationJob, tokenizer: Any, folder: Path) -> None:
     gc.collect()
 
 
-class _Loop:
-    """Our own loop, with a model that is loaded when it is first asked."""
+class _Model:
+    """The model of a process, loaded when it is first asked."""
 
-    def __init__(self, job: GenerationJob, tokenizer: Any, report: "_Report") -> None:
+    def __init__(self, job: GenerationJob, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
         self._job = job
-        self._tokenizer = tokenizer
-        self._report = report
         self._loaded: tuple[Any, Vocabulary] | None = None
+
+    def loaded(self) -> tuple[Any, Vocabulary]:
+        if self._loaded is None:
+            model = load_judged(self._job)
+            pack_linear(model)
+            self._loaded = model, vocabulary_of(self.tokenizer, model)
+        return self._loaded
+
+
+class _Loop:
+    """Our own loop, for the requests of one job."""
+
+    def __init__(self, job: GenerationJob, model: _Model, report: "_Report") -> None:
+        self._job = job
+        self._model = model
+        self._report = report
 
     def answered(self, requests: Sequence[tuple[Request, int]], *, is_constrained: bool) -> list[Answer]:
         if not requests:
             return []
-        (model, vocabulary), tokenizer, decoding = self._model(), self._tokenizer, self._job.decoding
+        (model, vocabulary), tokenizer, decoding = self._model.loaded(), self._model.tokenizer, self._job.decoding
         rows = [Row(request.task, sample, _prompt(tokenizer, self._job, request)) for request, sample in requests]
         if is_constrained:
             for row, (request, _) in zip(rows, requests, strict=True):
@@ -109,13 +129,6 @@ class _Loop:
         self._report.num_rows += len(rows)
         decode(model, rows, vocabulary, decoding, lambda row: self._report.done(len(row.tokens)))
         return [_answer_of(row, tokenizer) for row in rows]
-
-    def _model(self) -> tuple[Any, Vocabulary]:
-        if self._loaded is None:
-            model = load_judged(self._job)
-            pack_linear(model)
-            self._loaded = model, vocabulary_of(self._tokenizer, model)
-        return self._loaded
 
 
 def _answer_of(row: Row, tokenizer: Any) -> Answer:

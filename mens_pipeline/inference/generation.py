@@ -134,6 +134,7 @@ class GenerationJob(JudgedModel):
     engine: Engine | None = Field(default=None, description="What writes free answers; None for our own loop.")
     lock_path: Path = Field(description="Held while the device is in use.")
     lock_seconds: float = Field(default=120.0, ge=0, description="How long another holder may take to end.")
+    then: tuple[Path, ...] = Field(default=(), description="Jobs of the same model, done next without loading it anew.")
 
 
 def progress_of(answer: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
@@ -227,6 +227,37 @@ def computed_in(device: Device) -> Dtype:
     return "bfloat16" if device.kind == "cuda" and device.has_bfloat16 else "float32"
 
 
+def all_generated(
+    asked: Mapping[str, PreparedGeneration], store: ArtifactStore, launch: Callable[[PreparedGeneration], int]
+) -> dict[str, Artifact]:
+    """Generate several completions as `generated` does; what one model has to do takes one process and one load."""
+    waiting = {
+        name: prepared
+        for name, prepared in asked.items()
+        if store.find(KIND, _stage(prepared).inputs((), prepared.inputs)) is None
+    }
+    artifacts = {}
+    for name, prepared in asked.items():
+        same = [other for other in waiting.values() if _is_same_model(other, prepared) and other is not prepared]
+        artifacts[name], _ = generated(_with(prepared, same) if name in waiting else prepared, store, launch)
+        waiting.pop(name, None)
+    return artifacts
+
+
+def _is_same_model(left: PreparedGeneration, right: PreparedGeneration) -> bool:
+    """Return whether a process can do both; servers of a model are started for one alone."""
+    models = [job.model_dump(include=set(JudgedModel.model_fields)) for job in (left.job, right.job)]
+    return models[0] == models[1] and left.job.engine is right.job.engine is None
+
+
+def _with(prepared: PreparedGeneration, others: Sequence[PreparedGeneration]) -> PreparedGeneration:
+    """Return a generation whose process does others next; those that are done already have left their answers."""
+    left = tuple(other.job_path for other in others if not (other.job.run_dir / ANSWERS).is_file())
+    job = prepared.job.model_copy(update={"then": left})
+    prepared.job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return replace(prepared, job=job)
+
+
 def generated(
     prepared: PreparedGeneration, store: ArtifactStore, launch: Callable[[PreparedGeneration], int]
 ) -> tuple[Artifact, bool]:
@@ -242,17 +273,21 @@ def generated(
     run_dir = prepared.job.run_dir
 
     def write(folder: Path) -> dict[str, Any]:
-        refuse_failure(run_dir, launch(prepared), "generation")
+        if not (run_dir / ANSWERS).is_file():  # where another generation of the same model did not do it as well
+            refuse_failure(run_dir, launch(prepared), "generation")
         shutil.copy2(run_dir / ANSWERS, folder / ANSWERS)
         return {"model": prepared.label, "num_requests": len(prepared.job.requests)}
 
-    decoding = prepared.job.decoding
-    stage = _FREE if decoding.syntax is Syntax.FREE else STAGE if decoding.names else _UNNAMED
     adapter = prepared.job.adapter_path
     parents = store.holding(adapter) if adapter is not None else ()
-    answers, reused = stage.build(store, parents, prepared.inputs, write)
+    answers, reused = _stage(prepared).build(store, parents, prepared.inputs, write)
     shutil.rmtree(run_dir, ignore_errors=True)
     return answers, reused
+
+
+def _stage(prepared: PreparedGeneration) -> Stage:
+    decoding = prepared.job.decoding
+    return _FREE if decoding.syntax is Syntax.FREE else STAGE if decoding.names else _UNNAMED
 
 
 def answer_fits(manifest: dict[str, Any], decoding: Decoding) -> Callable[[str], bool]:

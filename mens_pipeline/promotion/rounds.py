@@ -18,7 +18,7 @@ from mens_pipeline.evaluation.eval_results import (
 from mens_pipeline.evaluation.results import RESULTS, EvalResults, Progress
 from mens_pipeline.evaluation.statistics import Rate
 from mens_pipeline.evaluation.tasks import Suite, Task
-from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, generated
+from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, all_generated
 from mens_pipeline.promotion.gate import GateInputs, GateStatus, allowed_chance, decide
 from mens_pipeline.promotion.history import baseline_of
 from mens_pipeline.promotion.ledger import Try, record_try
@@ -79,7 +79,8 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
         asked.append(prepare_generations(run, part, conditions, store, f"{work}-{number}", partial(baseline_of, store)))
         if len({generations.champion.key if generations.champion else None for generations in asked}) > 1:
             raise RefusedError(f"{run}: another adapter was promoted while this one was asked. Evaluate again.")
-        generated(asked[-1].adapter, store, launch)
+        own = {"adapter": asked[-1].adapter, "families": asked[-1].families}
+        all_generated({name: one for name, one in own.items() if one is not None}, store, launch)
         tried = Try(
             adapter_sha256=asked[-1].adapter.inputs["adapter_sha256"],
             decoding=conditions.decoding,

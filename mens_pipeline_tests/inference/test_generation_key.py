@@ -1,12 +1,22 @@
-"""What kept answers are found by: on a GPU also how many are written at once."""
+"""What kept answers are found by: on a GPU also how many are written at once; and who writes several of them."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from mens_pipeline.inference.generation import Decoding, Request
-from mens_pipeline.inference.prepare import WEIGHTS, Asked, Conditions, prepare_requests
+from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, GenerationJob, Request
+from mens_pipeline.inference.prepare import (
+    WEIGHTS,
+    Asked,
+    Conditions,
+    Model,
+    PreparedGeneration,
+    all_generated,
+    prepare_requests,
+)
+from mens_pipeline.storage.jsonl import read_models, write_jsonl
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.base_model import digest_of_folder
 from mens_pipeline.training.devices import Device
 from mens_pipeline.training.job import ADAPTER
@@ -55,3 +65,31 @@ def test_a_card_with_room_holds_more_at_once(run: Path) -> None:
     assert _prepared(run, _CPU, 512)[1] == 512
     assert _prepared(run, Device("cuda", "a GPU", 2.0, has_bfloat16=True), 512)[1] == 512
     assert _prepared(run, card, 512)[1] == pytest.approx(2**30 / 2 / position, rel=1e-3)
+
+
+def test_what_one_model_has_to_do_takes_one_process(run: Path, tmp_path: Path) -> None:
+    """And what is there already is not asked again."""
+    store, conditions = ArtifactStore(tmp_path / "store"), Conditions(Decoding(), _CPU, run / "lock")
+    launched: list[list[str]] = []
+
+    def prepared(model: Model, name: str) -> PreparedGeneration:
+        asked = Asked((Request(task=name, prompt="Write."),))
+        return prepare_requests(model, run, asked, conditions, tmp_path / "work" / name)
+
+    def launch(generation: PreparedGeneration) -> int:
+        paths = (generation.job_path, *GenerationJob.model_validate_json(generation.job_path.read_text()).then)
+        jobs = [GenerationJob.model_validate_json(path.read_text()) for path in paths]
+        launched.append([job.requests[0].task for job in jobs])
+        for job in jobs:
+            name = job.requests[0].task
+            write_jsonl(job.run_dir / ANSWERS, [Answer(task=name, sample=0, text=name, num_tokens=1, stopped=True)])
+        return 0
+
+    def made(**models: Model) -> dict[str, str]:
+        artifacts = all_generated({name: prepared(model, name) for name, model in models.items()}, store, launch)
+        return {name: next(iter(read_models(one.path / ANSWERS, Answer))).text for name, one in artifacts.items()}
+
+    assert made(a="base") == {"a": "a"}
+    assert made(a="base", b="base", c="adapter", d="base") == {name: name for name in "abcd"}
+    assert launched == [["a"], ["b", "d"], ["c"]]
+    assert not list((tmp_path / "work").iterdir())

@@ -67,7 +67,13 @@ def test_an_adapter_answers_as_it_was_judged(run: Path, tmp_path: Path) -> None:
             run_dir=folder,
             lock_path=folder / "lock",
         )
-        generate(job, lambda _event: None)
+        again = job.model_copy(update={"run_dir": tmp_path / f"{model}-again", "requests": job.requests[::-1]})
+        again.run_dir.mkdir()
+        path = again.run_dir / "job.json"
+        path.write_text(again.model_dump_json())
+        generate(job.model_copy(update={"then": (path,)}), lambda _event: None)
+        lines = [(job_folder / ANSWERS).read_text().splitlines() for job_folder in (folder, again.run_dir)]
+        assert lines[0] == lines[1][::-1]
         answers[model] = [Answer.model_validate_json(line) for line in (folder / ANSWERS).read_text().splitlines()]
 
     with running(run, Limits(4, 20_000, 60.0, 60)) as server:
