@@ -98,7 +98,7 @@ def test_a_night_measures_what_does_not_train() -> None:
     assert night.validation_split_ratio > 0
     assert (night.num_train_epochs > 1, night.max_steps) == (True, None)
     assert night.max_tokens_per_batch == demo.max_tokens_per_batch
-    assert (demo.max_steps, demo.max_minutes) == (300, 20)
+    assert (demo.max_steps, demo.max_minutes) == (400, 18)
 
 
 @pytest.mark.seed_row(59)
