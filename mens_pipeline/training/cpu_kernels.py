@@ -4,6 +4,7 @@ They compute what they replace, in the same precision but in another order of op
 what each is worth.
 """
 
+from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +13,7 @@ from bitsandbytes.functional import dequantize_4bit
 from peft.tuners.lora.bnb import Linear4bit
 from torch.autograd.function import once_differentiable
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRMSNorm
 
 from mens_pipeline.training.preflight import SCORED_ON_CPU
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 _ADAPTER: Final = "default"
 _ATTENTION: Final = "causal_products"
+_NOTHING_SHARED: Final = (0, 0)
 _CAUSAL_MODELS: Final = frozenset({"llama"})
 """Model types whose attention is causal and nothing else: no window, no soft cap, no sinks."""
 
@@ -109,6 +112,50 @@ class _TokenLosses(torch.autograd.Function):  # type: ignore[misc]
         return gradients * gradient[:, None].to(gradients.dtype), None, None
 
 
+class _RootMeanSquareNorm(torch.autograd.Function):  # type: ignore[misc]
+    """Inputs over their root mean square, in float32, times a weight that does not train."""
+
+    @staticmethod
+    def forward(context: Any, inputs: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
+        """Compute the norm of `inputs`, (..., width)."""
+        scale = inputs.float().square().mean(-1, keepdim=True).add_(epsilon).rsqrt_()
+        context.save_for_backward(inputs, weight, scale)
+        return (inputs * scale).to(inputs.dtype).mul_(weight)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Compute the gradient of `inputs`."""
+        inputs, weight, scale = context.saved_tensors
+        outer, normed = (gradient * weight).float(), inputs * scale
+        along = (outer * normed).mean(-1, keepdim=True)
+        return outer.addcmul_(normed, along, value=-1).mul_(scale).to(inputs.dtype), None, None
+
+
+class _Rotation(torch.autograd.Function):  # type: ignore[misc]
+    """Rotary position embedding of queries or keys, both ways without tensors of zeros or halves put together."""
+
+    @staticmethod
+    def forward(context: Any, states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        """Rotate `states`, (rows, heads, length, width); `cos` and `sin` are (rows, 1, length, width)."""
+        context.save_for_backward(cos, sin)
+        return _rotated(states, cos, sin, 1)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Rotate the gradient back."""
+        return _rotated(gradient, *context.saved_tensors, -1), None, None
+
+
+def _rotated(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, way: int) -> torch.Tensor:
+    half = states.shape[-1] // 2  # both halves of `cos` and of `sin` are the same
+    rotated, sin = states * cos, sin[..., :half]
+    rotated[..., :half].addcmul_(states[..., half:], sin, value=-way)
+    rotated[..., half:].addcmul_(states[..., :half], sin, value=way)
+    return rotated
+
+
 def token_losses(hidden: torch.Tensor, head: torch.nn.Linear, wanted: torch.Tensor) -> torch.Tensor:
     """Compute the negative log-likelihood of tokens under a head that does not train.
 
@@ -176,7 +223,7 @@ def fuse_adapters(model: "PeftModel", dtype: torch.dtype) -> int:
 
 
 def use_causal_products(model: "PeftModel") -> bool:
-    """Compute attention by batched products, where nothing but causality is masked.
+    """Compute attention by batched products, where nothing but causality is masked; norms and rotations in one piece.
 
     PyTorch's kernel for short rows on a CPU takes several times as long as the three products that it consists of.
 
@@ -191,7 +238,35 @@ def use_causal_products(model: "PeftModel") -> bool:
         return False
     ALL_ATTENTION_FUNCTIONS.register(_ATTENTION, _causal_attention)
     config._attn_implementation = _ATTENTION  # noqa: SLF001 - the setter reloads kernels from the Hub
+    for module in model.modules():
+        if isinstance(module, LlamaRMSNorm):
+            module.forward = partial(_normed, module)
+        elif isinstance(module, LlamaAttention):
+            module.forward = partial(_attention_layer, module)
     return True
+
+
+def _normed(module: LlamaRMSNorm, inputs: torch.Tensor) -> torch.Tensor:
+    normed: torch.Tensor = _RootMeanSquareNorm.apply(inputs, module.weight, module.variance_epsilon)
+    return normed
+
+
+def _attention_layer(
+    module: LlamaAttention,
+    hidden_states: torch.Tensor,
+    position_embeddings: tuple[torch.Tensor, torch.Tensor],
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    """Do what `LlamaAttention.forward` does without a cache; (rows, length, width) in and out."""
+    shape = hidden_states.shape[:-1]
+    query, key, value = (
+        project(hidden_states).view(*shape, -1, module.head_dim).transpose(1, 2)
+        for project in (module.q_proj, module.k_proj, module.v_proj)
+    )
+    angles = [each[:, None] for each in position_embeddings]
+    query, key = (_Rotation.apply(states, *angles) for states in (query, key))
+    seen, _ = _causal_attention(module, query, key, value, None, module.scaling, options.get("shared", _NOTHING_SHARED))
+    return module.o_proj(seen.reshape(*shape, -1)), None
 
 
 def is_causal(base: Any) -> bool:
@@ -238,7 +313,7 @@ def _causal_attention(
     value: torch.Tensor,
     _attention_mask: None,
     scaling: float,
-    shared: tuple[int, int] = (0, 0),
+    shared: tuple[int, int] = _NOTHING_SHARED,
     **_options: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attention of rows that are padded on the right, which a causal mask never lets a token see.
@@ -250,16 +325,18 @@ def _causal_attention(
     query, (num_first, num_rows) = query * scaling, shared
     if not num_first:
         return _attended(query, key, value).transpose(1, 2).contiguous(), None
-    first = [each[:, :, :num_first] for each in (query, key, value)]
+    # Splits and squeezes: the gradient of a slice is a tensor of zeros that it is copied into.
+    parts = [each.split([num_first, each.shape[2] - num_first], dim=2) for each in (query, key, value)]
+    first = [before for before, _ in parts]
     rows = [
-        each[0, :, num_first:].unflatten(1, (num_rows, -1)).transpose(0, 1) for each in (query, key, value)
+        own.squeeze(0).unflatten(1, (num_rows, -1)).transpose(0, 1) for _, own in parts
     ]  # (rows, heads, length, width)
     seen = [
         torch.cat([before.expand(num_rows, -1, -1, -1), own], dim=2)
         for before, own in zip(first[1:], rows[1:], strict=True)
     ]
     of_rows = _attended(rows[0], *seen).permute(0, 2, 1, 3).flatten(0, 1)
-    return torch.cat([_attended(*first)[0].transpose(0, 1), of_rows])[None].contiguous(), None
+    return torch.cat([_attended(*first).squeeze(0).transpose(0, 1), of_rows])[None].contiguous(), None
 
 
 def _attended(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

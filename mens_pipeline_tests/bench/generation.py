@@ -37,6 +37,7 @@ from mens_pipeline.training.qlora import load_base
 from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, Recipe
 from mens_pipeline_tests.bench.machine import machine_name
 from mens_pipeline_tests.bench.ratios import note
+from mens_pipeline_tests.bench.training import peak_of_products
 
 _MOST_SHARE: Final = 0.05
 """Of the time, that letting the parser steer may cost."""
@@ -52,11 +53,13 @@ class Outcome:
         answers: Ids of each answer, in the order of the prompts.
         seconds: Without loading.
         choosing: Seconds that the choice of each token took, by the parser or without it; empty where not measured.
+        gflop: Billions of operations of all products with weights, for the tokens written alone.
     """
 
     answers: list[list[int]]
     seconds: float
     choosing: tuple[float, ...] = ()
+    gflop: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -100,6 +103,10 @@ def main() -> None:
             f"plain four-bit generate, one by one: {plain.rate:.1f} tokens/s, ours {ours.rate / plain.rate:.1f} times"
         )
         note("generation, beside plain four-bit generate", ours.rate / plain.rate)
+        limit = peak_of_products(device.kind)[dtype]
+        share = ours.gflop / ours.seconds / limit
+        print(f"written tokens alone: {share:.1%} of the peak of products in {dtype}, {limit:.0f} GFLOP/s")
+        note("generation, of the peak of matrix products", share)
         print(f"the same answer, token by token: {same}/{len(few)}")
     steered = _ours(*shared, batch=options.batch, is_constrained=True)
     note("generation, constrained beside free", steered.rate / ours.rate)
@@ -196,6 +203,8 @@ def _ours(  # noqa: PLR0913, PLR0917 - all that both ways share
     batch: int,
     is_constrained: bool = False,
 ) -> Outcome:
+    import torch
+
     # As many rows at a time as fit, by the longest one.
     decoding = Decoding(max_new_tokens=limit, batch_tokens=max(256, batch * (max(map(len, prompts)) + limit)))
     with tempfile.TemporaryDirectory() as folder:
@@ -214,6 +223,7 @@ def _ours(  # noqa: PLR0913, PLR0917 - all that both ways share
             lock_path=Path(folder) / "lock",
         )
         model = load_judged(job)
+    num_weights = sum(module.weight.numel() for module in model.modules() if isinstance(module, torch.nn.Linear))
     pack_linear(model)
     vocabulary = vocabulary_of(tokenizer, model)
 
@@ -227,7 +237,8 @@ def _ours(  # noqa: PLR0913, PLR0917 - all that both ways share
         decode(model, rows, vocabulary, decoding, lambda _row: None)
     seconds = time.monotonic() - begin
     choosing = (*together, *(one for row in rows for one in row.seconds))
-    return Outcome([row.tokens for row in rows], seconds, choosing)
+    gflop = 2 * num_weights * sum(len(row.tokens) for row in rows) / 1e9
+    return Outcome([row.tokens for row in rows], seconds, choosing, gflop)
 
 
 def _timed(choose_each: Callable[..., list[int]], seconds: list[float]) -> Callable[..., list[int]]:

@@ -117,7 +117,7 @@ def _in_child(variant: str, *more: str) -> dict[str, Any]:
 
 def _child(options: Namespace) -> None:
     if options.variant == "peak":
-        print(json.dumps(_peak(options.device)))
+        print(json.dumps(peak_of_products(options.device)))
         return
     with tempfile.TemporaryDirectory() as folder:
         trainer = _plain(options, Path(folder)) if options.variant == "plain" else _ours(options, Path(folder))
@@ -126,8 +126,15 @@ def _child(options: Namespace) -> None:
     print(json.dumps(watch.figures()))
 
 
-def _peak(device: str) -> dict[str, float]:
-    """Billions of operations a second of matrix products large enough to be limited by nothing else, by precision."""
+def peak_of_products(device: str) -> dict[str, float]:
+    """Measure the speed of matrix products large enough to be limited by nothing else.
+
+    Args:
+        device: `cpu` or `cuda`.
+
+    Returns:
+        `float32` and `bfloat16` -> billions of operations a second.
+    """
     import torch
 
     peak = {}
