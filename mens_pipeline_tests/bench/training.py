@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 from mens_pipeline.settings import PRESETS, load_settings
 from mens_pipeline.training.base_model import find_base_model
@@ -47,6 +47,9 @@ _OF_A_CARD = ("plain", "ours", "float32", "random")
 """What makes a difference there: checkpointing is always on, and the library scores labelled positions by itself."""
 
 
+_OPERATIONS_SHOWN: Final = 12
+
+
 def main() -> None:
     """Run each variant in a process of its own and print one table."""
     options = _options()
@@ -77,6 +80,8 @@ def main() -> None:
         losses = " ".join(f"{loss:.2f}" for loss in figures["losses"])
         memory = f"{padding:>9.1%}{figures['peak_mb']:>9.0f}"
         print(f"{name:<44}{rate:>10.1f}{rate / plain:>9.1f}x{share:>9.1%}{memory}  {losses}", flush=True)
+    if options.device == "cpu":
+        _print_profile(_in_child("profile"))
 
 
 def _options() -> Namespace:
@@ -86,7 +91,7 @@ def _options() -> Namespace:
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--shape", help="a shape of random_base.py, to measure beside the base")
-    parser.add_argument("--variant", choices=["peak", *_VARIANTS])
+    parser.add_argument("--variant", choices=["peak", "profile", *_VARIANTS])
     return parser.parse_args()
 
 
@@ -101,6 +106,16 @@ def _compare_shape(options: Namespace) -> None:
             rate = figures["tokens"] / figures["seconds"]
             first = first or rate
             print(f"{name:<44}{rate:>10.1f}{rate / first:>9.2f}x{figures['peak_mb']:>9.0f}", flush=True)
+
+
+def _print_profile(operations: dict[str, list[float]]) -> None:
+    """Print the operations of one step that take longest, by the time that each takes itself."""
+    total = sum(milliseconds for milliseconds, _ in operations.values())
+    print()
+    print(f"{'operation of one step':<44}{'ms':>10}{'share':>9}{'calls':>9}")
+    longest = sorted(operations.items(), key=lambda item: -item[1][0])[:_OPERATIONS_SHOWN]
+    for name, (milliseconds, calls) in longest:
+        print(f"{name:<44}{milliseconds:>10.1f}{milliseconds / total:>9.1%}{calls:>9.0f}")
 
 
 def _in_child(variant: str, *more: str) -> dict[str, Any]:
@@ -121,6 +136,9 @@ def _child(options: Namespace) -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         trainer = _plain(options, Path(folder)) if options.variant == "plain" else _ours(options, Path(folder))
+        if options.variant == "profile":
+            print(json.dumps(_profile(trainer)))
+            return
         watch = _Watch(trainer)
         trainer.train()
     print(json.dumps(watch.figures()))
@@ -165,6 +183,25 @@ def _gflop(model: Any, num_tokens: int, num_labelled: int) -> float:
     adapter = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     head: int = model.get_output_embeddings().weight.numel()
     return float((4 * frozen + 6 * adapter) * num_tokens + 4 * head * num_labelled) / 1e9
+
+
+def _profile(trainer: Any) -> dict[str, list[float]]:
+    """Train, and return each operation of the last step but one -> milliseconds that it took itself, calls."""
+    from torch.profiler import ProfilerActivity, profile
+
+    step, found = trainer.training_step, dict[str, list[float]]()
+
+    def profiled(*arguments: Any, **named: Any) -> Any:
+        if trainer.state.global_step != trainer.args.max_steps - 2:
+            return step(*arguments, **named)
+        with profile(activities=[ProfilerActivity.CPU]) as seen:
+            loss = step(*arguments, **named)
+        found.update({each.key: [each.self_cpu_time_total / 1000, each.count] for each in seen.key_averages()})
+        return loss
+
+    trainer.training_step = profiled
+    trainer.train()
+    return found
 
 
 class _Watch:

@@ -1,13 +1,15 @@
 """Programs to records."""
 
+from collections import Counter
+
 import pytest
 
 from mens_pipeline.corpus.extract.programs import extract_vox
 from mens_pipeline.corpus.extract.source_file import SourceFile
 from mens_pipeline.corpus.schema.drops import Drop, DropReason
 from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, SourceKind
-from mens_pipeline.language import analyze
-from mens_pipeline_tests.language.examples import golden_programs
+from mens_pipeline.language import Mode, analyze, construct_of
+from mens_pipeline_tests.language.examples import conformance_cases, golden_programs
 
 _PROGRAM = """// ---
 // title: "Paint"
@@ -147,8 +149,18 @@ def test_long_words_about_a_text_are_cut() -> None:
     assert [record.context and len(record.context) for record in whole] == [400, 400, None]
 
 
-def test_every_record_of_the_golden_programs_is_accepted() -> None:
-    """What trains compiles, whole or cut."""
-    for name, source in golden_programs().items():
-        for record in _records(source, name):
-            assert analyze(record.text, SourceFile(name, b"").mode).ok
+def test_every_record_of_an_accepted_program_is_accepted() -> None:
+    """What trains compiles, whole or cut, and holds the declarations that its record counts: those of the program."""
+    suffixes = {Mode.SOURCE: "vox", Mode.UI: "vox.ui"}  # no file is a script
+    cases = [case for case in conformance_cases() if case.ok and case.mode in suffixes]
+    programs = {**golden_programs(), **{f"{case.id}.{suffixes[case.mode]}": case.source for case in cases}}
+    num_pieces = 0
+    for name, source in programs.items():
+        found = extract_vox(SourceFile(name, source.encode(), "c0ffee"))
+        for record in found if isinstance(found, tuple) else ():
+            module = analyze(record.text, SourceFile(name, b"").mode).module
+            assert module is not None, (name, record.text)
+            assert Counter(construct_of(each).name for each in module.declarations) == record.constructs
+            num_pieces += record.source.kind is SourceKind.VOX_DECLARATION
+
+    assert num_pieces > 1000

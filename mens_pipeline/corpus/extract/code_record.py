@@ -2,17 +2,18 @@
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 
 from pydantic import JsonValue
 
 from mens_pipeline.corpus.schema.records import ExtractedRecord, Lane, Source
 from mens_pipeline.language import Construct, construct_of
-from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.ast.declarations import Declaration
 
 
 def code_record(  # noqa: PLR0913 - a record has this many parts
     text: str,
-    module: Module,
+    declarations: Sequence[Declaration],
     source: Source,
     *,
     weight: float,
@@ -24,10 +25,10 @@ def code_record(  # noqa: PLR0913 - a record has this many parts
 ) -> ExtractedRecord:
     """Build a record of code that the front end accepts.
 
-    `module` has at least one declaration; `category` is that of the hardest when it is not given.
+    `declarations` are those of the text, at least one; `category` is that of the hardest when it is not given.
     """
-    hardest = hardest_construct(module)
-    counts = Counter(construct_of(declaration).name for declaration in module.declarations)
+    hardest = hardest_construct(declarations)
+    counts = Counter(construct_of(declaration).name for declaration in declarations)
     return ExtractedRecord(
         source=source,
         lane=Lane.CODEGEN,
@@ -45,6 +46,6 @@ def code_record(  # noqa: PLR0913 - a record has this many parts
     )
 
 
-def hardest_construct(module: Module) -> Construct:
+def hardest_construct(declarations: Sequence[Declaration]) -> Construct:
     """Return the construct of the hardest declaration, which gives a text its difficulty; of equals the first."""
-    return max((construct_of(declaration) for declaration in module.declarations), key=lambda c: c.difficulty)
+    return max((construct_of(declaration) for declaration in declarations), key=lambda c: c.difficulty)

@@ -137,7 +137,7 @@ class _Extraction:
         context = _joined(self.page.title, block.heading, block.paragraph)
         return code_record(
             code,
-            analysis.module,
+            analysis.module.declarations,
             source,
             weight=self.weight,
             metadata=self.metadata,

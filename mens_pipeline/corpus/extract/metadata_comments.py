@@ -1,6 +1,7 @@
 """Comments that speak to the pipeline, not to the reader: they never belong in an answer."""
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from mens_pipeline.corpus.extract.frontmatter import comment_header
@@ -25,10 +26,9 @@ def strip_metadata(source: str) -> str:
     Raises:
         FrontmatterError: The header does not hold together.
     """
-    lines = source.split("\n")[comment_header(source).end_line :]
-    body = "\n".join(lines)
-    drop = {line for line, comment in _whole_line_comments(body) if is_directive(comment)}
-    kept = [text for number, text in enumerate(body.split("\n")) if number not in drop]
+    begin = comment_header(source).end_line
+    drop = {line for line, comment in _whole_line_comments(source) if is_directive(comment)}
+    kept = [text for number, text in enumerate(source.split("\n")) if number >= begin and number not in drop]
     return "\n".join(kept).strip("\n") + "\n"
 
 
@@ -50,6 +50,7 @@ def has_skip_marker(source: str) -> bool:
     return "vox:skip" in source and any(_SKIP.match(comment) for _, comment in _whole_line_comments(source))
 
 
+@lru_cache(maxsize=1)
 def _whole_line_comments(source: str) -> list[tuple[int, str]]:
     """Return line (from 0) and text of comments alone on their lines; none in a text without directives."""
     comments: list[tuple[int, str]] = []

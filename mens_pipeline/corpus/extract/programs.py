@@ -13,7 +13,6 @@ from mens_pipeline.corpus.extract.source_file import SourceFile
 from mens_pipeline.corpus.schema.drops import Drop, DropReason, Unit
 from mens_pipeline.corpus.schema.records import MAX_CONTEXT, MAX_FILE_RECORDS, MAX_TEXT, ExtractedRecord, SourceKind
 from mens_pipeline.language import DeclarationSpan, SourceText, analyze, declaration_spans
-from mens_pipeline.language.ast.declarations import Module
 
 MAX_PIECE: Final = 16_384
 """Characters of a declaration with all it needs; where all call one another, longer pieces would grow without end."""
@@ -95,7 +94,7 @@ class _Extraction:
         about = _text(self.header.get("description")) or _text(self.header.get("title"))
         return code_record(
             text,
-            self._parse(text),
+            [span.declaration for span in self.spans],
             self.file.source(SourceKind.VOX_FILE, self.text, (0, len(self.source))),
             weight=self.weight,
             metadata=self.metadata,
@@ -112,7 +111,7 @@ class _Extraction:
         text = strip_metadata(BETWEEN.join(self.spans[other].cut(self.source) for other in needed))
         return code_record(
             text,
-            self._parse(text),
+            [self.spans[other].declaration for other in needed],
             self.file.source(SourceKind.VOX_DECLARATION, self.text, (span.start, span.end)),
             weight=self.weight,
             metadata=self.metadata,
@@ -120,11 +119,6 @@ class _Extraction:
             name=span.name,
             category=span.construct.name,
         )
-
-    def _parse(self, text: str) -> Module:
-        module = analyze(text, self.file.mode).module
-        assert module is not None, f"{self.file.path}: a piece of an accepted program is rejected: {text[:200]!r}"  # noqa: S101 - our own impossibility
-        return module
 
 
 def _text(value: object) -> str | None:

@@ -215,7 +215,7 @@ def _labelled(prompt: str, response: str, module: Module | None, rating: int, so
             task_family="telemetry",
             source=source,
         )
-    hardest = hardest_construct(module)
+    hardest = hardest_construct(module.declarations)
     return TrainingPair(
         prompt=prompt,
         response=response,
