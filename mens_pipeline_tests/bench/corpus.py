@@ -22,18 +22,21 @@ def main() -> None:
     """Measure and print; a corpus that depends on the number of workers ends the run."""
     parser = ArgumentParser(description="Measure the extraction of workspaces.")
     parser.add_argument("source", nargs="?", type=Path, help="another workspace to measure, such as a checkout of Vox")
-    asked: Path | None = parser.parse_args().source
+    parser.add_argument("--lines", type=int, default=_LINES, help="of the generated workspace")
+    options = parser.parse_args()
+    asked: Path | None = options.source
     workers = load_settings().num_workers
     print(f"{machine_name()}, {workers} workers")
     print()
-    print(f"{'workspace':<26}{'files':>8}{'lines':>11}{'records':>9}{'cold s':>9}{'unchanged s':>13}{'one edit s':>12}")
+    seconds = f"{'cold s':>9}{'CPU s':>9}{'unchanged s':>13}{'one edit s':>12}"
+    print(f"{'workspace':<26}{'files':>8}{'lines':>11}{'records':>9}{seconds}")
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
         _measure("seed data", PROJECT_ROOT / "data", folder / "seed", workers)
         if asked is not None:
             _measure(asked.name, asked, folder / "asked", workers)
         generated = folder / "generated"
-        _generate(generated, _LINES)
+        _generate(generated, options.lines)
         cold = _measure("generated", generated, folder / "million", workers)
         alone, _ = build_extracted_corpus(generated, ArtifactStore(folder / "alone"), 1)
         same = digest_of(alone.path / RECORDS) == digest_of(cold.path / RECORDS)
@@ -52,16 +55,24 @@ def _measure(name: str, source: Path, folder: Path, workers: int) -> Artifact:
     files = [path for path in files_below(workspace, (*VOX_SUFFIXES, *PAGE_SUFFIXES)) if path.is_file()]
     num_lines = sum(path.read_bytes().count(b"\n") for path in files)
     store = ArtifactStore(folder / "store")
+    before = _cpu_seconds()
     corpus, cold = _timed(workspace, store, workers)
+    cpu = _cpu_seconds() - before
     _, unchanged = _timed(workspace, store, workers)
     edited = next(path for path in files if path.name.endswith(".vox"))
-    before = edited.read_bytes()
-    edited.write_bytes(before + b"\nfn added_by_the_bench() to int {\n    return 1\n}\n")
+    text = edited.read_bytes()
+    edited.write_bytes(text + b"\nfn added_by_the_bench() to int {\n    return 1\n}\n")
     _, one_edit = _timed(workspace, store, workers)
-    edited.write_bytes(before)
+    edited.write_bytes(text)
     figures = f"{len(files):>8,}{num_lines:>11,}{corpus.manifest['num_records']:>9,}"
-    print(f"{name:<26}{figures}{cold:>9.2f}{unchanged:>13.2f}{one_edit:>12.2f}")
+    print(f"{name:<26}{figures}{cold:>9.2f}{cpu:>9.2f}{unchanged:>13.2f}{one_edit:>12.2f}")
     return corpus
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of those that it started and that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def _timed(workspace: Path, store: ArtifactStore, workers: int) -> tuple[Artifact, float]:
