@@ -145,7 +145,8 @@ class _Rotation(torch.autograd.Function):  # type: ignore[misc]
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         """Rotate the gradient back."""
-        return _rotated(gradient, *context.saved_tensors, -1), None, None
+        cos, sin = context.saved_tensors
+        return _rotated(gradient, cos, sin, -1), None, None
 
 
 def _rotated(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, way: int) -> torch.Tensor:
