@@ -15,9 +15,7 @@ from mens_pipeline.training.recipe import Recipe
 LIBRARIES: Final = ("torch", "transformers", "peft", "trl", "bitsandbytes", "accelerate", "datasets")
 """Whose versions are recorded, and decide what a run gives."""
 
-_WORDING: Final = ("mens_pipeline.language.explanations", "mens_pipeline.language.suggestions")
-"""What a diagnostic says to people: the trainer asks the front end whether a text is Vox, and not why it is none."""
-STAGE: Final = Stage("qlora_adapter", ("mens_pipeline.training.train",), _WORDING, by_content=True)
+STAGE: Final = Stage("qlora_adapter", ("mens_pipeline.training.train",), by_content=True)
 
 _NOT_OF_THE_RUN: Final = frozenset(("devices", "model_name_or_path", "model_revision", "save_steps", "logging_steps"))
 """Fields that do not change the adapter, or are told better by the hash of the base."""
