@@ -347,4 +347,4 @@ def _config(**changes: float | Syntax | None) -> "EvaluationConfig":
 def _launch(prepared: "PreparedGeneration") -> int:
     from mens_pipeline.inference.generation import MODULE, PROGRESS
 
-    return run_and_show(MODULE, prepared.job_path, PROGRESS, show_answers(prepared.label))
+    return run_and_show(MODULE, prepared.job_path, PROGRESS, show_answers())

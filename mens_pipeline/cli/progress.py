@@ -45,7 +45,7 @@ def show_steps() -> Callable[[dict[str, Any]], None]:
     return show
 
 
-def show_answers(model: str | None = None) -> Callable[[dict[str, Any]], None]:
+def show_answers() -> Callable[[dict[str, Any]], None]:
     """Return a callback that prints how many answers are done, every few seconds and at the end of each model."""
     from mens_pipeline.inference.generation import progress_of
 
@@ -56,6 +56,6 @@ def show_answers(model: str | None = None) -> Callable[[dict[str, Any]], None]:
         answer = event["payload"]
         if time.monotonic() - shown > _EVERY_SECONDS or answer["num_done"] == answer["num_answers"]:
             shown = time.monotonic()
-            tell(f"{model or answer['model']}: {progress_of(answer)}")
+            tell(f"{answer['model']}: {progress_of(answer)}")
 
     return show

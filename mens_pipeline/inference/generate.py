@@ -31,7 +31,7 @@ def generate(job: GenerationJob, listen: Callable[[dict[str, Any]], None]) -> No
 
     Args:
         job: Which model, which requests; the jobs in `then` are done with the same loaded model.
-        listen: Takes one event for each answer: how many are done, tokens, seconds.
+        listen: Takes one event for each answer: the label of the job, how many are done, tokens, seconds.
 
     Raises:
         RefusedError: The adapter does not fit the base, or a server does not answer.
@@ -39,9 +39,10 @@ def generate(job: GenerationJob, listen: Callable[[dict[str, Any]], None]) -> No
     # Numbers next to zero slow a CPU down a hundredfold, and decide nothing.
     torch.set_flush_denormal(True)
     tokenizer = AutoTokenizer.from_pretrained(job.base_path, trust_remote_code=False)
-    report = _Report(TelemetryLog(job.run_dir / PROGRESS, listen))
+    log = TelemetryLog(job.run_dir / PROGRESS, listen)
     model = _Model(job, tokenizer)
     for each in (job, *(GenerationJob.model_validate_json(path.read_text(encoding="utf-8")) for path in job.then)):
+        report = _Report(log, each.label)
         write_jsonl(each.run_dir / ANSWERS, _answered(each, _Loop(each, model, report), tokenizer, report))
 
 
@@ -160,9 +161,10 @@ def vocabulary_of(tokenizer: Any, model: Any) -> Vocabulary:
 class _Report:
     """Counts answers, and says so."""
 
-    def __init__(self, log: TelemetryLog) -> None:
+    def __init__(self, log: TelemetryLog, label: str) -> None:
         self.num_rows = 0
         self._log = log
+        self._label = label
         self._num_done = 0
         self._num_tokens = 0
         self._begin = time.monotonic()
@@ -172,6 +174,7 @@ class _Report:
         self._num_done += 1
         self._num_tokens += num_tokens
         payload = {
+            "model": self._label,
             "num_done": self._num_done,
             "num_answers": self.num_rows,
             "num_tokens": self._num_tokens,

@@ -127,6 +127,7 @@ class Engine(Strict):
 class GenerationJob(JudgedModel):
     """Job of a generation process."""
 
+    label: str = Field(default="model", description="What progress calls the model.")
     system_prompt: str
     decoding: Decoding
     requests: tuple[Request, ...]

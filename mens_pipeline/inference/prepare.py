@@ -78,7 +78,6 @@ class PreparedGeneration:
     """A generation that may begin; its inputs are all that decides the answers, in JSON types."""
 
     model: Model
-    label: str
     job: GenerationJob
     job_path: Path
     inputs: dict[str, Any]
@@ -110,16 +109,19 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the answers
         RefusedError: The run is not complete, the base is gone or is another one, or the adapter has no weights.
     """
     requests = tuple(Request(task=task.id, prompt=task.prompt, mode=task.mode) for task in tasks)
-    prepared = prepare_requests(model, run, Asked(requests, system_prompt), conditions, run_dir)
-    return replace(prepared, label=label or model)
+    return prepare_requests(model, run, Asked(requests, system_prompt, label), conditions, run_dir)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Prompts of a generation; without a system prompt, it is the one that the model was trained with."""
+    """Prompts of a generation; without a system prompt, it is the one that the model was trained with.
+
+    `label` is what progress calls the model; None for `base` or `adapter`.
+    """
 
     requests: tuple[Request, ...]
     system_prompt: str | None = None
+    label: str | None = None
 
 
 def prepare_requests(
@@ -154,6 +156,7 @@ def prepare_requests(
     run_dir.mkdir(parents=True)
     job = GenerationJob(
         **judged.model_dump(),
+        label=asked.label or model,
         system_prompt=system_prompt,
         decoding=decoding,
         requests=requests,
@@ -163,7 +166,7 @@ def prepare_requests(
     )
     job_path = run_dir.resolve() / JOB
     job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    return PreparedGeneration(model, model, job, job_path, inputs)
+    return PreparedGeneration(model, job, job_path, inputs)
 
 
 def judged_model(model: Model, run: Path, device: Device) -> JudgedModel:
@@ -276,7 +279,7 @@ def generated(
         if not (run_dir / ANSWERS).is_file():  # where another generation of the same model did not do it as well
             refuse_failure(run_dir, launch(prepared), "generation")
         shutil.copy2(run_dir / ANSWERS, folder / ANSWERS)
-        return {"model": prepared.label, "num_requests": len(prepared.job.requests)}
+        return {"model": prepared.job.label, "num_requests": len(prepared.job.requests)}
 
     adapter = prepared.job.adapter_path
     parents = store.holding(adapter) if adapter is not None else ()

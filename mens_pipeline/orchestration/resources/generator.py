@@ -19,10 +19,8 @@ class _Launcher(dg.ConfigurableResource[None]):
     grace_seconds: int = Field(default=20, description="How long a run that is cancelled may take to end.")
     report_seconds: float = Field(default=10.0, description="Seconds between two lines of progress.")
 
-    def _launched(
-        self, context: dg.AssetExecutionContext, module: str, job_path: Path, label: str | None = None
-    ) -> int:
-        """Return the exit code; without a label each event names the model that answers."""
+    def _launched(self, context: dg.AssetExecutionContext, module: str, job_path: Path) -> int:
+        """Return the exit code; each event names the model that answers."""
         last = 0.0
 
         def watch(events: list[dict[str, Any]]) -> None:
@@ -30,7 +28,7 @@ class _Launcher(dg.ConfigurableResource[None]):
             if events and time.monotonic() - last >= self.report_seconds:
                 last = time.monotonic()
                 answer = events[-1]["payload"]
-                context.log.info("%s: %s", label or answer["model"], progress_of(answer))
+                context.log.info("%s: %s", answer["model"], progress_of(answer))
 
         return run_in_child(context, module, job_path, self.grace_seconds, watch)
 
@@ -40,7 +38,7 @@ class Generator(_Launcher):
 
     def run(self, context: dg.AssetExecutionContext, prepared: PreparedGeneration) -> int:
         """Generate, and return the exit code of the process."""
-        return self._launched(context, MODULE, prepared.job_path, prepared.label)
+        return self._launched(context, MODULE, prepared.job_path)
 
 
 class Merger(_Launcher):
