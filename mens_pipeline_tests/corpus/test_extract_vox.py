@@ -150,7 +150,7 @@ def test_long_words_about_a_text_are_cut() -> None:
 
 
 def test_every_record_of_an_accepted_program_is_accepted() -> None:
-    """What trains compiles, whole or cut, and holds the declarations that its record counts: those of the program."""
+    """Parse the text of every record again; it declares the constructs that the record counts."""
     suffixes = {Mode.SOURCE: "vox", Mode.UI: "vox.ui"}  # no file is a script
     cases = [case for case in conformance_cases() if case.ok and case.mode in suffixes]
     programs = {**golden_programs(), **{f"{case.id}.{suffixes[case.mode]}": case.source for case in cases}}

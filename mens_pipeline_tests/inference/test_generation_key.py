@@ -1,4 +1,4 @@
-"""What kept answers are found by: on a GPU also how many are written at once; and who writes several of them."""
+"""Test the keys of kept answers, and that one process writes all answers of a model."""
 
 import json
 from pathlib import Path
@@ -68,7 +68,7 @@ def test_a_card_with_room_holds_more_at_once(run: Path) -> None:
 
 
 def test_what_one_model_has_to_do_takes_one_process(run: Path, tmp_path: Path) -> None:
-    """And what is there already is not asked again."""
+    """Jobs of the base share a launch, the adapter has its own, and answers in the store are reused."""
     store, conditions = ArtifactStore(tmp_path / "store"), Conditions(Decoding(), _CPU, run / "lock")
     launched: list[list[str]] = []
 

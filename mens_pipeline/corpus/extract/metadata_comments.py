@@ -51,11 +51,11 @@ def has_skip_marker(source: str) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _whole_line_comments(source: str) -> list[tuple[int, str]]:
+def _whole_line_comments(source: str) -> tuple[tuple[int, str], ...]:
     """Return line (from 0) and text of comments alone on their lines; none in a text without directives."""
     comments: list[tuple[int, str]] = []
     if _LOOKS_LIKE_ONE.search(source) is None:
-        return comments
+        return ()
     line = 0
     is_alone = True
     for token in tokenize(source):
@@ -63,7 +63,7 @@ def _whole_line_comments(source: str) -> list[tuple[int, str]]:
             comments.append((line, token.text.rstrip("\r")))
         is_alone = _is_alone_behind(token, is_alone=is_alone)
         line += token.text.count("\n")
-    return comments
+    return tuple(comments)
 
 
 def _is_alone_behind(token: Token, *, is_alone: bool) -> bool:
