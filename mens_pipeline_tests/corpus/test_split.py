@@ -127,13 +127,19 @@ def test_no_more_than_the_largest_share_is_held_out() -> None:
 
 
 def test_what_cannot_be_asked_for_does_not_make_an_exam_larger() -> None:
-    """Prose, what is too small, and what asks the same twice."""
+    """Prose, what is too small, and what asks the same twice train instead, but for the least share of all files."""
     prose = [p.model_copy(update={"lane": Lane.DOCS_QA, "response_mode": "prose_only"}) for p in _programs(20)[:10]]
     small = [pair_at(f"s{n}.vox", f"Write s{n}.", "const A: int = 1\n") for n in range(10)]
-    policy = _POLICY.model_copy(update={"heldout_share": 0.0, "min_heldout_tasks": 4, "min_nodes": 5, "max_overlap": 1})
+    policy = _POLICY.model_copy(update={"heldout_share": 0.1, "min_heldout_tasks": 4, "min_nodes": 5, "max_overlap": 1})
     split = _split(policy, rows=[*prose, *small, *_programs(40)[30:]])
+    others = {group for pair in (*prose, *small) if (group := group_of(pair)) is not None}
+    usual = {group for group in others if is_held_out(group, policy)}
+    trained = {group_of(pair) for pair in split.train["rows"]}
 
     assert sum(pair.lane is Lane.CODEGEN for pair in split.heldout) >= 4
+    assert split.num_heldout_groups == split.num_judging_groups + len(usual)
+    assert trained >= others - usual
+    assert usual
     assert split.shortfall == ""
 
 

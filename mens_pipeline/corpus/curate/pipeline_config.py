@@ -56,7 +56,7 @@ class SplitPolicy(_Strict):
     heldout_share: float = Field(ge=0, lt=1, description="Share of the source files, at least.")
     min_heldout_tasks: int = Field(default=0, ge=0, description="Programs to ask for; more files, until there are.")
     min_heldout_files: int = Field(default=0, ge=0, description="Source files that those come from, likewise.")
-    max_heldout_share: float = Field(default=1.0, gt=0, le=1, description="Share of the source files, at most.")
+    max_heldout_share: float = Field(default=1.0, gt=0, le=1, description="Share of files that judge, at most.")
     seed: int = Field(ge=0, description="Another seed holds out other files.")
     max_overlap: float = Field(gt=0, le=1, description="Share of the eight-word runs of a held-out answer.")
     min_nodes: int = Field(ge=1, description="Syntax nodes below which pieces are alike by chance.")

@@ -101,7 +101,8 @@ def split_pairs(
     """Split pairs, without those that repeat earlier ones of any source.
 
     Which files are held out first depends on their paths and the seed alone; where those give too small an exam, files
-    are added in the same order, so that an exam only grows.
+    with programs to ask for are added in the same order, so that an exam only grows. Other files could not judge, and
+    train.
 
     Nothing near to `protected`, the tasks of a benchmark, trains.
 
@@ -170,15 +171,18 @@ def _place(group: str, policy: SplitPolicy) -> float:
 
 
 def _heldout_groups(groups: Mapping[str, Sequence[TrainingPair]], policy: SplitPolicy) -> set[str]:
-    """Choose the held-out source files: those of the least share, then more until the eval suite is large enough."""
+    """Choose the held-out source files: all of the least share, then files that judge, until the exam is large enough."""
     heldout: set[str] = set()
     num_tasks = num_files = 0
     for group in sorted(groups, key=lambda group: _place(group, policy)):
-        is_enough = num_tasks >= policy.min_heldout_tasks and num_files >= policy.min_heldout_files
-        if not is_held_out(group, policy) and (is_enough or _place(group, policy) >= policy.max_heldout_share):
-            break
-        heldout.add(group)
         prompts = {p.prompt for p in groups[group] if p.lane is Lane.CODEGEN and _objection(p, policy) is None}
+        if not is_held_out(group, policy):
+            is_enough = num_tasks >= policy.min_heldout_tasks and num_files >= policy.min_heldout_files
+            if is_enough or _place(group, policy) >= policy.max_heldout_share:
+                break
+            if not prompts:
+                continue
+        heldout.add(group)
         num_tasks += len(prompts)
         num_files += bool(prompts)
     return heldout
