@@ -1,5 +1,6 @@
 """A Ray cluster of this machine alone, for tests."""
 
+import gc
 import os
 import secrets
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -22,6 +24,9 @@ from mens_pipeline.training.environment import own_environment
 
 _WORKER: Final = b"ray::RayTrainWorker"
 _PATIENCE_SECONDS: Final = 90.0
+_TOKEN: Final = secrets.token_hex(16)
+"""Of every head that this process starts, one after another, as a process reads its token once. It stands in the
+environment of all that a head starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +35,21 @@ class RayHead:
 
     Attributes:
         variables: What a process needs to use it.
-        token: Stands in the environment of all that it starts.
     """
 
     variables: dict[str, str]
-    token: str
 
     def workers(self) -> list[int]:
         """Ids of the live processes that train on it."""
-        return [number for number, command in _started_with(self.token) if command.startswith(_WORKER)]
+        return [number for number, command in _started() if command.startswith(_WORKER)]
 
 
-def _started_with(token: str) -> list[tuple[int, bytes]]:
+def _started() -> list[tuple[int, bytes]]:
     """Ids and commands of the live processes that a head started, and that of itself."""
     found = []
     for process in filter(lambda path: path.name.isdigit(), Path("/proc").iterdir()):
         try:
-            if token.encode() in (process / "environ").read_bytes():
+            if _TOKEN.encode() in (process / "environ").read_bytes():
                 found.append((int(process.name), (process / "cmdline").read_bytes()))
         except OSError:
             continue
@@ -57,7 +60,6 @@ def ray_head() -> Iterator[RayHead]:
     """Start a head with two CPUs; it is gone in the end."""
     if find_spec("ray") is None:  # imported, it would look for its token too early
         pytest.skip("Ray is not installed; it comes with the extra `cluster`")
-    token = secrets.token_hex(16)
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="mens-ray-"))  # short: sockets lie in it
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -65,7 +67,7 @@ def ray_head() -> Iterator[RayHead]:
         environment = {
             **own_environment(),
             "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN": token,
+            "RAY_AUTH_TOKEN": _TOKEN,
             "RAY_JOB_STOP_WAIT_TIME_S": "60",
             "RAY_USAGE_STATS_ENABLED": "0",
             "OMP_NUM_THREADS": "1",
@@ -78,21 +80,23 @@ def ray_head() -> Iterator[RayHead]:
         command += ["--node-ip-address=127.0.0.1", f"--temp-dir={folder}", "--object-store-memory=100000000"]
         log = stack.enter_context((folder / "head.log").open("wb"))
         head = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        stack.callback(_end, head, token)
+        stack.callback(_end, head)
         for number in (port, dashboard):
             _wait_for(number, head, folder / "head.log")
         variables = {
             "RAY_ADDRESS": f"127.0.0.1:{port}",
             "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}",
             "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN": token,
+            "RAY_AUTH_TOKEN": _TOKEN,
         }
-        yield RayHead(variables, token)
+        yield RayHead(variables)
+    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+        gc.collect()  # sockets that Ray's client left open, before a later test is blamed for them
 
 
-def _end(head: "subprocess.Popen[bytes]", token: str) -> None:
+def _end(head: "subprocess.Popen[bytes]") -> None:
     """End what the head started, which is not all in its group, and itself; asked to stop, it takes half a minute."""
-    while started := _started_with(token):
+    while started := _started():
         for number, _ in started:
             with suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
