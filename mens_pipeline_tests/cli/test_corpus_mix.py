@@ -19,8 +19,9 @@ from mens_pipeline_tests.corpus.rows import pair_at
 
 _POLICY = load_pipeline_config(PIPELINE_CONFIG).split
 _PATHS = [f"{number}.vox" for number in range(60)]
-_LARGEST = _POLICY.model_copy(update={"heldout_share": _POLICY.max_heldout_share})
-_HELD = [path for path in _PATHS if is_held_out(path, _LARGEST)]
+_SHARES = (_POLICY.model_copy(update={"heldout_share": number / 1000}) for number in range(1001))
+_FIRST = ([path for path in _PATHS if is_held_out(path, policy)] for policy in _SHARES)
+_HELD = next(paths for paths in _FIRST if len(paths) == _POLICY.max_heldout_share * len(_PATHS))
 """So few files that as many of them are held out as may be."""
 _PROGRAM = "fn f{0}(a{0}: int) to int {{ return g{0}(a{0}, {0}) + h{0}(a{0}, k{0}(a{0}), m{0}({0}, a{0})) }}\n"
 _MIX = """

@@ -113,14 +113,16 @@ def test_more_files_are_held_out_until_the_exam_is_large_enough(
 
 
 def test_no_more_than_the_largest_share_is_held_out() -> None:
-    """Then the split says that the exam is small, and what to do."""
+    """Of the files that judge; then the split says that the exam is small, and what to do."""
     policy = _POLICY.model_copy(
         update={"heldout_share": 0.05, "max_heldout_share": 0.2, "min_heldout_tasks": 50, "min_nodes": 5}
     )
-    split = _split(policy, rows=_programs(40))
-    allowed = policy.model_copy(update={"heldout_share": 0.2})
+    prose = pair_at("q.md", "What is it?", "Prose.").model_copy(
+        update={"lane": Lane.DOCS_QA, "response_mode": "prose_only"}
+    )
+    split = _split(policy, rows=[*_programs(42), prose])
 
-    assert split.num_heldout_groups == sum(is_held_out(f"{n}.vox", allowed) for n in range(40))
+    assert (split.num_groups, split.num_heldout_groups, split.num_judging_groups) == (43, 8, 8)
     assert split.shortfall.startswith(f"A small exam: {len(split.heldout)} programs to ask for from ")
     assert split.shortfall.endswith("raise max_heldout_share in config/pipeline.yaml.")
     assert split.account()["shortfall"] == split.shortfall

@@ -171,20 +171,23 @@ def _place(group: str, policy: SplitPolicy) -> float:
 
 
 def _heldout_groups(groups: Mapping[str, Sequence[TrainingPair]], policy: SplitPolicy) -> set[str]:
-    """Choose the held-out source files: all of the least share, then files that judge, until the exam is large enough."""
-    heldout: set[str] = set()
-    num_tasks = num_files = 0
-    for group in sorted(groups, key=lambda group: _place(group, policy)):
-        prompts = {p.prompt for p in groups[group] if p.lane is Lane.CODEGEN and _objection(p, policy) is None}
-        if not is_held_out(group, policy):
-            is_enough = num_tasks >= policy.min_heldout_tasks and num_files >= policy.min_heldout_files
-            if is_enough or _place(group, policy) >= policy.max_heldout_share:
-                break
-            if not prompts:
-                continue
+    """Choose the held-out source files: the least share, then files that judge, until the exam is large enough."""
+    order = sorted(groups, key=lambda group: _place(group, policy))
+    heldout = {group for group in order if is_held_out(group, policy)}
+    prompts = {
+        group: {p.prompt for p in groups[group] if p.lane is Lane.CODEGEN and _objection(p, policy) is None}
+        for group in order
+    }
+    judging = [group for group in order if prompts[group]]
+    num_files = sum(group in heldout for group in judging)
+    num_tasks = sum(len(prompts[group]) for group in heldout)
+    for group in judging[num_files:]:
+        is_enough = num_tasks >= policy.min_heldout_tasks and num_files >= policy.min_heldout_files
+        if is_enough or num_files + 1 > policy.max_heldout_share * len(judging):
+            break
         heldout.add(group)
-        num_tasks += len(prompts)
-        num_files += bool(prompts)
+        num_files += 1
+        num_tasks += len(prompts[group])
     return heldout
 
 
