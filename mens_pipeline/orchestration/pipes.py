@@ -1,12 +1,17 @@
 """A child process of an asset, through Dagster Pipes: started, watched, ended with its run."""
 
+import json
 import sys
+import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, Final
 
 import dagster as dg
+from dagster_pipes import PipesDefaultMessageWriter
 
 from mens_pipeline.language.visible_text import visible_text
 from mens_pipeline.training.environment import training_environment
@@ -15,6 +20,8 @@ from mens_pipeline.training.launch import run_child
 JOB_TAG: Final = "mens/job"
 HEADLESS: Final = "headless"
 """The job tag of runs in a terminal, which shows progress and not what libraries print."""
+
+_PAUSE_SECONDS: Final = 0.05
 
 
 def run_in_child(  # noqa: PLR0913, PLR0917 - what a process is started with
@@ -31,7 +38,7 @@ def run_in_child(  # noqa: PLR0913, PLR0917 - what a process is started with
     """
     log = job_path.with_name("child.log")
     is_headless = context.run.tags.get(JOB_TAG) == HEADLESS
-    injector, reader = dg.PipesTempFileContextInjector(), dg.PipesTempFileMessageReader()
+    injector, reader = dg.PipesTempFileContextInjector(), MessageReader()
     with warnings.catch_warnings():
         # Dagster 1.13.27 warns of a parameter of its own in every session.
         warnings.simplefilter("ignore", dg.PreviewWarning)
@@ -48,6 +55,41 @@ def run_in_child(  # noqa: PLR0913, PLR0917 - what a process is started with
 
             environment = {**training_environment(num_processes), **session.get_bootstrap_env_vars()}
             return run_child(module, job_path, environment, poll, grace_seconds, log, num_processes)
+
+
+class MessageReader(dg.PipesMessageReader):
+    """Reads messages as lines of a temporary file, whole ones alone.
+
+    Dagster's own reader (1.13.27) takes a half-written line for a whole one, prints a traceback and reads no more.
+    """
+
+    @contextmanager
+    def read_messages(self, handler: dg.PipesMessageHandler) -> Iterator[dict[str, Any]]:
+        """Pass messages on until the session ends; yields where a process shall write them."""
+        with tempfile.TemporaryDirectory() as folder:
+            path, has_ended = Path(folder, "messages"), Event()
+            path.touch()
+            thread = Thread(target=_read, args=(path, handler, has_ended), daemon=True)
+            thread.start()
+            try:
+                yield {PipesDefaultMessageWriter.FILE_PATH_KEY: str(path)}
+            finally:
+                has_ended.set()
+                thread.join()
+
+    def no_messages_debug_text(self) -> str:
+        """Say where messages were looked for."""
+        return "Attempted to read messages from a local temporary file."
+
+
+def _read(path: Path, handler: dg.PipesMessageHandler, has_ended: Event) -> None:
+    rest, is_last = b"", False
+    with path.open("rb") as content:
+        while not is_last:
+            is_last = has_ended.wait(_PAUSE_SECONDS)  # asked before reading, so that nothing is left
+            *lines, rest = (rest + content.read()).split(b"\n")
+            for line in lines:
+                handler.handle_message(json.loads(line))
 
 
 def _pass_on(log: Path, said: int) -> int:
